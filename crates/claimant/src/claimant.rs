@@ -148,7 +148,7 @@ impl Claimant {
             Err(ProposeError::Refused(refusal)) => {
                 tracing::debug!(event = "claimant_step_refused", reason = %refusal);
             }
-            Err(error) => tracing::warn!(event = "claimant_step_failed", error = %error),
+            Err(error) => tracing::warn!(event = "claimant_step_failed", error = error.in_full()),
         }
     }
 }

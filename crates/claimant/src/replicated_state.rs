@@ -112,8 +112,12 @@ impl ReplicatedState {
     async fn put(&self, text: String) -> Result<(), ProposeError> {
         let deadline = self.runtime.now().plus(PROPOSAL_WAIT);
         let outcome = self.agreement().propose(text, deadline).await;
-        let outcome = outcome.map_err(|error: AgreementError| ProposeError::NotAgreed {
-            detail: error.to_string(),
+        let outcome = outcome.map_err(|error: AgreementError| {
+            let detail = error.to_string();
+            match error {
+                AgreementError::NoMajority { .. } => ProposeError::NotAgreed { detail },
+                AgreementError::Stopped { .. } => ProposeError::Stopped { detail },
+            }
         })?;
         match serde_json::from_str(&outcome) {
             Ok(Applied::Version(_)) => Ok(()),

@@ -49,7 +49,8 @@ impl Deref for Look {
     }
 }
 
-/// Why a proposal did not succeed.
+/// Why a proposal did not succeed. Displayed as clients may read it; paths of the server are only in
+/// [`ProposeError::in_full`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProposeError {
@@ -57,16 +58,54 @@ pub enum ProposeError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The new state could not be stored. Mend the disk, then try again.
-    #[error("keep the cluster state: {0}")]
+    #[error("keep the cluster state: the disk failed, see this node's log")]
     Storage(#[from] DiskError),
     /// The change could not be agreed: too few nodes can be reached. Try again; whether it takes
     /// effect, [`AgreedState::current`] shows.
-    #[error("agree on the cluster state: {detail}")]
+    #[error("agree on the cluster state: not agreed in time, see this node's log; try again later")]
     NotAgreed {
         /// What was tried.
+        detail: String,
+    },
+    /// The log in which changes are agreed can be kept no more, here or at the leader. Mend that node's disk
+    /// and restart it.
+    #[error("agree on the cluster state: the agreed log of a node stopped, see this node's log")]
+    Stopped {
+        /// Why.
         detail: String,
     },
     /// The new state has no written form. A bug to report.
     #[error("the cluster state cannot be written down")]
     Unwritable,
+}
+
+impl ProposeError {
+    /// The failure with all that is known of it, for logs and operators.
+    pub fn in_full(&self) -> String {
+        match self {
+            Self::Storage(error) => format!("keep the cluster state: {error}"),
+            Self::NotAgreed { detail } | Self::Stopped { detail } => {
+                format!("agree on the cluster state: {detail}")
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that set a property read where the server keeps its log.
+    #[test]
+    fn the_details_of_a_failure_are_for_the_log_alone() {
+        let detail = || "write /var/lib/kvorum/ring/log: no space".to_owned();
+        let stopped = ProposeError::Stopped { detail: detail() };
+        let not_agreed = ProposeError::NotAgreed { detail: detail() };
+        for error in [stopped, not_agreed] {
+            assert!(error.in_full().ends_with(&detail()));
+            assert!(!error.to_string().contains('/'), "{error}");
+            assert!(error.to_string().contains("see this node's log"), "{error}");
+        }
+    }
 }

@@ -270,6 +270,11 @@ impl ValueLog {
         &self.files().reserve
     }
 
+    /// What puts can append, in bytes, without what is held back. Asks the file systems.
+    pub fn room_for_puts(&self) -> u64 {
+        self.files().room_for_puts()
+    }
+
     /// Bytes of batches appended since the start.
     pub fn appended_bytes(&self) -> u64 {
         self.keeper.appended_bytes.load(Ordering::Relaxed)

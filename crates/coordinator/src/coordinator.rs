@@ -16,6 +16,7 @@ use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 
 use crate::error::RequestError;
+use crate::failure_log::FailureLog;
 use crate::gate::Gate;
 use crate::hands::{Hands, Remote};
 use crate::plan::{Plan, Purpose};
@@ -125,8 +126,8 @@ pub struct Coordinator {
     pub(crate) is_stopping: AtomicBool,
     /// Bounds the lines about properties that were set without effect.
     pub(crate) without_effect_log: LogQuota,
-    /// Bounds the lines about requests that cannot succeed as they are.
-    refused_log: LogQuota,
+    /// Bounds the lines about requests that failed or were slow.
+    request_log: FailureLog,
 }
 
 /// Requests that a coordinator has under way.
@@ -172,7 +173,7 @@ impl Coordinator {
             reaper: Reaper::default(),
             left_out: Mutex::default(),
             without_effect_log: LogQuota::new(),
-            refused_log: LogQuota::new(),
+            request_log: FailureLog::default(),
             is_stopping: AtomicBool::new(false),
         }
     }
@@ -485,7 +486,10 @@ impl Coordinator {
             self.parts.maintenance.put_finished(undelayed, now);
         }
         let is_slow = took >= self.settings.slow_request_threshold;
-        if is_slow || error.is_some_and(|error| self.is_to_be_logged(kind, error)) {
+        if !is_slow && !error.is_some_and(RequestError::is_logged) {
+            return;
+        }
+        if let Some(left_out) = self.request_log.take(error, now.elapsed()) {
             let maintenance_step = self.parts.maintenance.step_between(progress.arrived, now);
             Finished {
                 kind,
@@ -494,28 +498,9 @@ impl Coordinator {
                 took,
                 trace: progress.trace,
                 maintenance_step,
+                left_out,
             }
             .log();
-        }
-    }
-
-    /// Of refusals because of overload, the first is logged: the others would add to it. Of requests
-    /// that cannot succeed as they are, so many a minute.
-    fn is_to_be_logged(&self, kind: RequestKind, error: &RequestError) -> bool {
-        if error.is_refusal() {
-            let now = self.parts.runtime.now().elapsed();
-            return self.refused_log.take(now).is_some();
-        }
-        if *error != RequestError::Overload {
-            return error.is_logged();
-        }
-        match kind {
-            RequestKind::ListKeys | RequestKind::ListBuckets => self.listings.is_first_refusal(),
-            RequestKind::IndexQuery => self.index_queries.is_first_refusal(),
-            RequestKind::Get
-            | RequestKind::Put
-            | RequestKind::WriteOncePut
-            | RequestKind::Delete => self.requests.is_first_refusal(),
         }
     }
 

@@ -167,21 +167,6 @@ impl RequestError {
         )
     }
 
-    /// True when the same request can never succeed as it is, and nothing is wrong with the node.
-    pub fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::UnknownBucketType
-                | Self::QuorumAboveN { .. }
-                | Self::RequestNAboveBucketN { .. }
-                | Self::ObjectTooLarge { .. }
-                | Self::TooManySiblings { .. }
-                | Self::KeyTooLarge { .. }
-                | Self::IndexesNotSupported(_)
-                | Self::DatatypesNotSupported(_)
-        )
-    }
-
     /// The failure with all that is known of it, for logs and operators: paths of the server are in it,
     /// which clients are not shown.
     pub fn in_full(&self) -> String {

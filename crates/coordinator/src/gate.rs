@@ -1,12 +1,11 @@
 //! A bound on what is in progress: beyond it, the answer is "no" at once.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Counts what is in progress.
 pub(crate) struct Gate {
     max: usize,
     in_progress: AtomicUsize,
-    has_refused: AtomicBool,
 }
 
 /// One thing in progress; dropped when it has ended.
@@ -17,7 +16,6 @@ impl Gate {
         Self {
             max,
             in_progress: AtomicUsize::new(0),
-            has_refused: AtomicBool::new(false),
         }
     }
 
@@ -42,19 +40,11 @@ impl Gate {
             self.count_out();
             return false;
         }
-        if before < self.max / 2 && self.has_refused.load(Ordering::Relaxed) {
-            self.has_refused.store(false, Ordering::Relaxed);
-        }
         true
     }
 
     pub(crate) fn count_out(&self) {
         self.in_progress.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// True for the first refusal since there was last plenty of room.
-    pub(crate) fn is_first_refusal(&self) -> bool {
-        !self.has_refused.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -80,16 +70,5 @@ mod tests {
         assert!(!gate.is_full());
         assert!(gate.enter().is_some());
         assert!(Gate::new(0).enter().is_none());
-    }
-
-    #[test]
-    fn one_refusal_is_the_first_until_there_is_plenty_of_room() {
-        let gate = Gate::new(4);
-        assert!(gate.is_first_refusal());
-        assert!(!gate.is_first_refusal());
-        let passes: Vec<_> = (0..4).filter_map(|_| gate.enter()).collect();
-        assert!(gate.is_first_refusal());
-        drop(passes.into_iter().next());
-        assert!(!gate.is_first_refusal());
     }
 }

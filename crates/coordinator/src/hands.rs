@@ -8,12 +8,13 @@ use std::sync::Arc;
 use kvorum_backend::{Reading, Timestamp};
 use kvorum_cluster::AgreedState;
 use kvorum_ring::{NodeId, Partition, Replica, Ring, Role};
-use kvorum_runtime::Runtime;
+use kvorum_runtime::{LogQuota, Runtime};
 use kvorum_vnode::{Handled, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode};
 use smallvec::SmallVec;
 
 use crate::coordinator::{Absence, LocalVnodes, Parts};
 use crate::error::RequestError;
+use crate::failure_log::FailureLog;
 use crate::gate::Gate;
 use crate::hints::HintStore;
 use crate::peers::ReplicaPeers;
@@ -47,6 +48,12 @@ pub(crate) struct Hands {
     pub(crate) maintenance: Arc<dyn MaintenanceWitness>,
     pub(crate) remote: Option<Remote>,
     pub(crate) repairs: Gate,
+    /// Bounds the lines about single replicas that failed.
+    pub(crate) replica_log: FailureLog,
+    /// Bounds the lines about read repairs that failed.
+    pub(crate) repair_log: LogQuota,
+    /// Bounds the lines about hints that stay.
+    pub(crate) hint_log: LogQuota,
     unopened: Unopened,
 }
 
@@ -99,6 +106,9 @@ impl Hands {
             maintenance,
             remote,
             repairs: Gate::new(REPAIRS_MAX),
+            replica_log: FailureLog::default(),
+            repair_log: LogQuota::new(),
+            hint_log: LogQuota::new(),
             unopened: Unopened::default(),
         }
     }

@@ -140,7 +140,9 @@ impl Hands {
         match store.forget(partition, &hint.key, clock, now) {
             Ok(is_gone) => is_gone,
             Err(error) => {
-                tracing::warn!(event = "hint_not_forgotten", error = %error);
+                if let Some(left_out) = self.hint_log.take(self.runtime.now().elapsed()) {
+                    tracing::warn!(event = "hint_not_forgotten", error = %error, left_out);
+                }
                 false
             }
         }

@@ -12,6 +12,7 @@ mod coordinator;
 mod coverage;
 mod deleting;
 mod error;
+mod failure_log;
 mod gate;
 mod get;
 mod hands;

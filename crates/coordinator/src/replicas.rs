@@ -262,8 +262,11 @@ impl Hands {
                 Ok(_) => None,
                 Err(error) => Some(error.in_full()),
             };
-            if let Some(error) = failure {
-                tracing::warn!(event = "read_repair_failed", partition, error);
+            let now = hands.runtime.now().elapsed();
+            if let Some(error) = failure
+                && let Some(left_out) = hands.repair_log.take(now)
+            {
+                tracing::warn!(event = "read_repair_failed", partition, error, left_out);
             }
             hands.repairs.count_out();
         });
@@ -289,7 +292,11 @@ impl Hands {
             return;
         }
         let partition = plan.replicas.get(slot).map(|it| it.partition.number());
-        tracing::warn!(event = "replica_failed", partition, error = %error.in_full());
+        let now = self.runtime.now().elapsed();
+        if let Some(left_out) = self.replica_log.take(Some(error), now) {
+            let error = error.in_full();
+            tracing::warn!(event = "replica_failed", partition, error, left_out);
+        }
     }
 }
 

@@ -116,6 +116,8 @@ pub(crate) struct Finished<'a> {
     pub(crate) took: Duration,
     pub(crate) trace: Trace,
     pub(crate) maintenance_step: Option<String>,
+    /// Lines of this kind that were left out before this one.
+    pub(crate) left_out: u64,
 }
 
 impl Finished<'_> {
@@ -136,6 +138,7 @@ impl Finished<'_> {
                 store_us,
                 sync_wait_us = micros(self.trace.sync_wait),
                 maintenance_step = step,
+                left_out = self.left_out,
             ),
             None => tracing::warn!(
                 event = "request_slow",
@@ -147,6 +150,7 @@ impl Finished<'_> {
                 store_us,
                 sync_wait_us = micros(self.trace.sync_wait),
                 maintenance_step = step,
+                left_out = self.left_out,
             ),
         }
     }

@@ -249,7 +249,7 @@ impl Shared {
                     return Ended::Done;
                 }
                 Err(error) => {
-                    tracing::warn!(event = "transfer_step_not_agreed", error = %error);
+                    tracing::warn!(event = "transfer_step_not_agreed", error = error.in_full());
                     let pause = self.parts.settings.retry_pause;
                     self.parts.runtime.sleep(pause).await;
                 }

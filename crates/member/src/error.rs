@@ -107,7 +107,7 @@ pub enum OpenError {
         directory: PathBuf,
     },
     /// The node could not agree with itself.
-    #[error(transparent)]
+    #[error("{}", .0.in_full())]
     NotAgreed(#[from] ProposeError),
     /// The stores of another engine hold what no other node has. Go back to it, or use another directory.
     #[error(

@@ -301,18 +301,17 @@ impl HealthWatch {
 
     fn writable(&self, vnodes: &[Arc<Vnode>]) -> (usize, Option<Refusal>) {
         let (refused, refusing) = writability::refusals(vnodes);
-        let puts = || vnodes.iter().map(|vnode| vnode.status().puts).sum();
-        let committed = self.stores.committed_batches();
         let look = Look {
             has_log_failed: self.stores.log_failure().is_some(),
             open: vnodes.len(),
             failed: vnodes.iter().filter(|it| it.unwritable().is_some()).count(),
             refused,
             refusing,
-            committed: committed.unwrap_or_else(puts),
-            is_log_shared: committed.is_some(),
+            stored: vnodes.iter().map(|vnode| vnode.objects_stored()).sum(),
+            is_log_shared: self.stores.is_log_shared(),
+            room: self.stores.room_for_puts(),
         };
-        self.writability.judge(&look, || self.stores.room())
+        self.writability.judge(&look)
     }
 }
 

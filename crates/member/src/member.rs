@@ -396,7 +396,7 @@ impl Member {
             loop {
                 versions.see();
                 if let Err(error) = introduce(&state, node, &settings).await {
-                    tracing::debug!(event = "not_introduced_yet", error = %error);
+                    tracing::debug!(event = "not_introduced_yet", error = error.in_full());
                     if let ProposeError::Refused(refusal) = error
                         && told.as_ref() != Some(&refusal)
                     {

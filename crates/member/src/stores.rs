@@ -94,14 +94,14 @@ pub trait Stores: Send + Sync {
         None
     }
 
-    /// Batches that the log that all stores share has committed since the start; `None` where stores have
-    /// no log in common.
-    fn committed_batches(&self) -> Option<u64> {
-        None
+    /// True when all stores put what they write to one log.
+    fn is_log_shared(&self) -> bool {
+        false
     }
 
-    /// Bytes that are left on the disk of the stores, where that is known.
-    fn room(&self) -> Option<u64> {
+    /// Bytes that puts can still take, where that is known: without those that are held back for merges
+    /// and collections. Measured anew at each call.
+    fn room_for_puts(&self) -> Option<u64> {
         None
     }
 

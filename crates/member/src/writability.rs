@@ -1,9 +1,13 @@
 //! The ability of this node's stores to take writes.
 //!
-//! A log or a store that failed for good stays so until the node is restarted. A full disk is known by the
-//! writes that it refuses: vnodes count those. The node takes writes again when some were committed since
-//! the last refusal, or when the disk has more room than it had then; a node that gets no writes while it
-//! counts as full, as behind a load balancer, would else never come back.
+//! A log or a store that failed for good stays so until the node is restarted. A disk is full when it has no
+//! room for a small put beside what is held back for merges: that is measured at each look, so that a node
+//! which starts on a full disk, or whose disk another program fills, reports it before a put is lost to it.
+//!
+//! A put can be refused where a small one would still find room. That counts until a put is committed, which
+//! deletions are not: they may use what is held back. It also ends when the disk has more room for puts than
+//! it had then; a node that gets no puts while it counts as full, as behind a load balancer, would else never
+//! come back.
 
 use std::sync::Arc;
 
@@ -11,8 +15,11 @@ use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// So much more room than at the last refusal means that the disk is not full any more. Bytes.
+/// So much more room for puts than at the last refusal means that they are taken again. Bytes.
 const ROOM_GAINED_MIN: u64 = 1 << 20;
+
+/// The room that a small put needs, with its entry in the log. Bytes.
+const ROOM_MIN: u64 = 16 << 10;
 
 /// Why stores take no writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,10 +64,12 @@ pub(crate) struct Look {
     /// Writes that a full disk has refused, and how many vnodes refused some.
     pub(crate) refused: u64,
     pub(crate) refusing: usize,
-    /// Writes that were committed.
-    pub(crate) committed: u64,
+    /// Puts that took room; deletions are not among them.
+    pub(crate) stored: u64,
     /// All stores share one log: a refusal of one is one of all.
     pub(crate) is_log_shared: bool,
+    /// Bytes that puts can still take, where that is known.
+    pub(crate) room: Option<u64>,
 }
 
 /// The looks before.
@@ -72,66 +81,66 @@ pub(crate) struct Writability {
 #[derive(Default)]
 struct Seen {
     refused: u64,
+    stored: u64,
     full: Option<Full>,
 }
 
 /// The disk at the last refusal that was seen.
 #[derive(Clone, Copy)]
 struct Full {
-    committed: u64,
     room: Option<u64>,
     /// Vnodes that refused.
     vnodes: usize,
 }
 
+impl Full {
+    fn has_more_room(&self, look: &Look) -> bool {
+        match (look.room, self.room) {
+            (Some(now), Some(then)) => now.saturating_sub(then) >= ROOM_GAINED_MIN,
+            _ => false,
+        }
+    }
+}
+
 impl Writability {
-    /// The number of vnodes that take no writes, and why. `room` gives the bytes that the disk has left, and
-    /// is called only when that decides.
-    pub(crate) fn judge(
-        &self,
-        look: &Look,
-        room: impl Fn() -> Option<u64>,
-    ) -> (usize, Option<Refusal>) {
+    /// The number of vnodes that take no writes, and why.
+    pub(crate) fn judge(&self, look: &Look) -> (usize, Option<Refusal>) {
         if look.has_log_failed {
             return (look.open, Some(Refusal::LogFailed));
         }
         if look.failed > 0 {
             return (look.failed, Some(Refusal::StoreFailed));
         }
-        let mut seen = self.seen.lock();
-        if look.refused > seen.refused {
-            let vnodes = if look.is_log_shared {
-                look.open
-            } else {
-                look.refusing
-            };
-            seen.full = Some(Full {
-                committed: look.committed,
-                room: room(),
-                vnodes,
-            });
-        } else if seen
-            .full
-            .is_some_and(|full| has_room_again(&full, look, room))
-        {
-            seen.full = None;
+        let full = self.seen.lock().look(look);
+        if look.room.is_some_and(|room| room < ROOM_MIN) {
+            return (look.open, Some(Refusal::DiskFull));
         }
-        // Counts go with vnodes that are handed over.
-        seen.refused = look.refused;
-        match seen.full {
+        match full {
             Some(full) => (full.vnodes.min(look.open), Some(Refusal::DiskFull)),
             None => (0, None),
         }
     }
 }
 
-fn has_room_again(full: &Full, look: &Look, room: impl Fn() -> Option<u64>) -> bool {
-    if look.committed > full.committed {
-        return true;
-    }
-    match (room(), full.room) {
-        (Some(now), Some(then)) => now.saturating_sub(then) >= ROOM_GAINED_MIN,
-        _ => false,
+impl Seen {
+    /// Takes in what puts have met since the look before.
+    fn look(&mut self, look: &Look) -> Option<Full> {
+        let is_any_stored = look.stored > self.stored;
+        if look.refused > self.refused {
+            let vnodes = if look.is_log_shared {
+                look.open
+            } else {
+                look.refusing
+            };
+            let room = look.room;
+            self.full = Some(Full { room, vnodes });
+        } else if is_any_stored || self.full.is_some_and(|full| full.has_more_room(look)) {
+            self.full = None;
+        }
+        // Counts go with vnodes that are handed over.
+        self.refused = look.refused;
+        self.stored = look.stored;
+        self.full
     }
 }
 
@@ -146,58 +155,68 @@ pub(crate) fn refusals(vnodes: &[Arc<Vnode>]) -> (u64, usize) {
 mod tests {
     use super::*;
 
-    fn look(refused: u64, committed: u64) -> Look {
+    fn look(refused: u64, stored: u64, room: Option<u64>) -> Look {
         Look {
             has_log_failed: false,
             open: 8,
             failed: 0,
             refused,
             refusing: usize::from(refused > 0),
-            committed,
+            stored,
             is_log_shared: true,
+            room,
         }
     }
 
     const FULL: (usize, Option<Refusal>) = (8, Some(Refusal::DiskFull));
+    const TAKEN: (usize, Option<Refusal>) = (0, None);
+    const LITTLE: Option<u64> = Some(ROOM_MIN);
 
     #[test]
-    fn a_refusal_counts_until_a_write_is_committed_again() {
+    fn a_refusal_counts_until_a_put_is_committed_again() {
         let node = Writability::default();
-        assert_eq!(node.judge(&look(0, 10), || Some(0)), (0, None));
-        assert_eq!(node.judge(&look(1, 10), || Some(0)), FULL);
-        assert_eq!(
-            node.judge(&look(1, 10), || Some(0)),
-            FULL,
-            "it stays so without writes"
-        );
-        assert_eq!(node.judge(&look(1, 11), || Some(0)), (0, None));
-        assert_eq!(
-            node.judge(&look(2, 12), || Some(0)),
-            FULL,
-            "and is full again"
-        );
+        assert_eq!(node.judge(&look(0, 10, LITTLE)), TAKEN);
+        assert_eq!(node.judge(&look(1, 10, LITTLE)), FULL);
+        let again = node.judge(&look(1, 10, LITTLE));
+        assert_eq!(again, FULL, "it stays so without puts");
+        assert_eq!(node.judge(&look(1, 11, LITTLE)), TAKEN);
+        assert_eq!(node.judge(&look(2, 12, LITTLE)), FULL, "and is full again");
     }
 
     #[test]
-    fn refusals_among_committed_writes_still_count() {
+    fn refusals_among_committed_puts_still_count() {
         let node = Writability::default();
-        assert_eq!(node.judge(&look(1, 10), || Some(0)), FULL);
-        assert_eq!(node.judge(&look(2, 15), || Some(0)), FULL);
+        assert_eq!(node.judge(&look(1, 10, LITTLE)), FULL);
+        assert_eq!(node.judge(&look(2, 15, LITTLE)), FULL);
     }
 
     #[test]
-    fn a_node_without_writes_comes_back_when_there_is_room() {
+    fn a_node_without_puts_comes_back_when_there_is_room_for_them() {
         let node = Writability::default();
-        assert_eq!(node.judge(&look(5, 10), || Some(4_096)), FULL);
-        assert_eq!(
-            node.judge(&look(5, 10), || Some(8_192)),
-            FULL,
-            "a little is not enough"
-        );
-        assert_eq!(
-            node.judge(&look(5, 10), || Some(4_096 + ROOM_GAINED_MIN)),
-            (0, None)
-        );
+        let room = |more| Some(ROOM_MIN + more);
+        assert_eq!(node.judge(&look(5, 10, room(0))), FULL);
+        let little_more = node.judge(&look(5, 10, room(8_192)));
+        assert_eq!(little_more, FULL, "a little is not enough");
+        assert_eq!(node.judge(&look(5, 10, room(ROOM_GAINED_MIN))), TAKEN);
+    }
+
+    /// A node that had started on a full disk was ready until it had refused the first put.
+    #[test]
+    fn a_disk_without_room_for_a_put_is_full_before_a_put_is_refused() {
+        let node = Writability::default();
+        assert_eq!(node.judge(&look(0, 0, Some(ROOM_MIN - 1))), FULL);
+        assert_eq!(node.judge(&look(0, 0, LITTLE)), TAKEN, "measured anew");
+        // Another program fills it. The puts before that do not speak for it.
+        assert_eq!(node.judge(&look(0, 7, Some(0))), FULL);
+        assert_eq!(node.judge(&look(0, 7, None)), TAKEN);
+    }
+
+    #[test]
+    fn counts_that_fall_with_a_vnode_that_is_handed_over_do_not_hide_later_puts() {
+        let node = Writability::default();
+        assert_eq!(node.judge(&look(3, 100, LITTLE)), FULL);
+        assert_eq!(node.judge(&look(2, 40, LITTLE)), FULL);
+        assert_eq!(node.judge(&look(2, 41, LITTLE)), TAKEN);
     }
 
     #[test]
@@ -205,9 +224,9 @@ mod tests {
         let node = Writability::default();
         let own = Look {
             is_log_shared: false,
-            ..look(3, 1)
+            ..look(3, 1, None)
         };
-        assert_eq!(node.judge(&own, || None), (1, Some(Refusal::DiskFull)));
+        assert_eq!(node.judge(&own), (1, Some(Refusal::DiskFull)));
     }
 
     #[test]
@@ -215,8 +234,8 @@ mod tests {
         let node = Writability::default();
         let failed = Look {
             has_log_failed: true,
-            ..look(3, 1)
+            ..look(3, 1, Some(0))
         };
-        assert_eq!(node.judge(&failed, || None), (8, Some(Refusal::LogFailed)));
+        assert_eq!(node.judge(&failed), (8, Some(Refusal::LogFailed)));
     }
 }

@@ -222,7 +222,7 @@ impl ClusterAdmin {
             Err(ProposeError::Refused(refusal)) => {
                 AdminReply::refused(format!("Failed: {refusal}"))
             }
-            Err(error) => AdminReply::refused(format!("Failed: {error}")),
+            Err(error) => AdminReply::refused(format!("Failed: {}", error.in_full())),
         }
     }
 

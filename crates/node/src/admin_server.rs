@@ -127,7 +127,7 @@ impl AdminServer {
             Ok(AdminRequest::BucketDefaultsSet { properties }) => {
                 let (change, passed_over) = match read_properties(&properties, None) {
                     Ok(read) => read,
-                    Err(problem) => return AdminReply::refused(problem),
+                    Err(refused) => return refused,
                 };
                 let propose =
                     |command, done: &str| self.propose(command, passed_over.clone(), done);
@@ -339,7 +339,7 @@ impl AdminServer {
     fn bucket_type_create(&self, name: &str, properties: &str) -> AdminReply {
         let (properties, passed_over) = match read_properties(properties, None) {
             Ok(read) => read,
-            Err(problem) => return AdminReply::refused(problem),
+            Err(refused) => return refused,
         };
         let bucket_type = type_named(name);
         let command = Command::CreateType {
@@ -371,7 +371,7 @@ impl AdminServer {
         let read = read_properties(properties, current.map(Arc::as_ref));
         let (properties, passed_over) = match read {
             Ok(read) => read,
-            Err(problem) => return AdminReply::refused(problem),
+            Err(refused) => return refused,
         };
         let done = format!("{name} updated");
         let command = Command::UpdateType {
@@ -398,8 +398,8 @@ impl AdminServer {
                     json!({"state_version": changed.state.version(), "without_effect": names}),
                 )
             }
-            Err(ProposeError::Refused(refusal)) => AdminReply::refused(refusal.to_string()),
-            Err(error) => AdminReply::refused(error.to_string()),
+            Err(ProposeError::Refused(refusal)) => bucket_type_view::refused(&refusal),
+            Err(error) => AdminReply::refused(error.in_full()),
         }
     }
 }
@@ -428,16 +428,21 @@ fn type_named(name: &str) -> BucketType {
 fn read_properties(
     text: &str,
     current: Option<&BucketProperties>,
-) -> Result<(PropertyOverlay, Vec<WithoutEffect>), String> {
+) -> Result<(PropertyOverlay, Vec<WithoutEffect>), AdminReply> {
     if text.trim().is_empty() {
         return Ok((PropertyOverlay::default(), Vec::new()));
     }
     let shape = "properties must be a JSON object of the form {\"props\":{...}}";
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("{shape}: {error}"))?;
-    let wanted = value.get("props").and_then(Value::as_object).ok_or(shape)?;
-    let overlay = PropertyOverlay::from_json(wanted).map_err(|errors| match current {
-        Some(current) => current.reasons_of_change(errors).to_string(),
-        None => errors.to_string(),
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| AdminReply::refused(format!("{shape}: {error}")))?;
+    let wanted = value.get("props").and_then(Value::as_object);
+    let wanted = wanted.ok_or_else(|| AdminReply::refused(shape))?;
+    let overlay = PropertyOverlay::from_json(wanted).map_err(|errors| {
+        let errors = match current {
+            Some(current) => current.reasons_of_change(errors),
+            None => errors,
+        };
+        bucket_type_view::refused(&errors.into())
     })?;
     Ok((overlay, PropertyOverlay::passed_over(wanted, &Map::new())))
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use kvorum_cluster::Refusal;
 use serde_json::{Map, Value};
 
 use crate::admin_request::AdminReply;
@@ -27,10 +28,30 @@ pub(crate) fn changed(verb: &str, name: &str, properties: &str, reply: AdminRepl
     }
     let doing = verb.trim_end_matches('e');
     let error = format!("Error {doing}ing bucket type {name}:");
-    let reason = reply.text.trim_start_matches("Invalid bucket properties: ");
+    let reason = reply.text.trim_start_matches(INVALID);
+    let riak = reply.riak.as_deref().unwrap_or(reason);
     AdminReply::refused(format!("{error} {}", explained(reason)))
-        .with_riak_text(format!("{error}\n{reason}"))
+        .with_riak_text(format!("{error}\n{riak}"))
 }
+
+/// The refusal of a change, with Riak's words for it.
+pub(crate) fn refused(refusal: &Refusal) -> AdminReply {
+    let text = refusal.to_string();
+    let riak = match refusal {
+        Refusal::InvalidProperties(errors) => errors.console_text(),
+        Refusal::ReservedTypeName { bucket_type } if bucket_type.is_default() => {
+            "default_type".to_owned()
+        }
+        Refusal::ReservedTypeName { bucket_type } => {
+            format!("The name '{bucket_type}' may not be used for bucket types")
+        }
+        _ => text.trim_start_matches(INVALID).to_owned(),
+    };
+    AdminReply::refused(text).with_riak_text(riak)
+}
+
+/// Before what is wrong with properties.
+const INVALID: &str = "Invalid bucket properties: ";
 
 /// Riak's word for a reason, in words.
 fn explained(reason: &str) -> &str {

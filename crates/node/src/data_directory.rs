@@ -27,16 +27,20 @@
 //!                  where these are instead, if elsewhere, as text
 //! ```
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use kvorum_cluster::checked_text::{decode, encode};
 use kvorum_disk::{Disk, DiskLock, ErrorKind, replace_file};
 use kvorum_settings::{Settings, StorageBackend};
 
 use crate::engines::{self, BUILT_IN};
 use crate::store_roots::StoreRoots;
+
+/// Held by the running node; names its process.
+const LOCK_FILE: &str = "LOCK";
 
 /// The newest layout that this version knows: with a value log in which leveldb has entries, too.
 const FORMAT: u32 = 3;
@@ -124,6 +128,44 @@ pub(crate) enum EngineFile {
     Whole(EngineLeft),
 }
 
+/// The holder of a data directory's lock, as `process 4711`; `None` where nothing holds it. Leaves the
+/// directory as it is.
+pub(crate) fn lock_holder(data_directory: &Path) -> std::io::Result<Option<String>> {
+    let mut lock = match std::fs::File::open(data_directory.join(LOCK_FILE)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    match lock.try_lock_shared() {
+        Ok(()) => Ok(None),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            lock.read_to_string(&mut holder)?;
+            Ok(Some(holder.trim().to_owned()))
+        }
+        Err(std::fs::TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Refuses a data directory that another process has.
+pub(crate) fn check_unlocked(data_directory: &Path) -> anyhow::Result<()> {
+    let holder = lock_holder(data_directory).with_context(|| {
+        let file = data_directory.join(LOCK_FILE);
+        format!("look at the lock {}", file.display())
+    })?;
+    match holder {
+        Some(holder) => Err(in_use(data_directory, &holder)),
+        None => Ok(()),
+    }
+}
+
+fn in_use(data_directory: &Path, holder: &dyn std::fmt::Display) -> anyhow::Error {
+    anyhow!(
+        "the data directory {} is in use by another kvorum ({holder}); stop that one, or set \
+         platform_data_dir",
+        data_directory.display()
+    )
+}
+
 /// A locked data directory.
 pub(crate) struct DataDirectory {
     path: PathBuf,
@@ -140,15 +182,11 @@ impl DataDirectory {
                 path.display()
             )
         })?;
-        let lock_file = path.join("LOCK");
+        let lock_file = path.join(LOCK_FILE);
         let holder = format!("process {}\n", std::process::id());
         let lock = match disk.lock(&lock_file, &holder) {
             Ok(lock) => lock,
-            Err(error) if error.kind() == ErrorKind::Locked => bail!(
-                "the data directory {} is in use by another kvorum ({error}); stop that one, or \
-                 set platform_data_dir",
-                path.display()
-            ),
+            Err(error) if error.kind() == ErrorKind::Locked => return Err(in_use(path, &error)),
             Err(error) => {
                 return Err(error).with_context(|| {
                     format!(

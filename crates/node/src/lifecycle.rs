@@ -8,7 +8,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use kvorum_disk::{Disk as _, RealDisk};
 use kvorum_settings::Settings;
 use serde_json::{Value, json};
 
@@ -16,6 +15,7 @@ use crate::admin_client;
 use crate::admin_request::{AdminReply, AdminRequest};
 use crate::command_line::{ConfigurationArguments, say};
 use crate::configuration_file;
+use crate::data_directory::lock_holder;
 use crate::riak_names;
 use crate::start_report::StartReport;
 
@@ -35,6 +35,14 @@ pub(crate) fn start(arguments: &ConfigurationArguments, is_json: bool) -> anyhow
     let settings = &loaded.configuration.settings;
     if is_answering(settings) {
         bail!("Node is already running!");
+    }
+    // One that opens its ring and its log does not answer yet.
+    if let Some(holder) = holder(settings)? {
+        bail!(
+            "Node is already running! {holder} has the data directory {} and does not answer yet: it \
+             starts or stops",
+            settings.node.data_dir.display()
+        );
     }
     // Before the server makes the data directory.
     let report = StartReport::of(&loaded);
@@ -112,7 +120,11 @@ fn spawn(arguments: &ConfigurationArguments, output: &Path) -> anyhow::Result<Ch
             .with_context(|| format!("create the log directory {}", directory.display()))?;
     }
     // A start's own words alone: those of an earlier one would be taken for its reason to fail.
-    let file = File::create(output).with_context(|| format!("open {}", output.display()))?;
+    // Appended to, so that lines of another process in it cannot be written over.
+    let options = File::options().create(true).append(true).open(output);
+    let file = options.with_context(|| format!("open {}", output.display()))?;
+    let emptied = file.set_len(0);
+    emptied.with_context(|| format!("empty {}", output.display()))?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(program);
     command
@@ -144,6 +156,13 @@ fn is_answering(settings: &Settings) -> bool {
     admin_client::ask(settings, &AdminRequest::Ping).is_ok()
 }
 
+/// The process that has a node's data directory, whether it answers or not.
+fn holder(settings: &Settings) -> anyhow::Result<Option<String>> {
+    let directory = &settings.node.data_dir;
+    let holder = lock_holder(directory);
+    holder.with_context(|| format!("look at the lock in {}", directory.display()))
+}
+
 /// Has a node stop, and waits until it has.
 pub(crate) fn stop(arguments: &ConfigurationArguments, is_json: bool) -> anyhow::Result<ExitCode> {
     let loaded = configuration_file::load(&arguments.source())?;
@@ -157,10 +176,9 @@ pub(crate) fn stop(arguments: &ConfigurationArguments, is_json: bool) -> anyhow:
 
 fn wait_until_stopped(settings: &Settings) -> anyhow::Result<()> {
     admin_client::ask(settings, &AdminRequest::Stop)?;
-    let lock = settings.node.data_dir.join("LOCK");
     let deadline = Instant::now() + STOP_WAIT;
     // It is held until everything is closed.
-    while RealDisk.lock(&lock, "nobody\n").is_err() {
+    while holder(settings)?.is_some() {
         if Instant::now() >= deadline {
             bail!("the node has not stopped after {} s", STOP_WAIT.as_secs());
         }

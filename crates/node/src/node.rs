@@ -38,6 +38,9 @@ use crate::vnode_figures::VnodeFigures;
 /// Hints are looked through this often at least.
 const HINT_PERIOD: Duration = Duration::from_secs(30);
 
+/// The time that a request has whose client gives none.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// An open node.
 pub(crate) struct Node {
     pub(crate) member: Arc<Member>,
@@ -332,7 +335,7 @@ fn coordinator_settings(settings: &Settings) -> CoordinatorSettings {
     let requests = &settings.requests;
     CoordinatorSettings {
         colocated_replicas: settings.node.colocated_replicas,
-        request_timeout: Duration::from_secs(60),
+        request_timeout: REQUEST_TIMEOUT,
         slow_request_threshold: requests.slow_threshold.unwrap_or(Duration::MAX),
         requests_max: requests
             .concurrent_max

@@ -35,7 +35,6 @@ pub(crate) struct NodeStores {
     engine_before: Option<String>,
     /// The engine of the run before kept nothing over its stop, and no store is missed.
     kept_nothing: bool,
-    data_directory: PathBuf,
     /// Where an earlier version had its commit logs.
     commit_logs: PathBuf,
     /// The value log, for engines that keep their entries in it.
@@ -98,7 +97,6 @@ impl NodeStores {
             engines,
             engine_before,
             kept_nothing,
-            data_directory: data.path().to_owned(),
             commit_logs: data.commit_log(),
             value_log,
             log: Mutex::new(None),
@@ -373,13 +371,15 @@ impl Stores for NodeStores {
         self.log().and_then(|log| log.failure())
     }
 
-    fn committed_batches(&self) -> Option<u64> {
-        self.log().map(|log| log.batches())
+    fn is_log_shared(&self) -> bool {
+        self.value_log.is_some()
     }
 
-    fn room(&self) -> Option<u64> {
-        let space = self.disk.space(&self.data_directory);
-        space.ok().map(|space| space.available)
+    fn room_for_puts(&self) -> Option<u64> {
+        match &self.value_log {
+            Some(log) => Some(log.room_for_puts()),
+            None => Some(self.reserve.as_ref()?.measure().for_puts()),
+        }
     }
 
     /// Reading a store from its hint files is work for a processor. Two at least, so that one that

@@ -12,6 +12,7 @@ use kvorum_cluster::AgreedState as _;
 use kvorum_disk::RealDisk;
 use kvorum_member::Member;
 use kvorum_runtime::{Executor, ListenOptions, Listener, ProductionOptions, Runtime};
+use kvorum_server_http::Opening;
 use kvorum_settings::Settings;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -19,7 +20,7 @@ use crate::admin_server::{AdminServer, stop_this_process};
 use crate::allocator;
 use crate::backup;
 use crate::configuration_file::Loaded;
-use crate::data_directory::admin_socket;
+use crate::data_directory::{admin_socket, check_unlocked};
 use crate::figures::RIAK_VERSION;
 use crate::logging::{self, NodeNames};
 use crate::node::Node;
@@ -30,6 +31,12 @@ use crate::vnode_figures;
 
 /// How long requests in progress may take to finish after a signal.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
+
+/// How long a request may wait for the node to open: as long as it may take afterwards.
+const REQUEST_TIME: Duration = crate::node::REQUEST_TIMEOUT;
+
+/// The `Server` header of answers over HTTP.
+const SERVER_HEADER: &str = concat!("Kvorum/", env!("CARGO_PKG_VERSION"));
 
 /// How long a node may take to stop whose standard input has ended.
 const STOP_WITH_INPUT_MAX: Duration = Duration::from_secs(10);
@@ -52,12 +59,17 @@ pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()>
     if stops_with_input {
         let _for_the_life_of_the_process = std::thread::spawn(stop_with_input);
     }
+    // Before a port that the same process has is found taken, which would say less.
+    check_unlocked(&settings.node.data_dir)?;
     let listeners = Listeners::open(&settings, &executor)?;
     let Listeners {
         peer,
         protobuf,
         http,
     } = listeners;
+    let opening = Opening::new(runtime.clone(), SERVER_HEADER, REQUEST_TIME);
+    let http_addresses: Vec<_> = http.iter().map(Listener::local_address).collect();
+    executor.block_on(async { http.into_iter().for_each(|it| opening.listen(it)) });
     let node = Node::open(&settings, &executor, peer)?;
     let clients_max = match files.clients_max(node.others()) {
         Ok(clients_max) => clients_max,
@@ -66,7 +78,12 @@ pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()>
             return Err(refusal);
         }
     };
-    let clients = (protobuf, http, clients_max);
+    let clients = Clients {
+        protobuf,
+        opening,
+        http_addresses,
+        connections_max: clients_max,
+    };
     let learning = learn_names(node.member.clone(), names);
     let learning = runtime.spawn("node names", learning).abort_on_drop();
     executor.block_on(serve(&node, clients, &settings, &runtime, &mut stop))?;
@@ -179,15 +196,24 @@ impl Listeners {
     }
 }
 
+/// The ways in for clients.
+struct Clients {
+    protobuf: Vec<Listener>,
+    /// The HTTP listeners, which answer probes already.
+    opening: Opening,
+    http_addresses: Vec<SocketAddr>,
+    connections_max: u64,
+}
+
 async fn serve(
     node: &Node,
-    (protobuf_listeners, http_listeners, clients_max): (Vec<Listener>, Vec<Listener>, u64),
+    clients: Clients,
     settings: &Settings,
     runtime: &Runtime,
     stop: &mut StopSignals,
 ) -> anyhow::Result<()> {
     // Each interface may have half of the connections.
-    let connections_max = usize::try_from(clients_max / 2).unwrap_or(usize::MAX);
+    let connections_max = usize::try_from(clients.connections_max / 2).unwrap_or(usize::MAX);
     let protobuf = Arc::new(kvorum_server_pb::Server::within(
         node.room.clone(),
         node.coordinator.clone(),
@@ -209,7 +235,7 @@ async fn serve(
     for address in &node.peer_addresses {
         tracing::info!(event = "listening", interface = "peer", %address);
     }
-    for listener in protobuf_listeners {
+    for listener in clients.protobuf {
         tracing::info!(event = "listening", interface = "protobuf", address = %listener.local_address());
         let server = protobuf.clone();
         runtime.spawn(
@@ -217,11 +243,10 @@ async fn serve(
             async move { server.serve(listener).await },
         );
     }
-    for listener in http_listeners {
-        tracing::info!(event = "listening", interface = "http", address = %listener.local_address());
-        let server = http.clone();
-        runtime.spawn("http listener", async move { server.serve(listener).await });
+    for address in clients.http_addresses {
+        tracing::info!(event = "listening", interface = "http", %address);
     }
+    clients.opening.open(http.clone());
     let admin_listener = AdminServer::listen(&admin_socket(&settings.node.data_dir))?;
     let admin = AdminServer::new(node, runtime.clone());
     runtime.spawn("admin listener", admin.serve(admin_listener));
@@ -282,7 +307,7 @@ fn http_settings(settings: &Settings) -> kvorum_server_http::HttpSettings {
             stream_secondary_index: jobs.stream_secondary_index,
         },
         index_timeout: settings.requests.secondary_index_timeout,
-        server_header: concat!("Kvorum/", env!("CARGO_PKG_VERSION")).to_owned(),
+        server_header: SERVER_HEADER.to_owned(),
         ..kvorum_server_http::HttpSettings::default()
     }
 }

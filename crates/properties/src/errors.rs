@@ -199,6 +199,21 @@ impl PropertyErrors {
         self.pairs.iter().map(pair).collect()
     }
 
+    /// The lines that Riak's console prints for them, without a last line break.
+    pub fn console_text(&self) -> String {
+        let lines = self.pairs.iter().map(|(property, reason)| match reason {
+            Reason::NotInteger => format!("{property} must be an integer"),
+            Reason::NotBoolean => format!("{property} should be \"true\" or \"false\""),
+            Reason::NotValidQuorum => {
+                format!("{property} must be an integer or (one|quorum|all)")
+            }
+            reason if reason.form() == Form::Atom => format!("{property}: {reason}"),
+            reason => reason.to_string(),
+        });
+        let lines: Vec<String> = lines.collect();
+        lines.join("\n")
+    }
+
     pub(crate) fn push(&mut self, property: &str, reason: Reason) {
         self.pairs.push((property.to_owned(), reason));
     }
@@ -246,6 +261,23 @@ mod tests {
         let expected =
             "[{n_val,not_integer},{consistent,\"cannot update consistent property\"},{precommit,\"";
         assert!(text.starts_with(expected), "{text}");
+        errors.push("allow_mult", Reason::NotBoolean);
+        errors.push("r", Reason::NotValidQuorum);
+        errors.push("repl", Reason::NotSupported);
+        let console = errors.console_text();
+        let lines: Vec<&str> = console.lines().collect();
+        let sentences = [
+            "n_val must be an integer",
+            "cannot update consistent property",
+        ];
+        assert_eq!(lines[..2], sentences);
+        assert!(lines[2].starts_with("commit hooks are not supported"));
+        let others = [
+            "allow_mult should be \"true\" or \"false\"",
+            "r must be an integer or (one|quorum|all)",
+            "repl: not_supported",
+        ];
+        assert_eq!(lines[3..], others);
         let json = errors.to_json();
         assert_eq!(json["n_val"], "not_integer");
         let codes: String = json["consistent"]

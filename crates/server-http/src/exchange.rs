@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::header::ACCEPT;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use kvorum_cluster::ProposeError;
 use kvorum_coordinator::Coordinator;
 use kvorum_protocol::http_fields::{QueryParameters, choose_media_type, parse_timeout_ms};
 use kvorum_runtime::{LogQuota, Moment, Room};
@@ -28,9 +29,20 @@ pub(crate) struct Service {
     pub(crate) room: Room,
     /// Bounds the lines about requests for what is not here.
     pub(crate) not_supported_log: LogQuota,
+    /// Bounds the lines about changes of properties that failed.
+    pub(crate) not_agreed_log: LogQuota,
 }
 
 impl Service {
+    /// Logs a change of properties that failed, with what its client is not shown.
+    pub(crate) fn note_not_agreed(&self, failure: &ProposeError) {
+        let now = self.coordinator.runtime().now().elapsed();
+        if let Some(left_out) = self.not_agreed_log.take(now) {
+            let error = failure.in_full();
+            tracing::error!(event = "cluster_state_not_changed", error, left_out);
+        }
+    }
+
     /// Logs a request for what Riak has and this server has not.
     pub(crate) fn note_not_supported(&self, head: &Parts) {
         let now = self.coordinator.runtime().now().elapsed();

@@ -24,6 +24,7 @@ mod index;
 mod listing;
 mod name_list;
 mod object;
+mod opening;
 mod origin;
 mod preconditions;
 mod preference_list;
@@ -39,5 +40,6 @@ mod spelling;
 mod statistics;
 
 pub use facts::{Health, NodeFacts, VnodeCounts};
+pub use opening::Opening;
 pub use server::Server;
 pub use settings::{HttpSettings, JobSwitches};

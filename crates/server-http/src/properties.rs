@@ -205,7 +205,7 @@ async fn propose(
         Ok(changed) => Ok(accepted(&changed)),
         Err(ProposeError::Refused(unfit)) => Err(unfit_answer(&unfit)),
         Err(error) => {
-            tracing::error!(event = "cluster_state_not_changed", error = %error);
+            exchange.service.note_not_agreed(&error);
             Ok(text(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 format!("Error:\n{error}\n"),

@@ -97,7 +97,8 @@ pub(crate) fn health(exchange: &Exchange<'_>, probe: Probe) -> Answer {
     with_body(status, JSON, Body::Whole(body.to_string().into()))
 }
 
-const LIVE: &str = r#"{"status":"live"}"#;
+/// The answer of a process that lives.
+pub(crate) const LIVE: &str = r#"{"status":"live"}"#;
 
 /// The list of resources, for people by default and for programs if they ask; always in `Link`.
 pub(crate) fn resources(exchange: &Exchange<'_>) -> Outcome {

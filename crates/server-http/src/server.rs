@@ -2,17 +2,20 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::io::Cursor;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::HeaderValue;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use kvorum_coordinator::Coordinator;
-use kvorum_runtime::{Listener, LogQuota, Room, Stream};
+use kvorum_runtime::{Listener, LogQuota, Room, Runtime, RuntimeError, Stream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 
 use crate::dispatch;
@@ -86,6 +89,7 @@ impl Server {
             server_header,
             room,
             not_supported_log: LogQuota::new(),
+            not_agreed_log: LogQuota::new(),
         };
         Self {
             service: Arc::new(service),
@@ -115,10 +119,13 @@ impl Server {
             };
             let runtime = self.service.coordinator.runtime();
             let stream = match accepted {
-                Ok((stream, _peer)) => stream,
+                Ok((stream, _peer)) => {
+                    // A socket that does not know the option still carries requests.
+                    let _ = stream.set_nodelay(true);
+                    stream
+                }
                 Err(error) => {
-                    tracing::warn!(event = "http_accept_failed", error = %error);
-                    runtime.sleep(ACCEPT_PAUSE).await;
+                    wait_to_accept(runtime, &error).await;
                     continue;
                 }
             };
@@ -128,6 +135,18 @@ impl Server {
                 drop(permit);
             });
         }
+    }
+
+    /// Serves a connection that was accepted before there was a server, and of which `read` has come.
+    pub(crate) async fn go_on(&self, stream: Stream, read: Bytes) {
+        let mut phase = self.phase.subscribe();
+        let permit = self.connections.clone().acquire_owned();
+        let Some(_permit) = unless(&mut phase, Phase::Draining, permit).await else {
+            return;
+        };
+        let (from_client, to_client) = stream.into_split();
+        let stream = tokio::io::join(Cursor::new(read).chain(from_client), to_client);
+        converse(stream, self.service.clone(), phase).await;
     }
 
     /// Stops accepting, lets requests in progress end for at most `grace`, then drops the rest.
@@ -142,10 +161,21 @@ impl Server {
     }
 }
 
+/// Logs that a connection could not be accepted, so many times a minute, and waits for a moment.
+pub(crate) async fn wait_to_accept(runtime: &Runtime, error: &RuntimeError) {
+    static LOG: LogQuota = LogQuota::new();
+    if let Some(left_out) = LOG.take(runtime.now().elapsed()) {
+        tracing::warn!(event = "http_accept_failed", error = %error, left_out);
+    }
+    runtime.sleep(ACCEPT_PAUSE).await;
+}
+
 /// Serves one connection.
-async fn converse(stream: Stream, service: Arc<Service>, mut phase: watch::Receiver<Phase>) {
-    // A socket that does not know the option still carries requests.
-    let _ = stream.set_nodelay(true);
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    service: Arc<Service>,
+    mut phase: watch::Receiver<Phase>,
+) {
     let stream = RawTargets::new(stream, service.settings.url_encoding);
     let respond = service_fn(move |request| {
         let service = service.clone();

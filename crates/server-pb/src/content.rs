@@ -119,10 +119,11 @@ fn indexes_of(pairs: Vec<pb::RpbPair>) -> Result<Vec<IndexEntry>, Refusal> {
     }
 }
 
-/// An object as a get returns it.
+/// An object as a get returns it, its siblings in the order of their values.
 pub(crate) fn object_message(object: &Object) -> pb::RpbGetResp {
+    let siblings = object.siblings_by_value();
     pb::RpbGetResp {
-        content: object.siblings().iter().map(content_message).collect(),
+        content: siblings.into_iter().map(content_message).collect(),
         vclock: Some(object.clock().encode()),
         unchanged: None,
     }

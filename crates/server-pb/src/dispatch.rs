@@ -18,7 +18,7 @@ impl Connection {
             Err(Failure::Lost(error)) => Err(error),
             Err(Failure::Refused(refusal)) => {
                 if let Some(fault) = refusal.fault() {
-                    self.note(fault, &refusal);
+                    self.note(fault, &refusal.in_full());
                 }
                 let text = refusal.to_string();
                 frame::encode_error(text.as_bytes(), self.output.buffer());

@@ -98,6 +98,14 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
+    /// The refusal with all that is known of it, for the log: paths of the server are in it.
+    pub(crate) fn in_full(&self) -> String {
+        match self {
+            Self::NotAgreed(error) => error.in_full(),
+            other => other.to_string(),
+        }
+    }
+
     /// The kind under which it is logged; failures of requests are logged by the coordinator.
     pub(crate) fn fault(&self) -> Option<Fault> {
         Some(match self {

@@ -65,6 +65,7 @@ pub(crate) struct Counts {
     pub(crate) size_warnings: AtomicU64,
     pub(crate) sibling_warnings: AtomicU64,
     pub(crate) disk_full_refusals: AtomicU64,
+    pub(crate) objects_stored: AtomicU64,
     pub(crate) merges: AtomicU64,
 }
 
@@ -220,6 +221,11 @@ impl Vnode {
     /// Writes that were refused because the disk was full, since the vnode was opened.
     pub fn disk_full_refusals(&self) -> u64 {
         self.counts.disk_full_refusals.load(Ordering::Relaxed)
+    }
+
+    /// Writes that took room, which tombstones and their removal do not need, since the vnode was opened.
+    pub fn objects_stored(&self) -> u64 {
+        self.counts.objects_stored.load(Ordering::Relaxed)
     }
 
     /// Counts and identity, for `vnode-status`.

@@ -391,6 +391,9 @@ impl Vnode {
         };
         let durable = self.put(&Batch::of(write), durability)?;
         self.counts.puts.fetch_add(1, Ordering::Relaxed);
+        if !object.is_tombstone() {
+            self.counts.objects_stored.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(durable)
     }
 

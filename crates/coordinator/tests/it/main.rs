@@ -10,6 +10,7 @@ mod world;
 mod deleting;
 mod index_queries;
 mod listings;
+mod logging;
 mod moves;
 mod objects;
 mod quorums;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_coordinator::{GetOptions, PutOptions, RequestError};
+use kvorum_coordinator::{DeleteOptions, GetOptions, PutOptions, RequestError};
 use kvorum_disk::{CrashOptions, read_file};
 use kvorum_encoding::{Bucket, BucketType};
 use kvorum_member::{JoinError, Member, Readiness};
@@ -213,6 +213,38 @@ fn health_says_which_stores_are_not_open_and_which_partitions_nobody_serves() {
             (health.status(), health.text()),
             ("ready", "ready\n".to_owned())
         );
+        stop(&member).await;
+    });
+}
+
+/// A node on a full disk said that it was ready: from its start to the first put that was refused, and again
+/// as soon as a deletion had been committed, which may use what is held back.
+#[test]
+fn health_counts_the_disk_as_full_before_puts_are_refused_and_until_one_is_committed() {
+    let (executor, machine) = alone();
+    let runtime = executor.runtime();
+    executor.block_on(async move {
+        machine.gate.set_room(100);
+        let member = open(&machine, runtime).await;
+        member.vnodes().until_opened().await;
+        let full = ("disk_full", false);
+        let said = || (member.health().status(), member.health().is_ready());
+        assert_eq!(said(), full, "nothing was put yet");
+        machine.gate.set_room(1 << 30);
+        assert_eq!(said(), ("ready", true));
+        write(&member, "key 0", "old").await.unwrap();
+        write(&member, "key 1", "old").await.unwrap();
+
+        let vnodes = member.vnodes().all();
+        vnodes[0].note_disk_full();
+        assert_eq!(said(), full, "a put was refused");
+        let (coordinator, deleted) = (member.coordinator(), address("key 0"));
+        let (now, options) = (coordinator.runtime().now(), DeleteOptions::default());
+        let deletion = coordinator.delete(&deleted, None, &options, now);
+        deletion.await.unwrap();
+        assert_eq!(said(), full, "a deletion says nothing of puts");
+        write(&member, "key 1", "new").await.unwrap();
+        assert_eq!(said(), ("ready", true));
         stop(&member).await;
     });
 }

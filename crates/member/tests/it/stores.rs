@@ -35,6 +35,8 @@ struct Closed {
     held: BTreeSet<u16>,
     /// Whoever reads one is told that the device fails.
     refused: BTreeSet<u16>,
+    /// The room that puts have, where that is known.
+    room: Option<u64>,
 }
 
 impl Gate {
@@ -44,6 +46,10 @@ impl Gate {
 
     pub(crate) fn refuse(&self, partitions: impl IntoIterator<Item = u16>) {
         self.closed.lock().refused.extend(partitions);
+    }
+
+    pub(crate) fn set_room(&self, bytes: u64) {
+        self.closed.lock().room = Some(bytes);
     }
 
     pub(crate) fn open(&self) {
@@ -115,6 +121,14 @@ impl DiskStores {
 }
 
 impl Stores for DiskStores {
+    fn is_log_shared(&self) -> bool {
+        true
+    }
+
+    fn room_for_puts(&self) -> Option<u64> {
+        self.gate.closed.lock().room
+    }
+
     fn begin(&self) -> Result<Arc<dyn Backend>, StoreError> {
         let hints = self.engine(Path::new("hints"), Belonging::default())?;
         let directory = Path::new(LOG_DIRECTORY);

@@ -17,7 +17,7 @@ pub(super) fn not_a_member(name: &str) -> AdminReply {
 /// A staged change of the member of this name was refused.
 pub(super) fn staging(name: &str, error: &ProposeError) -> AdminReply {
     let ProposeError::Refused(Refusal::Staging(refusal)) = error else {
-        return AdminReply::refused(format!("Failed: {error}"));
+        return AdminReply::refused(format!("Failed: {}", error.in_full()));
     };
     let word = refusal.to_string();
     match refusal {

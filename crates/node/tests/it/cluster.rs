@@ -91,7 +91,16 @@ pub(crate) fn put_new(site: &Site, front: &str) -> String {
 
 /// Three servers that have become one cluster in which each key has three replicas.
 pub(crate) fn cluster_of_three() -> (Vec<Site>, Vec<Server>) {
-    let (sites, peers): (Vec<Site>, Vec<SocketAddr>) = (1..=3).map(site).unzip();
+    cluster_of_three_with(&[])
+}
+
+/// The same with further settings.
+pub(crate) fn cluster_of_three_with(settings: &[&str]) -> (Vec<Site>, Vec<Server>) {
+    let (mut sites, peers): (Vec<Site>, Vec<SocketAddr>) = (1..=3).map(site).unzip();
+    for site in &mut sites {
+        let further = settings.iter().map(|it| (*it).to_owned());
+        site.settings.extend(further);
+    }
     let servers: Vec<Server> = sites.iter().map(Site::start).collect();
     join_all(&sites, &peers);
     (sites, servers)

@@ -162,6 +162,27 @@ fn verbs_print_what_riaks_scripts_parse() {
             &["bucket-type", "update", "maps", "{\"props\":{\"n_val\":2}}"],
             "maps updated",
         ),
+        (
+            &["bucket-type", "create", "bad name", "{\"props\":{}}"],
+            "bad name created",
+        ),
+        (
+            &[
+                "bucket-type",
+                "create",
+                "counters",
+                "{\"props\":{\"datatype\":\"counter\"}}",
+            ],
+            "counters created",
+        ),
+        (
+            &["bucket-type", "activate", "counters"],
+            "counters has been activated",
+        ),
+        (
+            &["bucket-type", "activate", "counters"],
+            "counters has been activated",
+        ),
     ] {
         assert_eq!(
             riak_admin(&site, words),
@@ -250,5 +271,86 @@ fn refusals_have_riaks_lines() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("not_reachable"), "{text}");
     assert!(!text.contains("00000000-0000"), "{text}");
+    server.stop();
+}
+
+/// The reasons were words for programs, such as `[{n_val,not_integer}]`, or sentences of our own.
+#[test]
+fn refused_types_have_the_sentences_of_riaks_console() {
+    let site = site();
+    let server = site.start();
+    let datatype = |word: &str| format!("{{\"props\":{{\"datatype\":\"{word}\"}}}}");
+    let (counter, set, list) = (datatype("counter"), datatype("set"), datatype("list"));
+    assert!(riak_admin(&site, &["bucket-type", "create", "counters", &counter]).0);
+    assert!(riak_admin(&site, &["bucket-type", "create", "new"]).0);
+    assert!(riak_admin(&site, &["bucket-type", "activate", "counters"]).0);
+    for (verb, name, properties, wanted) in [
+        (
+            "create",
+            "bad",
+            "{\"props\":{\"n_val\":0}}",
+            "n_val must be an integer",
+        ),
+        (
+            "create",
+            "bad",
+            "{\"props\":{\"n_val\":\"x\",\"r\":\"most\",\"allow_mult\":\"maybe\"}}",
+            "n_val must be an integer\nr must be an integer or (one|quorum|all)\n\
+             allow_mult should be \"true\" or \"false\"",
+        ),
+        (
+            "create",
+            "bad",
+            &list,
+            "list not supported for bucket datatype property",
+        ),
+        (
+            "create",
+            "bad",
+            "{\"props\":{\"datatype\":\"set\",\"allow_mult\":false}}",
+            "Data Type buckets must be allow_mult=true",
+        ),
+        // Riak creates a type with a property that it does not know.
+        (
+            "create",
+            "bad",
+            "{\"props\":{\"unknown\":1}}",
+            "unknown: unknown_property",
+        ),
+        ("create", "default", "{\"props\":{}}", "default_type"),
+        (
+            "create",
+            "any",
+            "{\"props\":{}}",
+            "The name 'any' may not be used for bucket types",
+        ),
+        (
+            "create",
+            "counters",
+            "{\"props\":{\"n_val\":4}}",
+            "already_active",
+        ),
+        (
+            "update",
+            "counters",
+            &set,
+            "set not supported for bucket datatype property",
+        ),
+        ("update", "new", "{\"props\":{\"n_val\":3}}", "not_active"),
+        (
+            "update",
+            "default",
+            "{\"props\":{\"n_val\":2}}",
+            "no_default_update",
+        ),
+    ] {
+        let doing = verb.trim_end_matches('e');
+        let wanted = format!("Error {doing}ing bucket type {name}:\n{wanted}");
+        assert_eq!(
+            riak_admin(&site, &["bucket-type", verb, name, properties]),
+            (false, wanted),
+            "{verb} {name} {properties}"
+        );
+    }
     server.stop();
 }

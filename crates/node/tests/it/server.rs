@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use kvorum_client::{Client, ClientSettings};
+use rustix::process::Signal;
 
 /// Far more than a start takes; the machine may be busy.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -149,10 +150,14 @@ impl Site {
 }
 
 impl Server {
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, signal).unwrap();
+    }
+
     /// Asks it to stop, and waits until it has.
     pub(crate) fn stop(mut self) {
-        let id = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
         assert!(self.child.wait().unwrap().success());
     }
 }

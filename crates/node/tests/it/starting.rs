@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::cluster::{answer, until};
 use crate::server::{Site, free_address};
 
 fn told(output: &Output) -> String {
@@ -166,4 +167,67 @@ fn relative_paths_in_a_file_go_by_the_file_and_data_elsewhere_is_not_passed_over
     let told = told(&output);
     let both = [&beside, &elsewhere].map(|it| format!("{}/data", it.display()));
     assert!(both.iter().all(|place| told.contains(place)), "{told}");
+}
+
+/// A node that still opened its ring and its log did not answer, so that a second start went on: it emptied
+/// the first one's output, and named a port that was taken as its reason.
+#[test]
+fn a_second_start_says_that_the_directory_is_in_use_and_leaves_the_output_of_the_first() {
+    let site = Site::new();
+    let (data, log) = (site.path().join("data"), site.path().join("log"));
+    std::fs::create_dir_all(&data).unwrap();
+    std::fs::create_dir_all(&log).unwrap();
+    std::fs::write(log.join("start.log"), "words of the first\n").unwrap();
+    std::fs::write(data.join("LOCK"), "process 4711\n").unwrap();
+    let lock = std::fs::File::open(data.join("LOCK")).unwrap();
+    lock.lock().unwrap();
+    let _holder = std::net::TcpListener::bind(site.http).unwrap();
+    let said = refused(&site, &["start"]);
+    assert!(
+        said.contains("Node is already running! process 4711"),
+        "{said}"
+    );
+    let said = refused(&site, &["server"]);
+    assert!(
+        said.contains("in use by another kvorum (process 4711)"),
+        "{said}"
+    );
+    assert!(!said.contains("open listener."), "{said}");
+    let text = std::fs::read_to_string(log.join("start.log")).unwrap();
+    assert_eq!(text, "words of the first\n");
+    let holder = std::fs::read_to_string(data.join("LOCK")).unwrap();
+    assert_eq!(
+        holder, "process 4711\n",
+        "a look at the lock changes nothing"
+    );
+}
+
+/// An orchestrator that got no answer in this time ended the process, and it began anew.
+#[test]
+fn a_server_that_still_opens_its_files_answers_probes() {
+    let site = Site::new();
+    let data = site.path().join("data");
+    std::fs::create_dir_all(&data).unwrap();
+    // Opening it waits for a writer, as for a device that does not answer.
+    let format = data.join("format");
+    let made = Command::new("mkfifo").arg(&format).status().unwrap();
+    assert!(made.success());
+    let mut child = site.command(&["server"]).spawn().unwrap();
+    until("the sockets are open", || {
+        std::net::TcpStream::connect(site.http).is_ok()
+    });
+    let ask = |path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        answer(&site, &request)
+    };
+    let live = ask("/health/live");
+    assert!(live.starts_with("HTTP/1.1 200"), "{live}");
+    let ready = ask("/health/ready");
+    assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
+    assert!(ready.contains("\"reason\":\"opening\""), "{ready}");
+    let second = refused(&site, &["start"]);
+    let process = format!("process {}", child.id());
+    assert!(second.contains(&process), "{second}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

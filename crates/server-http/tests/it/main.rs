@@ -15,6 +15,7 @@ mod hostile;
 mod index_queries;
 mod listings;
 mod objects;
+mod opening;
 mod properties;
 mod refusals;
 mod resources;

@@ -309,6 +309,40 @@ fn a_range_of_keys_is_listed_with_its_objects() {
     });
 }
 
+/// A get had its siblings in the order of their values, and this listing in the order of their writes.
+#[test]
+fn siblings_of_listed_objects_are_in_the_order_of_their_values() {
+    with_node(|node| async move {
+        let mut client = node.client().await;
+        let siblings = pb::RpbBucketProps {
+            allow_mult: Some(true),
+            ..Default::default()
+        };
+        let set = client.set_bucket_properties(None, bytes("b"), siblings);
+        set.await.unwrap();
+        for value in ["pear", "fig", "apple", "quince"] {
+            let written = pb::RpbContent {
+                value: bytes(value),
+                ..Default::default()
+            };
+            let default = PutOptions::default();
+            let put = put(&mut client, None, Some("k"), None, &written, &default);
+            put.await.unwrap();
+        }
+        let mut raw = node.raw().await;
+        let request = pb::RpbCsBucketReq {
+            bucket: bytes("b"),
+            start_key: bytes("k"),
+            ..Default::default()
+        };
+        raw.send(&encoded(&request)).await;
+        let message: pb::RpbCsBucketResp = raw.receive().await.unwrap().decode().unwrap();
+        let listed = message.objects[0].object.content.iter();
+        let listed: Vec<&[u8]> = listed.map(|it| &it.value[..]).collect();
+        assert_eq!(listed, [&b"apple"[..], b"fig", b"pear", b"quince"]);
+    });
+}
+
 #[test]
 fn a_query_without_patience_times_out_whole_or_streamed() {
     let settings = ServerSettings {

@@ -286,6 +286,29 @@ fn on_a_small_disk_files_are_shorter_and_the_last_part_is_left_to_others() {
     assert!(files.segments().len() > 20);
 }
 
+/// Health counts puts as refused when there is no room for a small one: it has to agree with what puts meet.
+#[test]
+fn the_room_for_puts_is_what_puts_can_take_and_deletions_do_not_show_in_it() {
+    let memory = MemoryDisk::with_blocks(40 << 20, 4096);
+    let disk = FaultyDisk::over_memory(&memory);
+    let files = files(&disk, 64 << 20);
+    let ballast = memory
+        .open(Path::new("ballast"), kvorum_disk::OpenMode::CreateNew)
+        .unwrap();
+    files.reserve.set_own_bytes(38 << 20);
+    ballast.allocate(38 << 20).unwrap();
+    assert_eq!(files.room_for_puts(), 0, "no file could be made");
+    assert!(!makes_room(&files, 1_000));
+    assert!(is_written(files.make_room(1_000, Purpose::Free)));
+    assert_eq!(files.room_for_puts(), 0, "this file is for removals");
+    ballast.truncate(0).unwrap();
+    assert!(files.room_for_puts() > 1 << 20);
+    let (puts, _, _) = fill(&files, &disk);
+    assert!(puts > 3_000, "{puts}");
+    let left = files.room_for_puts();
+    assert!(left < 11_000, "a put of 10,000 bytes was refused: {left}");
+}
+
 /// A program beside the server had filled the file system to its last byte.
 #[test]
 fn the_end_of_a_file_is_left_to_removals_while_there_is_no_next_one() {

@@ -60,6 +60,19 @@ impl FileRoom {
         self.is_for(purpose) && end <= self.end - margin
     }
 
+    /// What puts can append to a file that has been appended to up to `end`. Bytes.
+    fn left_to_puts(&self, end: u64, has_next: bool) -> u64 {
+        let margin = if has_next {
+            0
+        } else {
+            self.end / REMOVALS_PART
+        };
+        match self.is_for(Purpose::Store) {
+            true => (self.end - margin).saturating_sub(end),
+            false => 0,
+        }
+    }
+
     fn is_for(&self, purpose: Purpose) -> bool {
         purpose == Purpose::Free || !self.is_for_removals
     }
@@ -298,6 +311,40 @@ impl Files {
             Err(failure) => return Err(failure),
         }
         Ok(true)
+    }
+
+    /// What puts can append, in bytes: to files that are there, and to one that could be made now. Asks
+    /// the file systems.
+    pub(crate) fn room_for_puts(&self) -> u64 {
+        let headroom = self.reserve.measure();
+        self.room_made() + self.room_to_make(&headroom)
+    }
+
+    /// What puts can append to the files that are there, in bytes.
+    fn room_made(&self) -> u64 {
+        let cursor = self.cursor.lock();
+        let rooms = self.rooms.lock();
+        let current = cursor.room.map(|room| (room, cursor.segment.end()));
+        let ahead = rooms.values().map(|room| (*room, FILE_HEADER_BYTES));
+        let mut files = current.into_iter().chain(ahead).peekable();
+        let mut bytes = 0;
+        while let Some((room, end)) = files.next() {
+            bytes += room.left_to_puts(end, files.peek().is_some());
+        }
+        bytes
+    }
+
+    /// How long a file for puts could be made, in bytes; 0 where there is no space for one.
+    fn room_to_make(&self, headroom: &Headroom) -> u64 {
+        let least = FILE_HEADER_BYTES;
+        let mut end = self.file_bytes(headroom, least, Purpose::Store);
+        while end > headroom.for_puts() {
+            match shorter(end, least) {
+                Some(half) => end = half,
+                None => return 0,
+            }
+        }
+        end
     }
 
     /// What the log's files take, in bytes.
