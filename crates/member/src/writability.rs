@@ -1,9 +1,9 @@
 //! The ability of this node's stores to take writes.
 //!
-//! A log or a store that failed for good stays so until the node is restarted. A full disk is known by the
+//! A log or a store that failed for good stays so until the node is restarted. A full disk shows in the
 //! writes that it refuses: vnodes count those. The node takes writes again when some were committed since
-//! the last refusal, or when the disk has more room than it had then; a node that gets no writes while it
-//! counts as full, as behind a load balancer, would else never come back.
+//! the last refusal, or when the disk has more room than it had then. The room is needed as well: behind a
+//! load balancer, a node that counts as full gets no writes and would never come back.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// So much more room than at the last refusal means that the disk is not full any more. Bytes.
+/// Room gained since the last refusal that shows that the disk is no longer full. Bytes.
 const ROOM_GAINED_MIN: u64 = 1 << 20;
 
-/// Why stores take no writes.
+/// Reason for which stores take no writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
@@ -36,7 +36,7 @@ impl Refusal {
         }
     }
 
-    /// For people; no path is in it.
+    /// A text for people, without any path.
     pub fn text(self) -> &'static str {
         match self {
             Self::DiskFull => "the disk is full",
@@ -52,9 +52,9 @@ pub(crate) struct Look {
     pub(crate) has_log_failed: bool,
     /// Vnodes that serve.
     pub(crate) open: usize,
-    /// Those of them whose stores failed for good.
+    /// Serving vnodes whose stores failed for good.
     pub(crate) failed: usize,
-    /// Writes that a full disk has refused, and how many vnodes refused some.
+    /// Writes that a full disk has refused, and the number of vnodes that refused some.
     pub(crate) refused: u64,
     pub(crate) refusing: usize,
     /// Writes that were committed.
@@ -63,7 +63,7 @@ pub(crate) struct Look {
     pub(crate) is_log_shared: bool,
 }
 
-/// The looks before.
+/// The state from earlier looks.
 #[derive(Default)]
 pub(crate) struct Writability {
     seen: Mutex<Seen>,
@@ -75,7 +75,7 @@ struct Seen {
     full: Option<Full>,
 }
 
-/// The disk at the last refusal that was seen.
+/// The disk at the last refusal.
 #[derive(Clone, Copy)]
 struct Full {
     committed: u64,
@@ -85,8 +85,8 @@ struct Full {
 }
 
 impl Writability {
-    /// The number of vnodes that take no writes, and why. `room` gives the bytes that the disk has left, and
-    /// is called only when that decides.
+    /// The number of vnodes that take no writes, and the reason. `room` returns the free bytes of the disk,
+    /// and is called only when they decide.
     pub(crate) fn judge(
         &self,
         look: &Look,
@@ -116,7 +116,7 @@ impl Writability {
         {
             seen.full = None;
         }
-        // Counts go with vnodes that are handed over.
+        // Vnodes that are handed over take their counts with them.
         seen.refused = look.refused;
         match seen.full {
             Some(full) => (full.vnodes.min(look.open), Some(Refusal::DiskFull)),
@@ -135,7 +135,7 @@ fn has_room_again(full: &Full, look: &Look, room: impl Fn() -> Option<u64>) -> b
     }
 }
 
-/// Refusals of vnodes, and how many refused.
+/// Refusals of vnodes, and the number of vnodes that refused.
 pub(crate) fn refusals(vnodes: &[Arc<Vnode>]) -> (u64, usize) {
     let counts = vnodes.iter().map(|vnode| vnode.disk_full_refusals());
     let counts: Vec<u64> = counts.filter(|count| *count > 0).collect();
