@@ -1,4 +1,4 @@
-//! Values of Erlang's that have a structure of their own, as lines of riak.conf.
+//! Erlang values with a structure of their own, as lines of riak.conf.
 
 use kvorum_erlang_terms::Term;
 
@@ -8,12 +8,12 @@ pub(super) type Lines = Vec<(String, String)>;
 /// Turns a value into lines.
 pub(super) type Translation = fn(&Term) -> Result<Lines, Misfit>;
 
-/// Why a value cannot be lines.
+/// The reason that a value cannot be lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// It has another form; what was expected.
+    /// It has another form than this one.
     Form(&'static str),
-    /// A part of it would change how objects are kept, and cannot be honoured: its path and why.
+    /// A part of it would change how objects are kept, and cannot be honoured: its path and the reason.
     Refused(String, &'static str),
 }
 
@@ -105,7 +105,7 @@ pub(super) fn memory_backend(term: &Term) -> Result<Lines, Misfit> {
     Ok(lines)
 }
 
-/// The list names the classes that are enabled; all others are not.
+/// Lines for the classes of jobs: the list names the enabled ones; all others are disabled.
 pub(super) fn jobs(term: &Term) -> Result<Lines, Misfit> {
     const CLASSES: [&str; 7] = [
         "list_buckets",
@@ -154,8 +154,8 @@ fn listeners(protocol: &str, term: &Term) -> Result<Lines, Misfit> {
     Ok(lines)
 }
 
-/// Default properties. One that Kvorum cannot honour would silently give objects another fate than
-/// before, so it is refused; those that change nothing for a client are left out.
+/// Default properties. A property that Kvorum cannot honour is refused, since it would silently give objects
+/// another fate than before; those that change nothing for a client are left out.
 pub(super) fn bucket_properties(term: &Term) -> Result<Lines, Misfit> {
     const HONOURED: [&str; 12] = [
         "n_val",
