@@ -21,7 +21,7 @@ use crate::tidy::tree::Tree;
 use self::document::{Mark, Printed};
 use self::session::Session;
 
-/// Where documents are whose lines a reader runs.
+/// True for the path of a document with lines that a reader runs.
 pub(crate) fn is_document(path: &str) -> bool {
     path == "README.md" || path.starts_with("docs/") && path.ends_with(".md")
 }

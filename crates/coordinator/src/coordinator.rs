@@ -202,7 +202,7 @@ impl Coordinator {
         self.requests.in_progress()
     }
 
-    /// What is under way at this moment.
+    /// The requests under way at this moment.
     pub fn in_progress(&self) -> InProgress {
         let gets = self.gets_waiting.in_progress();
         InProgress {
@@ -317,8 +317,8 @@ impl Coordinator {
         Ok(places(&state, &plan))
     }
 
-    /// The n_val partitions that the ring gives a key, for clients that ask for its preference list. Of
-    /// fewer nodes than replicas some keep none of theirs; requests may go to their nodes all the same.
+    /// The n_val partitions that the ring gives a key, for clients that ask for its preference list. Some of
+    /// them keep no replica if there are too few nodes; requests may go to their nodes all the same.
     pub fn preference_list_by_ring(
         &self,
         address: &Address,
@@ -499,8 +499,8 @@ impl Coordinator {
         }
     }
 
-    /// Of refusals because of overload, the first is logged: the others would add to it. Of requests
-    /// that cannot succeed as they are, so many a minute.
+    /// The first refusal because of overload is logged: the others would add to it. Requests that cannot
+    /// succeed as they are get a limited number of lines a minute.
     fn is_to_be_logged(&self, kind: RequestKind, error: &RequestError) -> bool {
         if error.is_refusal() {
             let now = self.parts.runtime.now().elapsed();

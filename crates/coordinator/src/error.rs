@@ -182,8 +182,8 @@ impl RequestError {
         )
     }
 
-    /// The failure with all that is known of it, for logs and operators: paths of the server are in it,
-    /// which clients are not shown.
+    /// The failure with all details, for logs and operators: it contains paths of the server, which are
+    /// not shown to clients.
     pub fn in_full(&self) -> String {
         match self {
             Self::DiskFull(detail) => format!("disk_full: {detail}"),
@@ -226,7 +226,7 @@ impl RequestError {
     }
 }
 
-/// As clients see it: no path of the server is in it. Logs have [`RequestError::in_full`].
+/// The text for clients, without paths of the server. Logs have [`RequestError::in_full`].
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -9,7 +9,7 @@ pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AdminRequest {
     Ping,
-    /// Whether the node can serve, and if not, why.
+    /// Report whether the node can serve, and the reasons if it cannot.
     Health,
     /// Stop gracefully.
     Stop,
@@ -60,7 +60,7 @@ pub(crate) struct AdminReply {
     pub(crate) is_ok: bool,
     /// For people.
     pub(crate) text: String,
-    /// For people and scripts that know Riak's commands, where that is another text.
+    /// For users of Riak's commands and their scripts, if that is another text.
     pub(crate) riak: Option<Box<str>>,
     /// For programs.
     pub(crate) data: Value,

@@ -1,4 +1,4 @@
-//! The part of `kvorum verify` that knows what has to be in a data directory.
+//! The part of `kvorum verify` that checks a data directory for the files that it has to have.
 //!
 //! The checksums of files are checked without that (`kvorum_inspect`). This part finds what is missing, what
 //! is older than the rest, and what belongs to another node: the small files that decide, the agreed log, the
@@ -23,7 +23,7 @@ type Findings = Vec<(PathBuf, String)>;
 /// Adds what is found in a data directory. Another directory is left to the rest of the check.
 ///
 /// # Errors
-/// The disk does not say what is there.
+/// The disk cannot be read.
 pub(crate) fn add(disk: &dyn Disk, directory: &Path, checked: &mut Checked) -> anyhow::Result<()> {
     if !is_data_directory(disk, directory)? {
         return Ok(());
@@ -44,7 +44,7 @@ pub(crate) fn add(disk: &dyn Disk, directory: &Path, checked: &mut Checked) -> a
     let is_node = disk.info(&ring.join("card"))?.is_some();
     if left == EngineFile::Missing && is_node && !is_backup {
         let file = directory.join(ENGINE_FILE);
-        found.push((file, "missing: it says whose stores are here".to_owned()));
+        found.push((file, "missing: it names the engine of the stores".to_owned()));
     }
     found.extend(store_roots::check_notes(disk, directory));
     found.extend(kvorum_member::check::check_ring(
@@ -98,7 +98,7 @@ fn check_engine(
             }
         }
         EngineFile::Damaged => {
-            let what = "it is not what was written: it says whose stores are here; a start finds that out \
+            let what = "it is not what was written: it names the engine of the stores; a start finds that out \
                         by the stores and writes it anew";
             found.push((directory.join(ENGINE_FILE), what.to_owned()));
         }

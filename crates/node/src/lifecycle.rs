@@ -56,8 +56,8 @@ pub(crate) fn start(arguments: &ConfigurationArguments, is_json: bool) -> anyhow
     Ok(ExitCode::SUCCESS)
 }
 
-/// The health of a node that has answered, once no store is being opened any more or for [`START_WAIT`] some
-/// were. Says now and then what it waits for.
+/// The health of a node that has answered, once no store is being opened any more, or after [`START_WAIT`].
+/// Prints the reason for the wait now and then.
 fn wait_until_open(
     settings: &Settings,
     child: &mut Child,
@@ -95,7 +95,7 @@ fn wait_until_open(
     }
 }
 
-/// The state of a node and why, in a line.
+/// The state of a node and its reasons, in a line.
 fn health_line(health: &Value) -> String {
     let status = health["status"].as_str().unwrap_or("unknown");
     let reasons = health["reasons"].as_array().into_iter().flatten();
@@ -111,7 +111,7 @@ fn spawn(arguments: &ConfigurationArguments, output: &Path) -> anyhow::Result<Ch
         std::fs::create_dir_all(directory)
             .with_context(|| format!("create the log directory {}", directory.display()))?;
     }
-    // A start's own words alone: those of an earlier one would be taken for its reason to fail.
+    // The output of this start alone: that of an earlier one would be taken for its reason to fail.
     let file = File::create(output).with_context(|| format!("open {}", output.display()))?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(program);
@@ -126,7 +126,7 @@ fn spawn(arguments: &ConfigurationArguments, output: &Path) -> anyhow::Result<Ch
     command.spawn().context("start the server")
 }
 
-/// Why a server ended: what it said last of all, or the end of all that it said.
+/// The reason for a server's end: its last message, or the end of its output.
 fn last_words(output: &Path) -> String {
     let text = std::fs::read(output).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -241,7 +241,7 @@ fn has_service(data: &Value, wanted: &str) -> bool {
     services.into_iter().any(|service| service == wanted)
 }
 
-/// Why a node does not serve, by its health.
+/// The reasons for a node not to serve, by its health.
 fn reasons(data: &Value) -> String {
     let reasons = data["health"]["reasons"].as_array().into_iter().flatten();
     let reasons: Vec<&str> = reasons.filter_map(|it| it["text"].as_str()).collect();

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// Why one property is refused. The first ones are Riak's atoms, to the letter; then come Riak's
+/// The reason for refusing one property. The first ones are Riak's atoms, to the letter; then come Riak's
 /// sentences, and last the refusals that this server has and Riak has not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -81,7 +81,7 @@ macro_rules! properties {
             /// The names of all properties that can be set.
             pub const NAMES: &[&str] = &[$(stringify!($name),)* $(stringify!($optional),)*];
 
-            /// All properties that can be set, each with what comes of it.
+            /// All properties that can be set, each with its effect.
             pub const EFFECTS: &[(&str, Effect)] = &[
                 $((stringify!($name), $effect),)*
                 $((stringify!($optional), $optional_effect),)*
@@ -234,7 +234,7 @@ properties! {
 }
 
 impl BucketProperties {
-    /// Where buckets without a type start, before the configured defaults are applied.
+    /// The properties of buckets without a type before the configured defaults are applied.
     pub fn untyped_defaults() -> Self {
         Self {
             repl: Some(Replication::On),

@@ -26,12 +26,12 @@ pub(crate) struct Service {
     pub(crate) server_header: HeaderValue,
     /// For bodies that are larger than a connection's usual buffers.
     pub(crate) room: Room,
-    /// Bounds the lines about requests for what is not here.
+    /// Bounds the lines about requests for features that are not here.
     pub(crate) not_supported_log: LogQuota,
 }
 
 impl Service {
-    /// Logs a request for what Riak has and this server has not.
+    /// Logs a request for a feature that Riak has and this server has not.
     pub(crate) fn note_not_supported(&self, head: &Parts) {
         let now = self.coordinator.runtime().now().elapsed();
         if let Some(left_out) = self.not_supported_log.take(now) {

@@ -2,7 +2,7 @@
 //! `cluster partitions`.
 //!
 //! Pure: the agreed state and the members that are up come in, texts and JSON come out. Columns and their
-//! order are Riak's; what it has no word for is added behind them.
+//! order are Riak's; facts without a word of Riak's are added behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -104,8 +104,8 @@ impl Seen<'_> {
         missing.map(|(_, member)| member.name.clone()).collect()
     }
 
-    /// True when all members that are expected are there, and so know the ring: the ring that one shows is
-    /// that of all. `ringready` and `ring-status` say the same.
+    /// True when all expected members are there, and so have the ring: the ring that one shows is that of
+    /// all. `ringready` and `ring-status` agree on it.
     pub(super) fn is_ring_ready(&self) -> bool {
         self.is_known && self.missing().is_empty()
     }
@@ -304,7 +304,7 @@ impl Seen<'_> {
         )
     }
 
-    /// `ring-status`; `vnodes` is what is said of this node's own.
+    /// `ring-status`; `vnodes` is the report on this node's own.
     pub(super) fn ring_text(&self, vnodes: &str) -> String {
         let mut text = self.claimant_text();
         let _infallible = writeln!(text, "Settled:    {}\n", is_settled(self.state));
@@ -448,9 +448,9 @@ pub(super) fn quoted(names: &[String]) -> String {
 /// The form of nodes' names in the table of members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Names {
-    /// In quotes.
+    /// Names in quotes.
     Quoted,
-    /// As Riak has them.
+    /// Names as Riak prints them.
     Bare,
 }
 

@@ -178,7 +178,7 @@ pub(super) fn text(state: &ClusterState, plan: &Plan, costs: &PlanCosts) -> Stri
     text
 }
 
-/// As Riak prints it.
+/// The plan as Riak prints it.
 pub(super) fn riak_text(state: &ClusterState, plan: &Plan, costs: &PlanCosts) -> String {
     let mut text = plan_text(state, plan, Names::Bare);
     for ((from, to), pair) in &costs.pairs {

@@ -1,8 +1,8 @@
-//! What `/stats` and `/metrics` say of a server that did one thing after the other.
+//! `/stats` and `/metrics` of a server that did one thing after the other.
 //!
 //! 61 of 139 names stood at zero whatever a node did, and `vnode_gets` counted the requests of clients.
-//! That each name is recorded to by something is a test beside the names (`figures.rs`); here a running
-//! server makes those move that a node alone can.
+//! A test beside the names (`figures.rs`) checks that each is recorded to by something; here a running server
+//! moves those that a node alone can.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::leveldb::http;
 use crate::server::Site;
 
-/// What moves in the first minute of a node alone that was asked for everything.
+/// Names that move in the first minute of a node alone after one request of each kind.
 const MOVED: [&str; 37] = [
     "cpu_nprocs",
     "index_fsm_complete",
