@@ -84,6 +84,6 @@ pub(super) const KEYS: &[Key] = &[
         },
         Some("10"),
         Category::Log,
-        "How many log files that were put aside are kept, `FILE.1` being the newest.",
+        "The number of old log files that are kept; `FILE.1` is the newest.",
     ),
 ];
