@@ -70,7 +70,7 @@ pub(crate) struct StoreFiles {
 }
 
 impl Source {
-    /// Finds the stores in and below `roots`, and says what it leaves out; `slow_tiers` are empty or one for each root.
+    /// Finds the stores in and below `roots`, and what it leaves out; `slow_tiers` are empty or one for each root.
     pub(crate) fn find(
         system: &System,
         roots: &[PathBuf],

@@ -2,8 +2,8 @@
 //!
 //! A vnode of Riak opens one directory, `DATA_ROOT/PARTITION`, and nothing beside it. Real data roots
 //! hold more: dropped partitions in `auto_cleanup`, older copies in `manual_cleanup` or under
-//! `PARTITION-TIME`, and what operators renamed. A node's data directory holds LevelDB stores of hash
-//! trees and queues as well. Objects of such directories were deleted or replaced long ago, and an
+//! `PARTITION-TIME`, and directories that operators renamed. A node's data directory holds LevelDB stores
+//! of hash trees and queues as well. Objects of such directories were deleted or replaced long ago, and an
 //! import would bring them back. A store is therefore taken when it bears a partition's number, and the
 //! report names each directory that is passed over.
 
@@ -71,7 +71,7 @@ pub trait StoreKind {
 pub enum Judgement {
     /// A store that may hold objects.
     Store,
-    /// A store without any data; the text says in which way.
+    /// A store without any data; the text is the reason.
     Bare(&'static str),
     /// No store of this kind.
     Other,

@@ -41,9 +41,9 @@ pub(crate) enum AdminRequest {
     },
     /// The defaults of buckets without type: agreed ones and those of the configuration.
     BucketDefaultsShow,
-    /// Has all nodes agree on those of this node's configuration.
+    /// Make all nodes agree on those of this node's configuration.
     BucketDefaultsApply,
-    /// Has all nodes agree on some.
+    /// Make all nodes agree on some.
     BucketDefaultsSet {
         properties: String,
     },
@@ -60,7 +60,7 @@ pub(crate) struct AdminReply {
     pub(crate) is_ok: bool,
     /// For people.
     pub(crate) text: String,
-    /// For users of Riak's commands and their scripts, if that is another text.
+    /// Text for users of Riak's commands and their scripts, if it differs.
     pub(crate) riak: Option<Box<str>>,
     /// For programs.
     pub(crate) data: Value,

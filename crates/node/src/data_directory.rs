@@ -118,7 +118,7 @@ const PART_WORD: &str = "part ";
 pub(crate) enum EngineFile {
     /// There is none: the directory is new, of an early version, or a restored backup, or it was lost.
     Missing,
-    /// It is not what was written.
+    /// It is not as it was written.
     Damaged,
     /// It is whole.
     Whole(EngineLeft),
@@ -251,7 +251,7 @@ impl DataDirectory {
         }
     }
 
-    /// A path as `engine` has it: the data directory may be moved with what is in it.
+    /// A path as `engine` has it: the data directory may be moved with its content.
     fn relative(&self, path: &Path) -> PathBuf {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or(path.to_owned());
         let (path, own) = (absolute(path), absolute(&self.path));

@@ -24,7 +24,7 @@ const START_WAIT: Duration = Duration::from_secs(300);
 /// The time that a stop may take: requests drain and everything is synced.
 const STOP_WAIT: Duration = Duration::from_secs(180);
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
-/// The time between two lines that say that a service is not there yet.
+/// The time between two lines about a service that is not there yet.
 const SAY_PERIOD: Duration = Duration::from_secs(3);
 /// The end of the output of a node that did not start, in bytes.
 const LAST_WORDS: usize = 2_000;

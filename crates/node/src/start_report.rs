@@ -1,7 +1,7 @@
 //! The report of a start: its configuration, its data, where it listens, where it logs.
 //!
-//! `kvorum server`, `kvorum start` and `kvorum chkconfig` print the same lines, so that what a check showed
-//! is what a start does.
+//! `kvorum server`, `kvorum start` and `kvorum chkconfig` print the same lines, so that a start does as a
+//! check has shown.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

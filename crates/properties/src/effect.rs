@@ -191,7 +191,7 @@ mod tests {
         let current = BucketProperties::untyped_defaults();
         let read = PropertyOverlay::from_json(&current.to_json()).unwrap();
         assert_eq!(read.check_kept(&current, &["leveldb"]), Ok(Vec::new()));
-        // A type of an earlier version may have what is refused now.
+        // A type of an earlier version may have values that are refused now.
         let consistent = current.with(&overlay("consistent", json!(true)));
         let again = overlay("consistent", json!(true));
         assert_eq!(again.check_kept(&consistent, &[]), Ok(Vec::new()));

@@ -252,7 +252,7 @@ impl BucketProperties {
         }
     }
 
-    /// Fills in what follows from other properties: a HyperLogLog has a precision.
+    /// Fills in properties that follow from others: a HyperLogLog has a precision.
     fn completed(mut self) -> Self {
         if self.datatype == Some(Datatype::HyperLogLog) {
             self.hll_precision.get_or_insert(HLL_PRECISION_DEFAULT);

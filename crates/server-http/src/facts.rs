@@ -27,8 +27,7 @@ pub struct Health {
     pub is_ready: bool,
     /// `ready`, `degraded`, or in one word why the node is not ready.
     pub status: &'static str,
-    /// All that is not as it should be, what keeps the node from being ready first: a word for programs and
-    /// a sentence.
+    /// All problems, first those that keep the node from being ready: a word for programs and a sentence.
     pub reasons: Vec<(&'static str, String)>,
     /// The node's vnodes.
     pub vnodes: VnodeCounts,

@@ -39,7 +39,7 @@ const CLIENTS: u64 = 4;
 const BUCKET: &[u8] = b"overwritten";
 /// Time limit for a full disk to heal. Far above what it takes, for busy machines.
 const WITHIN: Duration = Duration::from_secs(90);
-/// Four segments of the log, and what a node has beside its data: the agreed log, stores' small files.
+/// Four segments of the log, and the files of a node beside its data: the agreed log, stores' small files.
 const BESIDE_BYTES: u64 = 4 * SEGMENT_BYTES + 12 * MEGABYTE;
 const SEGMENT_BYTES: u64 = 4 << 20;
 

@@ -146,7 +146,7 @@ impl Seen<'_> {
             )
     }
 
-    /// As Riak prints it.
+    /// The members as Riak prints them.
     pub(super) fn members_riak_text(&self) -> String {
         let state = self.state;
         let (pending, ring) = (pending_shares(state), state.ring());
@@ -232,7 +232,7 @@ impl Seen<'_> {
         })
     }
 
-    /// As Riak prints it.
+    /// The status as Riak prints it.
     pub(super) fn status_riak_text(&self) -> String {
         let state = self.state;
         let pending = pending_shares(state);
@@ -314,7 +314,7 @@ impl Seen<'_> {
         text + &self.unreachable_text()
     }
 
-    /// As Riak prints it.
+    /// The ring as Riak prints it.
     pub(super) fn ring_riak_text(&self) -> String {
         let mut text = self.claimant_text();
         let _infallible = write!(text, "\n{}", banner("Ownership Handoff"));
@@ -539,7 +539,7 @@ pub(super) fn partitions_text(name: &str, rows: &mut [PartitionRow]) -> String {
     text
 }
 
-/// As Riak prints it.
+/// The partitions as Riak prints them.
 pub(super) fn partitions_riak_text(name: &str, rows: &[PartitionRow]) -> String {
     let mut all: Vec<Vec<String>> = Vec::new();
     for kind in ["primary", "secondary", "stopped"] {

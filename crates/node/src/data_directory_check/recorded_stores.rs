@@ -1,4 +1,4 @@
-//! Compares the stores that the record of a node names (`ring/stores`) with what is on the disk.
+//! Compares the stores that the record of a node names (`ring/stores`) with those on the disk.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

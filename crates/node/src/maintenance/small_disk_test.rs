@@ -4,7 +4,7 @@
 //!
 //! A node whose disk was filled by overwrites refused puts and deletes for good: merges and collections
 //! need room for their copies before they free any, and clients had taken all of it. Other nodes held far
-//! more than what lives in segments that were still written to, and in files that were removed and open.
+//! more than their live data in segments that were still written to, and in files that were removed and open.
 //!
 //! The seed is drawn anew in each run; `KVORUM_TEST_SEED` sets it.
 
@@ -89,7 +89,7 @@ impl World {
         self.open_again();
     }
 
-    /// Cuts the power: some of what was not synced is gone.
+    /// Cuts the power: some unsynced writes are gone.
     fn cut_power(&mut self) {
         let options = CrashOptions::drawn(self.randomness.next_u64());
         let image = self.disk.crash_image(options);

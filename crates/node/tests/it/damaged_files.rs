@@ -65,7 +65,7 @@ fn a_flipped_bit_of_the_engine_or_the_format_is_named_and_found() {
         assert_eq!(findings(&site), "");
         fs::write(&path, whole).unwrap();
     }
-    // Nothing of the other engine's would be found.
+    // The other engine's stores would not be found.
     fs::write(site.path().join("data/engine"), "engine citcask\nhints 0\n").unwrap();
     let mut other = site;
     other.settings = vec!["storage_backend=leveldb".to_owned()];

@@ -1,4 +1,4 @@
-//! One header for what the other headers of an object cannot say.
+//! One header for everything that the other headers of an object cannot say.
 //!
 //! The metadata of an object are bytes, which the protocol-buffer interface takes as they are. A
 //! header is less: its name is a few of the ASCII characters in no particular case, and its value has
@@ -114,7 +114,7 @@ impl Kind {
     }
 }
 
-/// The header, taken apart. One that is empty says nothing.
+/// The header, taken apart. An empty one changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExactFields {
     names: Vec<ExactName>,

@@ -3,7 +3,7 @@
 //! Riak keeps the whole header name as the metadata key, spelled the way its HTTP library spells
 //! names. It writes any stored key back as a header name as it is, so that `Location` stored through
 //! protocol buffers becomes the answer's `Location`. Here a key without the prefix gets it
-//! (`object_headers.rs`), and what it was is said beside it (`exact.rs`).
+//! (`object_headers.rs`), and the original key stands beside it (`exact.rs`).
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
