@@ -1,6 +1,6 @@
 //! Stores over a value log on a disk that their clients fill: random overwrites, deletes, rests, restarts
-//! and power cuts, with the arbiter over virtual time. The disk counts whole blocks, also those of files that were removed and
-//! are still open.
+//! and power cuts, with the arbiter over virtual time. The disk counts whole blocks, also those of files that
+//! were removed and are still open.
 //!
 //! A node whose disk was filled by overwrites refused puts and deletes for good: merges and collections
 //! need room for their copies before they free any, and clients had taken all of it. Other nodes held far
