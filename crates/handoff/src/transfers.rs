@@ -48,7 +48,7 @@ pub struct Parts {
     pub peers: Peers,
     /// The agreed state.
     pub cluster: Arc<dyn AgreedCluster>,
-    /// Whether another node is believed to be up: of one that is not, nothing is asked.
+    /// True for a node that is believed to be up; others are not asked for anything.
     pub is_up: Arc<dyn Fn(NodeId) -> bool + Send + Sync>,
     /// This node's vnodes, those that fill included.
     pub vnodes: Arc<dyn LocalVnodes>,

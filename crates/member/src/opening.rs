@@ -225,7 +225,7 @@ impl Ground {
         }
     }
 
-    /// Inspects the files of a partition's store. Where they are not the recorded store and the other
+    /// Inspects the files of a partition's store. If they are not the recorded store and the other
     /// replicas have its data, makes room for an empty one. Returns the identity to open it by. Blocks.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Compares the files of a partition's store with this node's record of it, before the store is opened.
 //!
 //! A missing directory, or one of another partition's store, must not be served: acknowledged writes would
-//! read as never written, and new writes would go to the wrong place. Where other replicas have the
+//! read as never written, and new writes would go to the wrong place. If other replicas have the
 //! partition's data, an empty store takes its place and answers no reads until it is repaired from them;
 //! the files found are set aside and kept. On a lone node the partition is refused until its directory is
 //! back or an operator accepts its loss.

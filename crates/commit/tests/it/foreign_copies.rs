@@ -407,7 +407,7 @@ proptest! {
     }
 }
 
-/// Where both copies are damaged or another store's, nothing identifies the store.
+/// With both copies damaged or another store's, nothing identifies the store.
 #[test]
 fn two_copies_of_another_store_are_refused_and_named() {
     for kind in [Kind::Bitcask, Kind::Leveldb] {
