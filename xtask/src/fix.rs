@@ -1,9 +1,9 @@
-//! The only command that writes into the tree: formatting, clippy's own mendings, generated messages.
+//! The only command that writes into the tree: formatting, clippy's own fixes, generated messages.
 
 use crate::command::{cargo, succeeds};
 use crate::workspace::Workspace;
 
-/// Renews, mends, then formats; whether all ended well.
+/// Renews generated messages, applies clippy's fixes, then formats; true if all ended well.
 pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<bool> {
     let renewed = succeeds(
         cargo(workspace.root())

@@ -1,8 +1,8 @@
 //! Programs that the tests need and cargo cannot bring.
 //!
-//! Those of all stages of a run are looked for before anything is built. On Debian and its relatives, root
-//! has what is missing installed; everybody else is given the one command that installs all of it. Nothing
-//! is ever skipped for a program that is missing.
+//! Those of all stages of a run are looked for before anything is built. Missing ones are installed for root
+//! on Debian and its relatives; everybody else gets the one command that installs all of them. Nothing is
+//! ever skipped for a program that is missing.
 
 use std::process::{Command, Stdio};
 
@@ -124,8 +124,7 @@ pub(crate) const PERF: Prerequisite = Prerequisite {
     packages: &["linux-perf"],
 };
 
-/// Installs what is missing where that is possible, and fails with the command that installs it where it
-/// is not.
+/// Installs missing programs if that is possible; otherwise fails with the command that installs them.
 pub(crate) fn provide(prerequisites: &[Prerequisite]) -> anyhow::Result<()> {
     let missing = missing_of(prerequisites);
     if missing.is_empty() {
@@ -139,7 +138,7 @@ pub(crate) fn provide(prerequisites: &[Prerequisite]) -> anyhow::Result<()> {
     require(prerequisites)
 }
 
-/// Fails where something is missing, with the command that installs all of it.
+/// Fails if any program is missing, with the command that installs all of them.
 pub(crate) fn require(prerequisites: &[Prerequisite]) -> anyhow::Result<()> {
     let missing = missing_of(prerequisites);
     if !missing.is_empty() {

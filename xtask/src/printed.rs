@@ -2,7 +2,8 @@
 //!
 //! Each document has a directory of its own, in which its lines run one after the other with `kvorum` on
 //! the path, `bench/` beside it, and the server that the document starts, or else one without settings. A
-//! replacement finds the fixtures below `tree/`. A line that does not end well, or does not end, fails. `curl` fails here where the server answers with an error.
+//! replacement finds the fixtures below `tree/`. A line that does not end well, or does not end, fails. `curl`
+//! fails here if the server answers with an error.
 
 mod document;
 mod session;

@@ -32,7 +32,7 @@ pub(crate) enum Stage {
     PowerCut,
     /// Clusters of processes under faults of machines and of the network between them.
     Cluster,
-    /// What a real Riak node answered, played to our server.
+    /// Recorded requests to a real Riak node and its answers, played to our server.
     Transcripts,
     /// The Python client's own test suite, over protocol buffers and HTTP.
     Python,

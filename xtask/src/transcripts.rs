@@ -1,4 +1,4 @@
-//! What a real Riak node answered, request by request, played to our server.
+//! Recorded requests to a real Riak node and its answers, played to our server.
 //!
 //! The transcripts and their player are in `tests/conformance/transcripts`. Each step is answered as Riak
 //! answered it, or stands in a list with our answer and the reason why it is better for a client.
@@ -17,7 +17,7 @@ use crate::test_run::Run;
 /// The folder of the transcripts, from the root.
 const FOLDER: &str = "tests/conformance/transcripts";
 
-/// As the recorded node was set up: an engine with secondary indexes, and a ring of eight.
+/// The settings of the recorded node: an engine with secondary indexes, and a ring of eight.
 const SETTINGS: &[(&str, &str)] = &[
     ("storage_backend", "leveldb"),
     ("ring_size", "8"),

@@ -20,7 +20,7 @@ pub struct Advice {
     /// The bucket type, or what stands for all.
     pub subject: String,
     /// The engine to configure: the best of those that are built in, unless all have to be avoided.
-    /// Of several subjects it is one for all, since a node has one backend.
+    /// All subjects have the same one, since a node has one backend.
     pub recommended: Option<String>,
     /// The best engine that is built in for this subject alone, where `recommended` is another one.
     pub best_alone: Option<String>,
@@ -123,8 +123,8 @@ pub fn advise(
     }
 }
 
-/// Makes the advice on several subjects one that can be configured: a node has one backend, for all its
-/// bucket types. The engine with the best sum is recommended of those that none has to avoid.
+/// Recommends one engine to several subjects, since a node has one backend for all its bucket types: the
+/// engine with the best sum of those that no subject has to avoid.
 pub fn join(advices: &mut [Advice]) {
     let Some((first, rest)) = advices.split_first() else {
         return;
@@ -147,7 +147,7 @@ pub fn join(advices: &mut [Advice]) {
     };
     let names = first.engines.iter().map(|engine| engine.name.clone());
     let summed = names.filter_map(|name| Some(((is_best_for_one(&name), sum(&name)?), name)));
-    // Of equal sums the first counts, which is the better one for the first subject.
+    // The first of equal sums counts: it is the better one for the first subject.
     let best = summed.reduce(|best, next| if next.0 > best.0 { next } else { best });
     let joint = best.map(|(_, name)| name);
     for advice in advices {

@@ -30,8 +30,8 @@ use crate::snapshot_file::SnapshotFiles;
 
 /// The log in its directory.
 pub(crate) const LOG_NAME: &str = "log";
-/// The mark of its durable end beside it. It sorts before the log, so that a copy of the directory that is
-/// made in the order of names has a mark that is not ahead of its log.
+/// The mark of the log's durable end beside it. It sorts before the log, so that a copy of the directory made
+/// in the order of names has a mark that is not ahead of its log.
 pub(crate) const MARK_NAME: &str = "end";
 /// How long a new log may take to be begun on its disk.
 const FOUNDING_WAIT: Duration = Duration::from_secs(10);
@@ -81,8 +81,8 @@ pub struct Parts {
     pub disk: Arc<dyn Disk>,
     /// A directory of its own.
     pub directory: PathBuf,
-    /// A file elsewhere that marks how far the log was durable, so that a directory that is gone or older
-    /// is noticed.
+    /// A file in another directory that marks the log's durable end: it reveals that the log's directory
+    /// is gone or older.
     pub second_mark: PathBuf,
     /// This node.
     pub node: NodeId,

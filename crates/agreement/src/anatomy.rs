@@ -13,10 +13,10 @@ pub const LOG_MAGIC: &[u8; 8] = log_file::MAGIC;
 /// What a snapshot begins with.
 pub const SNAPSHOT_TITLE: &str = snapshot_file::TITLE;
 
-/// What the mark of a log's durable end begins with.
+/// The first bytes of the mark of a log's durable end.
 pub const END_MAGIC: &[u8; 8] = end_mark::MAGIC;
 
-/// Takes the mark of a log's durable end apart.
+/// Dissects the mark of a log's durable end.
 pub fn end_piece(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Piece> {
     Ok(end_mark::dissect(&read_file(disk, path, 1 << 20)?))
 }

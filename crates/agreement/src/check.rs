@@ -1,4 +1,4 @@
-//! A check of a log's directory without opening it: is everything there, and does it fit together.
+//! A check of a log's directory without opening it: its files have to be there and to fit together.
 
 use std::path::{Path, PathBuf};
 
@@ -11,17 +11,17 @@ use crate::error::OpenError;
 use crate::log_file::{self, durable_end, read_header};
 use crate::snapshot_file::SnapshotFiles;
 
-/// What is wrong with a file.
+/// A file's defect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFinding {
     /// The file.
     pub file: PathBuf,
-    /// What is wrong with it.
+    /// The defect, in words.
     pub what: String,
 }
 
-/// How far the log in a file was durable, by its header and the mark beside it: what is torn behind that
-/// was never acknowledged. `None` where nothing says so, in a log of an earlier version for one.
+/// The durable length of the log in a file, in bytes, by its header and the mark beside it: a torn record
+/// behind it was never acknowledged. `None` where neither names it, as in a log of an earlier version.
 pub fn durable_bytes(disk: &dyn Disk, log: &Path) -> Option<u64> {
     let bytes = read_file(disk, log, log_file::FILE_BYTES_MAX).ok()?;
     let (writing, _) = read_header(log, &bytes).ok()?;
@@ -31,7 +31,7 @@ pub fn durable_bytes(disk: &dyn Disk, log: &Path) -> Option<u64> {
     durable_end(log, writing.node, &writing, &[(mark, found)]).ok()
 }
 
-/// The node that a log's directory belongs to, where its log says so.
+/// The node that a log's directory belongs to, if the log names it.
 pub fn node_of(disk: &dyn Disk, directory: &Path) -> Option<NodeId> {
     let log = directory.join(LOG_NAME);
     let bytes = read_file(disk, &log, log_file::FILE_BYTES_MAX).ok()?;
@@ -39,8 +39,8 @@ pub fn node_of(disk: &dyn Disk, directory: &Path) -> Option<NodeId> {
     (writing.generation > 0).then_some(writing.node)
 }
 
-/// Checks a log's directory, with the second mark where that is known: files that are missing, older
-/// than the others, or of another log. Damaged bytes are found by the anatomy.
+/// Checks a log's directory, with the second mark where that is known: finds files that are missing, older
+/// than the others, or of another log. The anatomy finds damaged bytes.
 pub fn check_directory(
     disk: &dyn Disk,
     directory: &Path,
@@ -69,7 +69,7 @@ pub fn check_directory(
         .collect();
     for (path, found) in &marks {
         match found {
-            // A log of an earlier version has none.
+            // A log of an earlier version has no mark.
             MarkFound::Missing if writing.generation > 0 => {
                 find(
                     path,

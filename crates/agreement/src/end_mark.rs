@@ -1,14 +1,13 @@
 //! Marks of the log's durable end, so that a log that was cut short is not taken for a torn one.
 //!
-//! A crash may tear the record that was being written, and nothing before it. The file alone cannot tell
-//! that torn record from an older one whose end was lost, so a mark says how far the log was durable. It is
-//! written after the sync of the log and before the record is acknowledged: a mark is never ahead of the
-//! log, whatever a power cut leaves, and a log that ends before its mark has lost something.
+//! A crash may tear the record that was being written, and nothing before it. The file alone cannot
+//! distinguish that torn record from an older one whose end was lost, so a mark names the log's durable end.
+//! It is written after the sync of the log and before the record is acknowledged. So a mark is never ahead of
+//! the log, whatever a power cut leaves, and a log that ends before its mark has lost something.
 //!
-//! Two files hold the mark. One is beside the log, where backups and copies take it along; the other is in
-//! the data directory, where it also notices that the log's directory as a whole is gone or is an older
-//! copy. A mark is a lower bound: one that cannot be written (the disk is full) is reported, and the log
-//! goes on.
+//! Two files hold the mark. One is beside the log, so that backups and copies include it. The other is in the
+//! data directory, where it also reveals that the log's whole directory is gone or is an older copy. A mark
+//! is a lower bound: a mark that cannot be written (the disk is full) is reported, and the log goes on.
 //!
 //! ```text
 //! file of a mark, 4160 bytes: a slot at byte 0 and one at byte 4096, zeros between; written in turn
@@ -18,10 +17,10 @@
 //! 8     "KvAgrEnd"
 //! 4     format, 1
 //! 16    the node
-//! 8     which log of the node: a number drawn when it was begun
+//! 8     the log's number, drawn when it was begun
 //! 8     generation of the log's file
 //! 8     durable end of that file, bytes; 0 while it is being begun
-//! 8     sequence: how often this mark was written; the slot with the higher one counts
+//! 8     sequence: number of writes of this mark; the slot with the higher one counts
 //! 4     masked CRC-32C of the 60 bytes before
 //! ```
 //!
@@ -39,17 +38,17 @@ pub(crate) const MAGIC: &[u8; 8] = b"KvAgrEnd";
 const FORMAT: u32 = 1;
 const SLOT_BYTES: usize = 64;
 const SUM_AT: usize = SLOT_BYTES - 4;
-/// Far enough apart for sectors of any size in use.
+/// Distance that separates the slots on sectors of any size in use.
 const SECOND_SLOT: usize = 4096;
 const FILE_BYTES: usize = SECOND_SLOT + SLOT_BYTES;
-/// Longer than any such file.
+/// Longer than any mark.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// A durable end of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) node: NodeId,
-    /// Which log of the node.
+    /// The log's number.
     pub(crate) log: u64,
     /// Generation of the log's file.
     pub(crate) generation: u64,
@@ -61,13 +60,13 @@ pub(crate) struct End {
 pub(crate) enum MarkFound {
     /// There is no file.
     Missing,
-    /// Neither slot is what was written.
+    /// Neither slot is intact.
     Damaged(String),
     /// The newest end.
     End {
         end: End,
         sequence: u64,
-        /// True when only one of the slots is what was written.
+        /// True when only one of the slots is intact.
         is_half: bool,
     },
 }
@@ -90,16 +89,16 @@ pub(crate) struct EndMarks {
 
 struct MarkFile {
     path: PathBuf,
-    /// `None` until it was written, and after a failure.
+    /// `None` until the first write, and after a failure.
     file: Option<Arc<dyn DiskFile>>,
     sequence: u64,
-    /// The last attempt to write it failed.
+    /// The last write failed.
     is_failing: bool,
     found: MarkFound,
 }
 
 impl EndMarks {
-    /// Reads what is there.
+    /// Reads both files.
     pub(crate) fn read(disk: Arc<dyn Disk>, paths: [&Path; 2]) -> Self {
         let files = paths.map(|path| {
             let found = read_mark(&*disk, path);
@@ -123,7 +122,7 @@ impl EndMarks {
         }
     }
 
-    /// Content of both files as they were read.
+    /// Contents of both files at their reading.
     pub(crate) fn found(&self) -> Vec<(PathBuf, MarkFound)> {
         let files = self.files.iter();
         files
@@ -131,7 +130,7 @@ impl EndMarks {
             .collect()
     }
 
-    /// Notes a durable end in both files. A failure is logged; the next end is noted in its place.
+    /// Notes a durable end in both files. A failure is logged; the next end replaces the one that was missed.
     pub(crate) fn note(&mut self, end: End) {
         if self.marked == Some(end) {
             return;
@@ -191,7 +190,7 @@ impl MarkFile {
     }
 }
 
-/// Reads the mark in a file. One that the disk does not give is like a damaged one.
+/// Reads the mark in a file. A file that the disk cannot read counts as damaged.
 pub(crate) fn read_mark(disk: &dyn Disk, path: &Path) -> MarkFound {
     match read_file(disk, path, FILE_BYTES_MAX) {
         Ok(bytes) => decode(&bytes),
@@ -249,7 +248,7 @@ fn decode_slot(slot: &[u8; SLOT_BYTES]) -> Option<(End, u64)> {
     Some((end, number(52)?))
 }
 
-/// Takes a mark apart.
+/// Dissects a mark.
 pub(crate) fn dissect(bytes: &[u8]) -> Piece {
     if bytes.len() != FILE_BYTES {
         let found = format!("{} bytes", bytes.len());

@@ -26,7 +26,7 @@ pub enum AgreementError {
 /// Why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is none, and there was one. Restore the directory.
+    /// The log is missing, and there was one. Restore the directory.
     #[error(
         "{} is missing, which holds the agreed log; {}",
         directory.join("log").display(), restore(directory)
@@ -35,7 +35,7 @@ pub enum OpenError {
         /// Where it was looked for.
         directory: PathBuf,
     },
-    /// The log ends before its durable end, which its mark names. Restore the directory.
+    /// The log ends before the durable end in its mark. Restore the directory.
     #[error(
         "{} is damaged: whole records end at byte {whole} of {len}, and {durable} bytes were durable; {}; {}",
         file.display(), restore(parent(file)), go_on(marks)
@@ -43,16 +43,16 @@ pub enum OpenError {
     CutShort {
         /// The log.
         file: PathBuf,
-        /// Where its last whole record ends.
+        /// The end of its last whole record, in bytes.
         whole: u64,
-        /// Its length.
+        /// Its length, in bytes.
         len: u64,
-        /// How far it was durable.
+        /// Length that was durable, in bytes.
         durable: u64,
         /// The files of the mark.
         marks: Vec<PathBuf>,
     },
-    /// The log is a copy of before it was written anew. Restore the directory.
+    /// The log is an older copy, from before it was rewritten. Restore the directory.
     #[error(
         "{} is an older copy: it has generation {got}, and generation {expected} was durable; {}; {}",
         file.display(), restore(parent(file)), go_on(marks)
@@ -62,12 +62,12 @@ pub enum OpenError {
         file: PathBuf,
         /// Its generation.
         got: u64,
-        /// The generation by the mark.
+        /// The generation in the mark.
         expected: u64,
         /// The files of the mark.
         marks: Vec<PathBuf>,
     },
-    /// The log and the mark of its end are of two logs. Restore the one that is not in its place.
+    /// The log and the mark of its end belong to two logs. Restore the misplaced one.
     #[error(
         "{} is not the log whose end is marked in {}; {}; if the log is the right one, remove {} and start \
          again", file.display(), mark.display(), restore(parent(file)), mark.display()
@@ -86,12 +86,12 @@ pub enum OpenError {
     OtherNode {
         /// The log.
         file: PathBuf,
-        /// Whose it is.
+        /// The node that the log belongs to.
         got: NodeId,
-        /// Whose it should be.
+        /// The node that it should belong to.
         expected: NodeId,
     },
-    /// The mark away from the log is another node's. Restore what is not in its place.
+    /// The mark away from the log belongs to another node. Restore the misplaced file.
     #[error(
         "{} marks the end of a log of node {got}, and {} is of node {expected}: one of them came here from \
          another node; put back the directory that belongs here, or, if it is the right one, remove {} and \
@@ -120,9 +120,9 @@ pub enum OpenError {
         file: PathBuf,
         /// True when it can be read.
         is_there: bool,
-        /// What the snapshots that can be read cover.
+        /// The last entry that a readable snapshot covers.
         covered: Option<u64>,
-        /// The last entry that the log no longer has.
+        /// The last entry that was purged from the log.
         purged: u64,
     },
     /// There is one already.
@@ -162,7 +162,7 @@ pub enum OpenError {
     },
 }
 
-/// What to do about a log that lacks something.
+/// Advice for a log that lacks something.
 fn restore(directory: &Path) -> String {
     format!(
         "restore {} from a backup; a node with others around it may have forgotten how it voted, so have \
@@ -172,7 +172,7 @@ fn restore(directory: &Path) -> String {
     )
 }
 
-/// What to do when there is nothing newer.
+/// Advice for a log without a newer copy.
 fn go_on(marks: &[PathBuf]) -> String {
     let marks: Vec<String> = marks.iter().map(|it| it.display().to_string()).collect();
     format!(

@@ -14,9 +14,9 @@
 //! 8     "KvAgree\n"
 //! 4     format, 2
 //! 16    the node
-//! 8     which log of the node: a number drawn when it was begun
-//! 8     generation: how often the log was written anew
-//! 8     length of the file when it was written anew: it was durable up to there from its first moment
+//! 8     the log's number, drawn when it was begun
+//! 8     generation: number of times that the log was rewritten
+//! 8     length of the file when it was rewritten: this much was durable from the first moment
 //! 4     masked CRC-32C of the 52 bytes before
 //!
 //! header of format 1, 16 bytes, which earlier versions wrote and opening replaces
@@ -122,7 +122,7 @@ impl LogContents {
     }
 }
 
-/// Where a log is kept, and whose it is.
+/// The place of a log, and the node that it belongs to.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) disk: Arc<dyn Disk>,
@@ -131,7 +131,7 @@ pub(crate) struct Place {
     /// Both files of the mark of its end.
     pub(crate) marks: [PathBuf; 2],
     pub(crate) node: NodeId,
-    /// A random number, by which a log that is begun now is known.
+    /// A random number that identifies a log that is begun now.
     pub(crate) drawn: u64,
 }
 
@@ -142,13 +142,13 @@ impl Place {
     }
 }
 
-/// Which writing of which log a file is.
+/// Identity of a file: the log and the generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writing {
     pub(crate) node: NodeId,
     pub(crate) log: u64,
     pub(crate) generation: u64,
-    /// Length of the file when it was written anew.
+    /// Length of the file when it was rewritten.
     begun_bytes: u64,
 }
 
@@ -170,7 +170,7 @@ pub(crate) struct LogFile {
     writing: Writing,
     marks: EndMarks,
     end: u64,
-    /// Up to there it was synced.
+    /// Length that was synced, in bytes.
     durable: u64,
     /// What the file was when it was last written anew.
     kept: u64,
@@ -191,14 +191,14 @@ impl LogFile {
             generation: 1,
             begun_bytes: HEADER_BYTES as u64,
         };
-        // A crash between the two leaves marks of a log that is being begun, and no log.
+        // A crash between the two leaves marks of a log that was being begun, and no log.
         place.read_marks().note(writing.end(0));
         replace_file(&*place.disk, &place.log, &header(&writing))?;
         Ok(Self::open(place)?.0)
     }
 
-    /// Opens a log and reads all of it. A torn last record is cut off, unless the mark of the end says
-    /// that it was durable.
+    /// Opens a log and reads all of it. Cuts off a torn last record, unless the mark of the end shows that
+    /// it was durable.
     pub(crate) fn open(place: Place) -> Result<(Self, LogContents), OpenError> {
         let bytes = read_file(&*place.disk, &place.log, FILE_BYTES_MAX)?;
         let marks = place.read_marks();
@@ -236,8 +236,8 @@ impl LogFile {
         Ok((log, contents))
     }
 
-    /// Brings the marks up to the log as it was found. A log of an earlier version, which has no mark, is
-    /// written anew. On a full disk that waits for the next record.
+    /// Brings the marks up to the end of the log. Rewrites a log of an earlier version, which has no mark;
+    /// on a full disk that waits for the next record.
     fn settle(&mut self, contents: &LogContents) {
         let settled = if self.writing.generation == 0 {
             self.writing.log = self.place.drawn;
@@ -252,7 +252,7 @@ impl LogFile {
             self.rewrite(contents)
         } else {
             report_marks(&self.marks, self.place.node);
-            // What was read may not be durable yet.
+            // The bytes read may not be durable yet.
             self.file.sync().map_err(std::io::Error::other)
         };
         match settled {
@@ -267,7 +267,7 @@ impl LogFile {
         }
     }
 
-    /// True when the file is still the one of an earlier version, which could not be written anew: the log
+    /// True when the file is still that of an earlier version because it could not be rewritten: the log
     /// goes on in it, without a mark.
     fn is_still_early(&self) -> bool {
         let bytes = read_file(&*self.place.disk, &self.place.log, FILE_BYTES_MAX);
@@ -276,8 +276,7 @@ impl LogFile {
         is_early && self.writing.generation == 0
     }
 
-    /// Notes how far the log is durable. To be called where that may not have been done with the last
-    /// record.
+    /// Marks the durable end of the log. To be called where the last record may not have marked it.
     pub(crate) fn mark_end(&mut self) {
         if !self.is_suspect && self.durable > 0 && self.writing.generation > 0 {
             self.marks.note(self.writing.end(self.durable));
@@ -303,7 +302,7 @@ impl LogFile {
         encode(&record, &mut bytes)?;
         let is_unsynced =
             is_planted(PlantedDefect::AgreedBeforeSync) && !matches!(record, LogRecord::Vote(_));
-        // That an entry is agreed is found out again: its loss would lose nothing.
+        // A lost `Committed` record loses nothing: the nodes agree on its entry again.
         let is_marked = !is_unsynced && !matches!(record, LogRecord::Committed(_));
         let written = self.file.write_at(&bytes, self.end);
         let sync = || {
@@ -372,8 +371,8 @@ fn check_node(place: &Place, writing: &Writing) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Refuses a log where the mark that is kept away from it is another node's: its directory came from there,
-/// with a card that says the same. The mark beside the log comes along with it, and tells nothing of that.
+/// Refuses a log whose second mark, in the data directory, names another node: the log's directory and its
+/// card were copied from a different node. The mark beside the log was copied along, and so does not show it.
 fn check_second_mark(
     place: &Place,
     writing: &Writing,
@@ -393,7 +392,7 @@ fn check_second_mark(
     }
 }
 
-/// The end that the log of a node has to reach. Marks that say nothing of this log are passed over.
+/// The end that the log of a node has to reach. Skips marks that say nothing of this log.
 pub(crate) fn durable_end(
     log: &Path,
     node: NodeId,
@@ -402,7 +401,7 @@ pub(crate) fn durable_end(
 ) -> Result<u64, OpenError> {
     let mut durable = writing.begun_bytes;
     for (mark, found) in marks {
-        // A mark of another node was put here by mistake; one of no bytes is of a log that was not begun.
+        // A mark of another node was misplaced here; one of no bytes belongs to a log that was not begun.
         let Some(end) = found.end().filter(|it| it.node == node && it.bytes > 0) else {
             continue;
         };
@@ -427,7 +426,7 @@ pub(crate) fn durable_end(
     Ok(durable)
 }
 
-/// Reports marks that are not what they should be; they are written again.
+/// Reports marks that are damaged, missing or another node's; they are written again.
 fn report_marks(marks: &EndMarks, node: NodeId) {
     for (path, found) in marks.found() {
         let why = match &found {
@@ -464,7 +463,7 @@ fn encode(record: &LogRecord, out: &mut Vec<u8>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What a file says behind its header, and where its last whole record ends.
+/// The contents of a file behind its header, and the end of its last whole record.
 pub(crate) fn decode(
     path: &Path,
     bytes: &[u8],
@@ -506,7 +505,7 @@ fn whole_record(rest: &[u8]) -> Option<&[u8]> {
     is_whole.then_some(content)
 }
 
-/// How long the header is, by the format that it names.
+/// Length of the header, by the format in it.
 pub(crate) fn header_bytes_of(bytes: &[u8]) -> usize {
     match bytes.get(8..12) {
         Some(format) if format == FORMAT_WITHOUT_END.to_le_bytes() => HEADER_BYTES_WITHOUT_END,
@@ -514,7 +513,7 @@ pub(crate) fn header_bytes_of(bytes: &[u8]) -> usize {
     }
 }
 
-/// Reads the header; its length comes with it. A log of an earlier version has generation 0.
+/// Reads the header and its length. A log of an earlier version has generation 0.
 pub(crate) fn read_header(path: &Path, bytes: &[u8]) -> Result<(Writing, usize), OpenError> {
     let damaged = |what: &str| OpenError::Damaged {
         file: path.to_owned(),
@@ -710,8 +709,8 @@ mod tests {
         LogFile::open(place(disk.clone())).map(|(_, contents)| contents)
     }
 
-    /// A log whose end was lost was taken for a torn one, and a bucket type that was acknowledged was gone
-    /// without a word.
+    /// Regression: a log whose end was lost was taken for a torn one, and an acknowledged bucket type was
+    /// silently gone.
     #[test]
     fn r21_a_log_that_ends_before_its_durable_end_is_refused_wherever_it_was_cut() {
         for marks in [&["end", "log.end"][..], &["end"], &["log.end"]] {
@@ -742,7 +741,7 @@ mod tests {
                 put_back(&disk, "log", &zeroed);
                 open(&disk).unwrap_err();
             }
-            // Nothing of that was mended by looking.
+            // Opening repaired nothing.
             put_back(&disk, "log", &whole);
             for (path, bytes) in kept {
                 assert_eq!(bytes_of(&disk, path), bytes);
@@ -789,7 +788,7 @@ mod tests {
         }
     }
 
-    /// What a power cut leaves is never taken for damage, and what was put is there.
+    /// The remains of a power cut never count as damage, and every record put is there.
     #[test]
     fn r21_a_power_cut_anywhere_leaves_a_log_that_opens_with_all_that_was_put() {
         let run = |disk: &MemoryDisk| {
@@ -825,10 +824,10 @@ mod tests {
                 }
                 let mark = Some(Path::new("log.end"));
                 let mut found = crate::check::check_directory(&image, Path::new(""), mark);
-                // There are none here.
+                // This log has no snapshots.
                 found.retain(|it| it.file != Path::new("snapshot"));
                 assert_eq!(found, [], "cut at {cut}, {options:?}");
-                // Opened twice, and cut short while it is opened.
+                // Opened twice, with a power cut during the first opening.
                 let opening = image.crash_image(CrashOptions::nothing_unsynced());
                 opening.cut_after(cut % 7);
                 let _cut_or_opened = open(&opening);
@@ -877,7 +876,7 @@ mod tests {
                 assert!(open(&image).is_err(), "{cut} {options:?}");
             }
         }
-        // On a full disk it goes on as it is.
+        // On a full disk the log goes on in the old format.
         let (full, mut contents) = before();
         let faulty = FaultyDisk::over_memory(&full);
         let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
@@ -891,7 +890,7 @@ mod tests {
         log.mark_end();
         drop(log);
         assert!(same(&open(&full).unwrap(), &contents));
-        // Put back later, it is an older copy.
+        // Put back later, the log is an older copy.
         let (earlier, _) = before();
         put_back(&disk, "log", &bytes_of(&earlier, "log"));
         assert!(matches!(open(&disk), Err(OpenError::Older { .. })));
@@ -920,7 +919,7 @@ mod tests {
         open(&disk).unwrap();
         let found = crate::check::check_directory(&disk, Path::new(""), Some(Path::new("log.end")));
         assert_eq!(found, []);
-        // The directory of another node came with all that is in it.
+        // As if the log's whole directory had come from another node.
         put_back(&disk, "log.end", &foreign);
         let refused = open(&disk).unwrap_err();
         assert!(matches!(refused, OpenError::MarkOfOtherNode { .. }));

@@ -30,7 +30,7 @@ impl LogStore {
         }
     }
 
-    /// Marks how far the log is durable. Blocks.
+    /// Marks the durable end of the log. Blocks.
     pub(crate) fn mark_end(&self) {
         self.file.lock().mark_end();
     }

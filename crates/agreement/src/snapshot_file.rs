@@ -89,14 +89,14 @@ impl SnapshotFiles {
             (Ok(Some(stored)), Ok(_)) => Ok((Some(stored), None)),
             (Ok(Some(stored)), Err(_)) => Ok((Some(stored), Some(self.previous.clone()))),
             (Ok(None), Ok(None)) => Ok((None, None)),
-            // The older generation is never there alone.
+            // The older generation never exists alone.
             (Ok(None) | Err(_), Ok(Some(stored))) => Ok((Some(stored), Some(self.newest.clone()))),
-            // The log may reach back to its first entry: that is checked against the log.
+            // The log may reach back to its first entry: `check_reach` compares it.
             (Err(_), Ok(None)) | (_, Err(_)) => Ok((None, Some(self.newest.clone()))),
         }
     }
 
-    /// Refuses a snapshot that ends before the log begins: what is between them is lost.
+    /// Refuses a snapshot that ends before the log begins: the entries between them are lost.
     pub(crate) fn check_reach(
         &self,
         covered: Option<LogId>,
@@ -107,8 +107,7 @@ impl SnapshotFiles {
         check_reach(&self.newest, is_there, covered, purged)
     }
 
-    /// What is wrong with the snapshots of a directory, given where its log begins, but for damaged
-    /// bytes.
+    /// Defects of the snapshots of a directory, given the first entry of its log. Finds no damaged bytes.
     pub(crate) fn check(
         disk: &dyn Disk,
         directory: &Path,
@@ -150,7 +149,7 @@ fn check_reach(
     }
 }
 
-/// The inner error is one that another generation can make good.
+/// The inner error is one that another generation can replace.
 type Loaded = Result<Option<Stored>, OpenError>;
 
 fn load_both(

@@ -178,13 +178,13 @@ impl Account {
         }
     }
 
-    /// The first task that is not left alone, and that may be begun.
+    /// The first task that is not left alone and may begin.
     pub(crate) fn next(&self, now: Moment, may: impl Fn(&Owed) -> bool) -> Option<&Owed> {
         let mut tasks = self.tasks.iter();
         tasks.find(|owed| self.is_free(owed, now) && may(owed))
     }
 
-    /// True when it owes this task, which is not left alone.
+    /// True when the account owes this task, and it is not left alone.
     pub(crate) fn can_go_on(&self, id: TaskId, now: Moment) -> bool {
         let mut tasks = self.tasks.iter();
         tasks.any(|owed| TaskId::of(&owed.task) == id && self.is_free(owed, now))

@@ -73,7 +73,7 @@ pub struct Arbiter {
     memory_orders: MemoryOrders,
     are_files_used_up: bool,
     disk: Option<DiskRoom>,
-    /// The merge that was begun last and is not done.
+    /// The last merge begun, until it is done.
     merging: Option<(Owner, TaskId)>,
     fullness: f64,
     steps: BTreeMap<TaskKind, Steps>,
@@ -171,7 +171,7 @@ impl Arbiter {
         self.memory_orders.refuses_puts || self.are_files_used_up
     }
 
-    /// Whether free space is scarce, as of the last look.
+    /// True when free space was scarce at the last look.
     pub fn is_disk_scarce(&self) -> bool {
         self.scarcity.disk
     }
@@ -320,7 +320,7 @@ impl Arbiter {
         }
     }
 
-    /// Notes which merge is under way.
+    /// Notes the merge under way.
     fn note_merge(&mut self, order: &Order, goes_on: bool) {
         if !copies(order.task.kind) {
             return;
@@ -333,8 +333,8 @@ impl Arbiter {
         }
     }
 
-    /// The merge that others wait for: where space is scarce one is done after the other. Each takes space
-    /// for its copies before it gives any back, and what is held back is enough for one.
+    /// The merge that others wait for: where space is scarce, merges are done one after another. Each takes
+    /// space for its copies before it gives any back, and the reserve is enough for one.
     fn sole_merge(&self, now: Moment) -> Option<(Owner, TaskId)> {
         let (owner, id) = self.merging.filter(|_| self.scarcity.disk)?;
         let account = self.accounts.get(&owner)?;
@@ -459,7 +459,7 @@ impl Arbiter {
     }
 }
 
-/// True for work that copies before it removes what it copied from.
+/// True for tasks that copy data before they remove the originals.
 fn copies(kind: TaskKind) -> bool {
     matches!(kind, TaskKind::Merge | TaskKind::Compact)
 }

@@ -11,7 +11,7 @@ const FAILURE_DELAY: Duration = Duration::from_secs(1);
 const FAILURE_DELAY_MAX: Duration = Duration::from_secs(300);
 /// Acknowledged writes wait behind syncs, and the commit log grows without them.
 const SYNC_DELAY_MAX: Duration = Duration::from_secs(10);
-/// Space may be made at any time, and nothing else frees any.
+/// Space may appear at any time, and only these tasks free any.
 const NO_SPACE_DELAY_MAX: Duration = Duration::from_secs(5);
 /// After a step that did nothing.
 const FRUITLESS_DELAY: Duration = Duration::from_millis(100);
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(backoff.held_until(ID, now), Some(now.plus(FAILURE_DELAY)));
     }
 
-    /// Merges on a disk that had been full were left alone for five minutes after there was room.
+    /// Regression: merges on a disk that had been full were left alone for five minutes after there was room.
     #[test]
     fn what_had_no_space_is_tried_again_soon_and_at_once_when_there_is() {
         let mut backoff = Backoff::default();

@@ -43,16 +43,16 @@ pub struct Looked {
     pub open_files: Option<u64>,
     /// Memory that can give way.
     pub memory: SharedMemory,
-    /// Free space where the stores and the log are, where that is known.
+    /// Free space on the disk of the stores and the log, where that is known.
     pub disk: Option<DiskRoom>,
 }
 
 /// Free space on the file system of the stores and of the log; on the fullest, if there are several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskRoom {
-    /// What is free, in bytes.
+    /// Free space, in bytes.
     pub available_bytes: u64,
-    /// What is held back of it for work that frees space, in bytes. Clients' writes leave it alone.
+    /// The part of it that is held back for work that frees space, in bytes. Clients' writes leave it alone.
     pub reserve_bytes: u64,
 }
 
@@ -94,6 +94,6 @@ pub enum StepResult {
     Done(StepOutcome),
     /// An error, which the driver has reported.
     Failed,
-    /// There was no space for it. It is tried again soon, and at once when there is.
+    /// The task had no space. It is tried again soon, and at once when there is some.
     NoSpace,
 }

@@ -59,7 +59,7 @@ fn urgency_of(task: &Task, scarcity: Scarcity) -> Urgency {
         task.kind,
         TaskKind::Merge | TaskKind::Compact | TaskKind::Reclaim
     );
-    // What stores have in memory alone keeps the log's segments.
+    // Data that stores have in memory alone keeps segments of the log.
     let frees_disk = frees_files || frees_memory;
     if (scarcity.memory && frees_memory)
         || (scarcity.open_files && frees_files)

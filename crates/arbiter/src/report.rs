@@ -93,7 +93,7 @@ pub struct Report {
     pub refuses_puts: bool,
     /// Open files at the last look, where that is known.
     pub open_files: Option<u64>,
-    /// Free space at the last look and what is held back of it, where that is known.
+    /// Free space and the reserve at the last look, where that is known.
     pub disk: Option<DiskRoom>,
 }
 

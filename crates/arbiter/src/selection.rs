@@ -57,8 +57,8 @@ impl Selection {
         &self.floors
     }
 
-    /// Whose turn it is; `budget_of` tells what a step of a task would take, `waits` which tasks have to
-    /// wait for another's end, and `may_begin` which ranks are for those who have waited long.
+    /// The next task to do. `budget_of` returns the cost of a step of a task; `waits` is true for tasks that
+    /// have to wait for another's end, and `may_begin` for ranks whose long-waiting tasks may begin.
     pub(crate) fn choose(
         &self,
         accounts: &BTreeMap<Owner, Account>,

@@ -171,8 +171,8 @@ impl Bitcask {
 }
 
 impl Bitcask {
-    /// Has puts to files of the store's own leave alone what is held back. Over the node's log, which does
-    /// that itself, it changes nothing. A second one is ignored.
+    /// Keeps puts to files of the store's own off the reserve. Over the node's log, which does that itself,
+    /// it changes nothing. A second reserve is ignored.
     #[must_use]
     pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
         let _first = self.store.reserve.set(reserve);

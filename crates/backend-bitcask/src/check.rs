@@ -228,7 +228,7 @@ impl StoreCheck<'_> {
             let what = format!("the copy belongs to {}", foreign.of);
             self.found.find(foreign.name, 0, 0, what);
         }
-        // Where a creation was cut short, the copy that is there is the first that was ever written.
+        // After a creation that was cut short, the only copy is the first one ever written.
         let is_first = read.content.as_ref().is_some_and(|it| it.generation == 1);
         let is_begun = !is_first || meta::name_of_data(self.disk, self.directory)?.is_some();
         for name in read.missing.iter().filter(|_| is_begun) {

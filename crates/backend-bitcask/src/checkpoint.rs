@@ -349,8 +349,8 @@ impl Checkpoint {
     }
 }
 
-/// The log, and so the store, that the checkpoint in a directory belongs to; `None` where there is none that
-/// can be read.
+/// The id of the log, and so of the store, that the checkpoint in a directory belongs to; `None` without a
+/// readable checkpoint.
 ///
 /// # Errors
 /// Those of the disk.

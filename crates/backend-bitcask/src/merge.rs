@@ -119,7 +119,7 @@ impl Store {
         })
     }
 
-    /// Nothing more is copied to this segment if copies go there.
+    /// Ends the segment that copies go to, if it is this one.
     fn end_output(&self, upkeep: &mut Upkeep, number: u32) -> Result<()> {
         let is_it = |output: &mut SegmentWriter| segment_number(output) == number;
         match upkeep.output.take_if(is_it) {

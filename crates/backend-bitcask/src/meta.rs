@@ -49,7 +49,7 @@ pub(crate) struct Meta {
     pub(crate) retired: Vec<u32>,
     /// The node's log that holds entries of the store; 0 for none.
     pub(crate) shared_log: u64,
-    /// Which store of its node it is, as in [`Belonging::label`]; empty where nobody has said.
+    /// The store's label on its node, as in [`Belonging::label`]; empty until one is given.
     pub(crate) label: String,
 }
 
@@ -231,7 +231,7 @@ fn is_witnessed(disk: &dyn Disk, directory: &Path, identity: u64) -> Result<bool
     Ok(false)
 }
 
-/// What a directory holds of a store, for a caller that knows which one it looks for. Nothing is written.
+/// The store in a directory, for a caller that looks for a certain one. Writes nothing.
 ///
 /// # Errors
 /// Those of the disk, and [`ErrorKind::NewerFormat`].
@@ -254,7 +254,7 @@ pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> R
     })
 }
 
-/// A file in the directory that only a store with an identity has.
+/// The name of a file in the directory that only a store with an identity has.
 pub(crate) fn name_of_data(disk: &dyn Disk, directory: &Path) -> Result<Option<String>> {
     if let Some(number) = list_segments(disk, directory).into_backend()?.first() {
         return Ok(Some(file_name(*number)));
@@ -406,7 +406,7 @@ mod tests {
             .collect()
     }
 
-    /// As the server of version 0.1.0 wrote it, which knew of no labels.
+    /// A copy as the server of version 0.1.0 wrote it, which had no labels.
     #[test]
     fn a_recorded_copy_of_version_2_is_read_and_bound() {
         let recorded = unhex(

@@ -432,7 +432,7 @@ impl Catalog {
         standings.sum::<u64>() + hints.sum::<u64>() + log_hints.sum::<u64>()
     }
 
-    /// What segments and hints take, in bytes.
+    /// Space that segments and hints take, in bytes.
     pub(crate) fn own_bytes(&self) -> u64 {
         let hint_len = |entry: &SegmentEntry| {
             let hint = entry.segment.hint.read();

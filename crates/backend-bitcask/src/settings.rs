@@ -10,7 +10,7 @@ use kvorum_segment::Compression;
 #[derive(Clone, Debug)]
 pub struct BitcaskSettings {
     // Behaviour.
-    /// Which store it is, as its opener knows it.
+    /// The opener's knowledge of the store.
     pub belonging: Belonging,
     /// What [`kvorum_backend::Durability::BackendDefault`] promises.
     pub sync: SyncStrategy,

@@ -52,7 +52,7 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     /// Shared by the stores of a node; there is none until the node says so.
     pub(crate) cache: OnceLock<Arc<ReadCache>>,
-    /// What puts to the store's own files leave alone; there is none until the node says so.
+    /// The reserve that puts to the store's own files leave alone; unset until the node sets it.
     pub(crate) reserve: OnceLock<Arc<Reserve>>,
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
@@ -117,7 +117,7 @@ impl Store {
         self.identity.load(Ordering::Acquire)
     }
 
-    /// The room that there is for the store's files, as it was seen last.
+    /// The room for the store's files at the last look.
     pub(crate) fn headroom(&self) -> Headroom {
         match (&self.log, self.reserve.get()) {
             (Some(log), _) => log.headroom(),
@@ -126,7 +126,7 @@ impl Store {
         }
     }
 
-    /// Takes room for what is put to the store's own files.
+    /// Takes room for puts to the store's own files.
     pub(crate) fn take_room(&self, bytes: u64, purpose: Purpose) -> Result<()> {
         let has_room = |it: &Arc<Reserve>| it.take(bytes, purpose == Purpose::Free);
         if self.reserve.get().is_none_or(has_room) {

@@ -30,8 +30,8 @@ const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
 const FILES_MIN: u64 = 4;
 /// of at least this size. Bytes.
 const FILE_BYTES_AIM_MIN: u64 = 256 << 10;
-/// Where puts are refused for want of space, no more of the store than this may be dead, whatever is
-/// allowed elsewhere: copying much for little is better than refusing. Percent.
+/// Limit of garbage in the store while puts are refused for want of space, whatever is allowed otherwise:
+/// copying much for little is better than refusing. Percent.
 const EXHAUSTED_DEAD_PERCENT: u8 = 5;
 
 /// The subject of expiry in the node's log: no segment has this number.
@@ -72,8 +72,7 @@ impl Upkeep {
         !self.unreadable.contains(number.into())
     }
 
-    /// Lets go of a segment whose file was removed, wherever something reads it: the file system has its
-    /// space back when it is closed.
+    /// Closes the readers of a segment whose file was removed: the file system has its space back only then.
     pub(crate) fn let_go_of(&mut self, number: u32) {
         let _merge = self.merge.take_if(|job| job.victim.number == number);
         let _hint = self.hint.take_if(|job| job.number == number);
@@ -162,8 +161,8 @@ impl Store {
         }
     }
 
-    /// A segment that is written cannot be merged, so it takes a part of what the store has. On a small
-    /// disk its copy has to fit into what is held back.
+    /// Sets the length of new segments. The segment being written cannot be merged, so it is limited to a
+    /// part of the store's live bytes. On a small disk its copy has to fit into the reserve.
     fn aim_at_file_bytes(&self, catalog: &Catalog) {
         let live = catalog.segments.values().map(|it| it.stats.live_bytes);
         let part = live.sum::<u64>() / FILES_MIN;
@@ -172,8 +171,8 @@ impl Store {
             .store(aim, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// When segments are merged at present. Where puts are refused for want of space, that is no time to
-    /// wait for the night, or for more to be dead.
+    /// The settings of merges at present. While puts are refused for want of space, merges wait neither for
+    /// the night nor for more garbage.
     fn merge_settings(&self) -> MergeSettings {
         let mut settings = self.settings.merge.clone();
         if self.headroom().is_exhausted() && settings.policy != MergePolicy::Never {
@@ -336,7 +335,7 @@ impl Store {
             .collect()
     }
 
-    /// The segment that copies go to: it may be ended early.
+    /// The segment that copies go to, as a candidate for an early end.
     fn output_candidate(&self, upkeep: &Upkeep, catalog: &Catalog) -> Option<Candidate> {
         let number = upkeep.output.as_ref().map(segment_number)?;
         let stats = &catalog.segments.get(&number)?.stats;

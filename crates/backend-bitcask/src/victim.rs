@@ -1,17 +1,17 @@
-//! Which segment is merged next: a pure choice over numbers.
+//! The choice of the segment to merge next: pure, over numbers.
 //!
-//! Triggers start a round, thresholds say what belongs to it, as in Riak; within a round the segment
-//! that frees the most for what it costs goes first. One segment at a time: merging all of them at
-//! once is what made merges felt. What is estimated to have expired counts as dead.
+//! Triggers start a round, thresholds decide what belongs to it, as in Riak; within a round the segment
+//! that frees the most for its cost goes first. One segment at a time: merging all of them at once is
+//! what made merges felt. Bytes estimated to have expired count as dead.
 //!
-//! The bound on the whole store's dead bytes takes the one segment that frees the most for what it
-//! costs, times its age, and looks again: where every segment has something dead in it, a round of all
-//! would copy nearly everything. What is left of an old one will live on, and is copied for longer; a
-//! young one has more dead in it soon. The node's log goes by the same.
+//! The bound on the whole store's dead bytes takes the one segment that frees the most for its cost,
+//! times its age, and looks again. A round of all segments would copy nearly everything, where each has
+//! something dead in it. The rest of an old segment will live on and repays its copy for longer; a young
+//! one soon has more dead in it. The node's log follows the same rule.
 //!
-//! The segment that copies go to is left alone until it is full, unless it holds too much that is dead
-//! and no other segment is worth a merge: then it is ended early, or a small store would keep in it
-//! several times what lives.
+//! The segment that copies go to is left alone until it is full. It is ended early only if it holds too
+//! much garbage and no other segment is worth a merge; otherwise a small store would keep in it several
+//! times its live bytes.
 
 use kvorum_backend::Urgency;
 
@@ -55,11 +55,11 @@ impl Candidate {
 pub(crate) struct WholeStore {
     pub(crate) bytes: u64,
     pub(crate) dead_bytes: u64,
-    /// How long its segments are to be at present: those that came out shorter than half of it are small.
+    /// Length of its segments at present: those shorter than half of it are small.
     pub(crate) file_bytes_aim: u64,
 }
 
-/// The segments of a new round, best first; empty when no trigger is met. `output` is the one that copies
+/// The segments of a new round, best first; empty when no trigger is met. `output` is the segment that copies
 /// go to.
 pub(crate) fn choose_round(
     candidates: &[Candidate],
@@ -123,7 +123,7 @@ fn worthiest(candidates: &[Candidate], whole: WholeStore, settings: &MergeSettin
     best.map(|it| it.number)
 }
 
-/// The segment that copies go to, when too much of the whole store is dead, and of that segment too.
+/// The segment that copies go to, when it and the whole store have too much garbage.
 fn too_dead_output(
     output: Option<Candidate>,
     whole: WholeStore,
@@ -263,8 +263,8 @@ mod tests {
         );
     }
 
-    /// Each of 16 stores of two megabytes kept one segment of ten megabytes, of which most was dead, for
-    /// it was still written to.
+    /// Regression: each of 16 stores of two megabytes kept a segment of ten megabytes, mostly garbage,
+    /// because it was still written to.
     #[test]
     fn the_output_is_ended_when_it_is_what_is_dead_and_nothing_else_is_worth_a_merge() {
         let whole = WholeStore {

@@ -413,7 +413,7 @@ fn records_of<'a>(
     records.collect()
 }
 
-/// What a record of this length takes in a segment.
+/// Space that a record of this length takes in a segment.
 fn stored_bytes(len: u64) -> u64 {
     len.next_multiple_of(RECORD_ALIGN_BYTES)
 }

@@ -1,17 +1,17 @@
 //! Group Damage: files of a store that has ended are damaged, and it is opened, written to, killed
 //! and opened once more.
 //!
-//! A store ends by being closed, or by the death of its process, which leaves what the page cache
-//! has. Damage is a flipped bit, a cut, zeros, bytes behind the end, a file that is missing, an older
-//! file or directory put back, and a file of another store in place of this one's.
+//! A store ends by being closed, or by the death of its process, which leaves the contents of the page
+//! cache. Damage is a flipped bit, a cut, zeros, bytes behind the end, a missing file, an older file or
+//! directory put back, or a file of another store in place of this one's.
 //!
 //! Every value shown then was put once under that key. A key that shows less than the latest is
 //! reported: by the error of the read, or as a lost range in the status. Writes acknowledged after
 //! the damage, and keys read right after it, outlive the next death of the process.
 //!
-//! After the death of the process an engine may name files that are left out
+//! An engine may exclude files from the damage after the death of the process
 //! ([`EngineUnderTest::left_out_after_kill`]): those whose end may be torn, where damage cannot be
-//! told from a torn end yet. `docs/scenarios.md` lists them.
+//! distinguished from a torn end yet. `docs/scenarios.md` lists them.
 
 mod kind;
 mod left_out;
@@ -26,7 +26,7 @@ use crate::{Checked, EngineUnderTest, Plan};
 
 /// Where this group's randomness starts.
 const STREAM: u64 = 4 << 32;
-/// One that was closed and one that was killed.
+/// One closed store and one killed store.
 const SUBJECTS_MIN: usize = 2;
 
 pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {

@@ -57,21 +57,21 @@ pub trait EngineUnderTest: Sync {
         true
     }
 
-    /// True when files say which store they belong to, so that another store's are found out. Spikes and
-    /// engines of tests may say no, what ships says yes.
+    /// True when files name the store that they belong to, so that another store's files are detected. Only
+    /// spikes and engines of tests may return false.
     fn names_its_files(&self) -> bool {
         true
     }
 
     /// Files that are not damaged after the death of the process, as `*.EXTENSION` or `DIRECTORY/`: their
-    /// end may be torn then, and damage cannot be told from that yet. `docs/scenarios.md` lists them, which
-    /// the suite compares. All files are damaged after the store was closed.
+    /// end may be torn then, and damage cannot be distinguished from that yet. The suite compares them with
+    /// the list in `docs/scenarios.md`. All files are damaged after the store was closed.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// True where different keys look alike to the engine until their records are read, so that a key that
-    /// was removed cannot be told from that of a damaged record.
+    /// True where different keys look alike to the engine until their records are read, so that a removed
+    /// key cannot be distinguished from the key of a damaged record.
     fn keys_collide(&self, _variation: u32) -> bool {
         false
     }

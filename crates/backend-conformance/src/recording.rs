@@ -63,7 +63,7 @@ impl<'a> Recording<'a> {
         &self.trial
     }
 
-    /// Values that are put from now on have numbers from here: no other recording puts the same.
+    /// Numbers the values put from now on from here: no other recording puts the same ones.
     pub(crate) fn number_values_from(&mut self, number: u32) {
         self.trial.values_made = number;
     }

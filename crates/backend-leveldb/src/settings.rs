@@ -11,7 +11,7 @@ use kvorum_lsm::{Compression, LsmSettings, SyncStrategy};
 #[derive(Clone, Debug)]
 pub struct LeveldbSettings {
     // Behaviour.
-    /// Which store it is, as its opener knows it.
+    /// The opener's knowledge of the store.
     pub belonging: Belonging,
     /// Whether the store keeps a log of its own, unless it is opened over the node's. Without one a sync is
     /// a flush.

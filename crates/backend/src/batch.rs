@@ -12,17 +12,17 @@ pub struct Batch {
     pub writes: Vec<Write>,
 }
 
-/// Which part of the free space a batch may take.
+/// The part of the free space that a batch may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// It stores something, and leaves alone what is held back.
+    /// It stores something, and leaves the reserve alone.
     Store,
-    /// It ends in free space, and may take a part of what is held back.
+    /// It ends in free space, and may take a part of the reserve.
     Free,
 }
 
 impl Purpose {
-    /// The purpose of writes of which each frees something or not. A batch without any frees nothing.
+    /// The purpose of writes that each free something or not. A batch without any frees nothing.
     pub fn of(frees: impl IntoIterator<Item = bool>) -> Self {
         let mut frees = frees.into_iter().peekable();
         match frees.peek().is_some() && frees.all(|frees| frees) {
@@ -73,7 +73,7 @@ impl Batch {
         }
     }
 
-    /// What the batch is for: one of nothing but removals and tombstones frees space.
+    /// The batch's purpose: one of nothing but removals and tombstones frees space.
     pub fn purpose(&self) -> Purpose {
         Purpose::of(self.writes.iter().map(Write::frees))
     }

@@ -1,4 +1,4 @@
-//! What the opener of a store knows of it: which place it is the store of, and which contents it had.
+//! An opener's knowledge of a store: the place that the store belongs to, and the contents that it had.
 //!
 //! Engines know no partitions. The label is text that the node chooses, such as the index of a partition;
 //! engines write it into their small files and compare it when they open.
@@ -7,24 +7,24 @@ use std::path::Path;
 
 use crate::StoreId;
 
-/// A label is not longer. Bytes.
+/// The longest label. Bytes.
 pub const LABEL_BYTES_MAX: usize = 255;
 
 /// The label of the store in which hints for other nodes are kept.
 pub const HINTS_LABEL: &str = "hints";
 
-/// See the module's description. The default knows nothing, and nothing is compared.
+/// See the module's description. The default knows nothing, so nothing is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Belonging {
-    /// Which store of the node it is, at most [`LABEL_BYTES_MAX`] bytes; empty where that is not known.
+    /// The store's label on its node, at most [`LABEL_BYTES_MAX`] bytes; empty where it is not known.
     pub label: String,
-    /// The contents that the node knows it by.
+    /// The identity of the contents that the node has recorded.
     pub identity: Option<StoreId>,
 }
 
 impl Belonging {
-    /// That of a store that is found by its directory alone, as tools find it: the directories of partitions
-    /// are named after their index.
+    /// The knowledge of a store that is found by its directory alone, as tools find it: the directories of
+    /// partitions are named after their index.
     pub fn by_directory(directory: &Path) -> Self {
         let name = |path: &Path| {
             let name = path.file_name().and_then(|name| name.to_str());
@@ -44,21 +44,21 @@ impl Belonging {
     }
 }
 
-/// What a directory holds of a store, found without opening it.
+/// A store in a directory, found without opening it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundStore {
-    /// No file of a store.
+    /// No files of a store.
     Nothing,
     /// A store.
     Store {
         /// Its identity.
         identity: StoreId,
-        /// The identity that it had before it was erased; 0 if it never was.
+        /// Its identity before it was erased; 0 if it never was.
         erased: StoreId,
-        /// The id of the node's log in which it has entries; 0 for none.
+        /// The id of the node's log that holds entries of it; 0 for none.
         log: u64,
     },
-    /// Files of a store that cannot be opened as the one that is looked for: in words that name the files.
+    /// Files that cannot be opened as the wanted store: a text that names the files.
     Unusable(String),
 }
 

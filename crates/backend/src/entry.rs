@@ -29,8 +29,8 @@ pub struct Timestamp(pub u64);
 pub struct Tag(pub u8);
 
 impl Tag {
-    /// What is stored says that the key's object was deleted. A full disk takes it like a removal: it
-    /// frees what the object took.
+    /// A deletion of the key's object. A full disk takes it like a removal: it frees the space of the
+    /// object.
     pub const TOMBSTONE: Self = Self(1);
 }
 

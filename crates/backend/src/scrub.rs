@@ -61,9 +61,9 @@ impl<J> Default for Scrubbing<J> {
 }
 
 impl<J> Scrubbing<J> {
-    /// The part of a scrub that is due. `files` are all that can be read, in ascending order; without a
-    /// period there is no scrubbing. A file that was being read and is not among them any more is let go:
-    /// the file system has its space back when it is closed.
+    /// The part of a scrub that is due. `files` are all readable ones, in ascending order; without a period
+    /// there is no scrubbing. A file being read that is not among them any more is closed: the file system
+    /// has its space back only then.
     pub fn due(
         &mut self,
         disk: &dyn Disk,
@@ -315,8 +315,8 @@ mod tests {
         );
     }
 
-    /// A file that was merged away while it was read stayed open until the next one was due, which may be a
-    /// month, and its space was not free.
+    /// Regression: a file that was merged away while it was read stayed open until the next one was due,
+    /// perhaps for a month, and its space was not free.
     #[test]
     fn a_file_that_is_gone_is_closed() {
         let disk = MemoryDisk::new();

@@ -217,12 +217,12 @@ pub trait SharedLog: Send + Sync {
         promise: LogPromise,
     ) -> Result<Appended>;
 
-    /// The room on the file systems of the log and of its stores, as it was when the log looked last: at
-    /// most a tenth of a second ago while it is written to. A store's upkeep goes by it.
+    /// The room on the file systems of the log and of its stores, at the log's last look: at most a tenth of
+    /// a second ago while the log is written to. A store's upkeep goes by it.
     fn headroom(&self) -> Headroom;
 
-    /// How many segments a store may lie behind with what its own files cover, where it would wait for
-    /// `most` of them: fewer where the disk has no room for so many.
+    /// Number of segments that a store's own files may lie behind the log, where it would wait for `most` of
+    /// them: fewer where the disk has no room for so many.
     fn segments_behind_max(&self, most: u32) -> u32;
 
     /// The segment of this number, or `None` when the log has none.
@@ -246,9 +246,9 @@ pub trait SharedLog: Send + Sync {
     /// Says that [`Adopting::usage`] of a store has shrunk without anything having been appended.
     fn usage_changed(&self);
 
-    /// Says that a store needs so many bytes less of the log than it has appended, as after deletes. Stores
-    /// are asked for their usage again when this adds up to something; where puts are refused for want of
-    /// space, anything is something.
+    /// Says that a store needs this much less of the log than it has appended, as after deletes. Stores are
+    /// asked for their usage again when the sum is large enough; while puts are refused for want of space,
+    /// any sum is.
     fn usage_fell(&self, bytes: u64);
 
     /// Closes the segment that is appended to, so that [`SharedLog::link`] finds all that is there.
@@ -351,7 +351,7 @@ pub trait Adopting: Send + Sync {
     /// counts.
     fn usage(&self) -> Vec<SegmentUse>;
 
-    /// What the store's own files take, about, in bytes.
+    /// Approximate size of the store's own files, in bytes.
     fn own_bytes(&self) -> u64;
 
     /// Copies those of the records that the store still needs to its own files, under the sequence

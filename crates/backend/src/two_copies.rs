@@ -1,9 +1,9 @@
 //! A small file in two copies, written one after the other: damage to one of them costs nothing, and a crash
-//! between them leaves one that is whole. A reader takes the newer one of those that belong to its store.
+//! between them leaves one intact. A reader takes the newer one of those that belong to its store.
 //!
-//! Both copies decide what a store is. A copy of another store that lies here, put back into the wrong
-//! directory, may be the newer one; believing it would lose what both stores take from then on. So each
-//! copy says which store it belongs to, and [`choose_copy`] compares that with what the opener knows.
+//! The copies decide the identity of a store. A copy of another store, put back into the wrong directory, may
+//! be the newer one; believing it would lose all later writes of both stores. So each copy names the store
+//! that it belongs to, and [`choose_copy`] compares that with the opener's knowledge.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use kvorum_disk::{Disk, DiskError, Operation, create_directory_durably, replace_
 
 use crate::{BackendError, Belonging, ErrorKind, LOST_NAME, Result, StoreId};
 
-/// What a copy says of its store.
+/// The description of a store in a copy.
 pub trait StoreCopy: Clone + PartialEq {
-    /// Counts the writes of the file.
+    /// Number of writes of the file.
     fn generation(&self) -> u64;
     /// The identity of the store's contents.
     fn identity(&self) -> u64;
@@ -23,14 +23,14 @@ pub trait StoreCopy: Clone + PartialEq {
     fn label(&self) -> &str;
 }
 
-/// A copy as it was read.
+/// A copy as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadCopy<T> {
     /// There is no file.
     Missing,
-    /// Its bytes are not what was written.
+    /// Its bytes are not those written.
     Damaged,
-    /// It is as it was written, by whatever store.
+    /// It is intact, whatever store it belongs to.
     Whole(T),
 }
 
@@ -39,11 +39,11 @@ pub enum ReadCopy<T> {
 pub struct ForeignCopy {
     /// The name of its file.
     pub name: &'static str,
-    /// Which store it belongs to, in words.
+    /// The store that it belongs to, in words.
     pub of: String,
 }
 
-/// The copy that counts, and what is wrong with the others.
+/// The copy that counts, and the defects of the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenCopy<T> {
     /// The newest whole copy that belongs to the store.
@@ -52,16 +52,16 @@ pub struct ChosenCopy<T> {
     pub damaged: Vec<&'static str>,
     /// Copies of other stores.
     pub foreign: Vec<ForeignCopy>,
-    /// Names of copies that are not there.
+    /// Names of missing copies.
     pub missing: Vec<&'static str>,
     /// True when the copies have to be written again.
     pub is_uneven: bool,
-    /// Why no copy counts although there are files, in words that name them.
+    /// The reason that no copy counts although there are files, in words that name them.
     pub refusal: Option<String>,
 }
 
-/// Chooses between the two copies in `directory`. `is_witnessed` is asked only where nothing else decides:
-/// it says whether another file of the directory belongs to the store of an identity.
+/// Chooses between the two copies in `directory`. `is_witnessed` is asked only where nothing else decides: it
+/// is true when another file of the directory belongs to the store of an identity.
 ///
 /// # Errors
 /// Those of `is_witnessed`.
@@ -123,7 +123,7 @@ pub fn choose_copy<T: StoreCopy>(
     Ok(chosen)
 }
 
-/// The copies that may belong to the store; the others are added to the foreign ones.
+/// The copies that may belong to the store; adds the others to the foreign ones.
 fn belonging_ones<T: StoreCopy>(
     whole: Vec<(&'static str, T)>,
     belonging: &Belonging,
@@ -146,7 +146,7 @@ fn belonging_ones<T: StoreCopy>(
             own.push((name, copy));
         }
     }
-    // What the node knows counts more than the label alone: another node has the same partitions.
+    // The known identity counts more than the label alone: another node has the same partitions.
     for is_it in [&is_known as &dyn Fn(&T) -> bool, &is_labelled] {
         if let [one, other] = &own[..]
             && !is_same_store(&one.1, &other.1)
@@ -173,12 +173,12 @@ fn put_aside<T: StoreCopy>(
     });
 }
 
-/// True when a copy is of the store of an identity, or of the one that it was before an erasure.
+/// True when a copy belongs to the store of an identity, or had that identity before an erasure.
 fn is_or_was<T: StoreCopy>(copy: &T, identity: StoreId) -> bool {
     copy.identity() == identity.0 || copy.erased() == identity.0
 }
 
-/// True when two copies are of one store, one of them from before an erasure at most.
+/// True when two copies belong to one store, even if one of them is from before an erasure.
 fn is_same_store<T: StoreCopy>(one: &T, other: &T) -> bool {
     one.identity() == other.identity()
         || one.erased() == other.identity()
@@ -212,10 +212,10 @@ fn refusal<T>(directory: &Path, names: [&str; 2], chosen: &ChosenCopy<T>) -> Str
 }
 
 /// Moves a copy of another store out of the way, below `lost/`, where it is kept for people. On a full disk
-/// it stays, and is passed over again by the next opening.
+/// it stays, and the next opening passes it over again.
 ///
 /// # Errors
-/// Those of the disk, but for a full one.
+/// Those of the disk, except for a full one.
 pub fn set_copy_aside(disk: &dyn Disk, directory: &Path, name: &str) -> Result<()> {
     let lost = directory.join(LOST_NAME);
     let moved = create_directory_durably(disk, &lost)
@@ -346,12 +346,12 @@ mod tests {
         }
     }
 
-    /// A copy of another store was believed because it was the newer one: what both stores took from then
-    /// on was lost.
+    /// Regression: a copy of another store was believed because it was newer, and all later writes of both
+    /// stores were lost.
     #[test]
     fn a_newer_copy_of_another_store_never_counts() {
         for (own, other, belonging, witnessed) in [
-            // By label, by what the node knows, by both, and by the other files of the directory.
+            // By label, by the known identity, by both, and by the other files of the directory.
             (copy(3, 7, "1"), copy(9, 8, "2"), known("1", 0), &[][..]),
             (copy(3, 7, ""), copy(9, 8, "2"), known("1", 0), &[]),
             (copy(3, 7, "1"), copy(9, 8, ""), known("1", 0), &[]),
@@ -389,7 +389,7 @@ mod tests {
         let refusal = chosen.refusal.unwrap();
         assert!(refusal.contains("a belongs to the store 2"), "{refusal}");
         assert!(refusal.contains("put back the directory"), "{refusal}");
-        // Without labels it is what it is, and its caller compares the identity.
+        // Without labels its content is taken, and the caller compares the identity.
         let copies = [copy(3, 8, ""), copy(3, 8, "")];
         let chosen = choose(copies, &known("1", 7), &[]);
         assert_eq!(chosen.content.unwrap().identity, 8);

@@ -99,11 +99,11 @@ struct Entry {
 /// A part of a configuration that a run does not honour.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotHonoured {
-    /// Where it stands.
+    /// Its origin.
     pub origin: Origin,
     /// The key, or the key and an option in its value.
     pub what: String,
-    /// Why it has no effect.
+    /// The reason.
     pub reason: String,
 }
 
@@ -226,7 +226,7 @@ impl Configuration {
         self.note(origin, format!("{key}{gap}{part}"), reason.to_owned());
     }
 
-    /// What was found to have no effect so far, besides keys that nothing has read.
+    /// The parts found to have no effect so far, besides keys that nothing has read.
     pub fn not_honoured(&self) -> Vec<NotHonoured> {
         self.not_honoured.borrow().clone()
     }

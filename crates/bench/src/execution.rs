@@ -329,7 +329,7 @@ fn state_directory(term: &kvorum_erlang_terms::Term) -> Result<Option<PathBuf>, 
     Ok(Some(path).filter(|path| !path.as_os_str().is_empty()))
 }
 
-/// Says which keys, or parts of their values, have no effect, and why as far as that is known.
+/// Reports keys without effect, and parts of their values, with the reason if it is known.
 fn report_not_honoured<P: Plan>(
     configuration: &Configuration,
     settings: &Settings,

@@ -21,8 +21,8 @@ pub use summary_table::{Totals, write_summary};
 
 /// With fewer samples than this, basho_bench writes a row without data.
 const SAMPLES_MIN: u64 = 5;
-/// Its usual interval. Of shorter ones, which it does not have unless it is told so, every sample counts:
-/// slow operations of a short run would have no row at all.
+/// Its usual interval. Shorter ones have to be configured, and every sample of them counts: slow operations
+/// of a short run would have no row at all.
 const USUAL_WINDOW: Duration = Duration::from_secs(10);
 
 const LATENCY_HEADER: &str =

@@ -14,7 +14,7 @@ pub(crate) struct Progress {
     is_terminal: bool,
     /// Operations at the time of the line before.
     before: (Duration, u64),
-    /// Whether the warm-up was announced.
+    /// True once the warm-up was announced.
     has_warmed_up: bool,
 }
 

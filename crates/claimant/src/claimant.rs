@@ -126,7 +126,7 @@ impl Claimant {
                 continue;
             };
             if told.get(&node) != Some(&reason) {
-                // Every node that leaves is kept for a moment, until it knows that it has left.
+                // Every leaving node is kept for a moment, until it has learned of its departure.
                 tracing::info!(event = "leaver_kept_back", node = %node, reason = %reason);
                 told.insert(node, reason);
             }

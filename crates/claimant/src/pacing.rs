@@ -66,7 +66,7 @@ impl Pacing {
         self.given_up
             .retain(|partition, _| ring.owner(*partition) != transition.target(*partition));
         if ring.growth().is_some() {
-            // What was committed meanwhile waits until the number of replicas has changed.
+            // A plan committed meanwhile waits until the number of replicas has changed.
             return commands;
         }
         let going = ring.moves().len().saturating_sub(self.stuck.len());

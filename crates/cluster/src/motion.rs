@@ -172,8 +172,8 @@ fn check_growth(ring: &Ring, phase: Phase, partition: Partition, at: Epoch) -> R
 }
 
 impl ClusterState {
-    /// The moves that may begin now, with the epochs to name; at most `count` under way at once. None
-    /// while the number of replicas changes.
+    /// The moves that may begin now, with the epochs to name; at most `count` are under way at once. No move
+    /// begins while the number of replicas changes.
     pub fn next_moves(&self, count: usize) -> Vec<(Partition, Epoch)> {
         let ring = self.ring();
         let transition = self.transition().filter(|_| ring.growth().is_none());

@@ -167,11 +167,11 @@ impl Content {
         Ok(())
     }
 
-    /// Ends what is under way and would wait for a node that is gone for good, or be undone by the plan.
+    /// Ends changes under way that would wait for a node that is gone for good, or that the plan would undo.
     ///
-    /// A move to one goes back to its source, from its last phase too: until it settles, writes need
-    /// their quorums in the old list as well, so that nothing is missing there. One that closes and comes
-    /// from such a node settles: the receiver has everything, and its source is refused by everybody.
+    /// A move to such a node goes back to its source, even from its last phase: until it settles, writes need
+    /// their quorums in the old list as well, so that nothing is missing there. A closing move from such a
+    /// node settles: the receiver has everything, and every node refuses its source.
     fn call_off(&self, ring: &mut Ring, plan: &Plan) -> Result<(), Refusal> {
         let is_gone = |node: NodeId| !plan.members.contains_key(&node);
         let moves: Vec<(Partition, Move)> = ring.moves().iter().map(|(p, it)| (*p, *it)).collect();
@@ -183,8 +183,8 @@ impl Content {
                 ring.settle_move(partition)?;
             }
         }
-        // With a node that is gone it begins anew. Where replicas become fewer it is not waited for: the
-        // plan may need as many as there are. All other changes end before anything moves.
+        // A change of the number of replicas begins anew when a node is gone. A change to fewer replicas is
+        // not waited for: the plan may need as many as there are. All others end before anything moves.
         let is_off = |growth: &Growth| {
             let is_fewer = growth.to < ring.replicas_max();
             growth.phase == Phase::Filling && (is_fewer || is_rescue(self))

@@ -126,7 +126,7 @@ pub struct MissingSegments {
 /// What a value log knows of its segments without being opened.
 pub struct KnownSegments {
     there: Numbers,
-    /// The same as a list, in order.
+    /// The same numbers as a list, in order.
     numbers: Vec<u64>,
     /// `None` of a log that keeps no note of what it let go, or whose note is damaged: nothing of it is
     /// known to be missing.

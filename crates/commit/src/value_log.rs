@@ -57,15 +57,15 @@ pub use admission::Admission;
 pub use opening::ValueLogOpening;
 pub use upkeep::CollectionDue;
 
-/// What stores have in the log alone may be as long as this part of what is free: they will write it to
+/// Data that stores have in the log alone is limited to this part of the free space: they will write it to
 /// files of their own.
 const UNCOVERED_PART: u64 = 4;
 
 /// How the value log is laid out.
 #[derive(Clone, Copy, Debug)]
 pub struct ValueLogSettings {
-    /// A segment is closed before it grows beyond this; a batch larger than that gets one of its own.
-    /// Smaller: less is copied at once, and more files. On a small disk segments are shorter. Bytes.
+    /// A segment is closed before it grows beyond this; a larger batch gets a segment of its own. Smaller
+    /// segments mean less copying at once, but more files. On a small disk segments are shorter. Bytes.
     pub segment_bytes: u64,
     /// How much of all segments may be dead before one is collected. Lower: less space, more copying.
     /// 100 for never. Percent.
@@ -105,7 +105,7 @@ struct Keeper {
     stores: Mutex<Stores>,
     upkeep: Mutex<Upkeep>,
     appended_bytes: AtomicU64,
-    /// What stores need less of the log since they were asked last, beyond what was appended. Bytes.
+    /// Fall of the stores' usage since they were last asked for it, appends not counted. Bytes.
     fallen_bytes: AtomicU64,
     scrub: Mutex<Scrubbing<Box<Scan>>>,
 }
@@ -265,7 +265,7 @@ impl ValueLog {
         self.collect(budget)
     }
 
-    /// What the log holds back on its file system, and on others that it is given to watch.
+    /// The reserve of the log's file system, and of others that are added to it.
     pub fn reserve(&self) -> &Arc<Reserve> {
         &self.files().reserve
     }

@@ -203,7 +203,7 @@ impl Coordinator {
         self.requests.in_progress()
     }
 
-    /// What is under way at this moment.
+    /// The requests under way at this moment.
     pub fn in_progress(&self) -> InProgress {
         let gets = self.gets_waiting.in_progress();
         InProgress {
@@ -318,8 +318,8 @@ impl Coordinator {
         Ok(places(&state, &plan))
     }
 
-    /// The n_val partitions that the ring gives a key, for clients that ask for its preference list. Of
-    /// fewer nodes than replicas some keep none of theirs; requests may go to their nodes all the same.
+    /// The n_val partitions that the ring gives a key, for clients that ask for its preference list. Some of
+    /// them keep no replica if there are too few nodes; requests may go to their nodes all the same.
     pub fn preference_list_by_ring(
         &self,
         address: &Address,

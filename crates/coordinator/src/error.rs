@@ -211,7 +211,7 @@ impl RequestError {
     }
 }
 
-/// As clients see it: no path of the server is in it. Logs have [`RequestError::in_full`].
+/// The text for clients, without paths of the server. Logs have [`RequestError::in_full`].
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -72,7 +72,7 @@ pub enum GetEffect {
         slot: usize,
         /// All that the replicas together know.
         object: Arc<Object>,
-        /// It said that it has nothing.
+        /// It reported that it has nothing.
         had_nothing: bool,
     },
     /// Put this object in place of what a replica found damaged. Not awaited.

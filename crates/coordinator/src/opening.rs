@@ -2,8 +2,7 @@
 //!
 //! A node answers as soon as it listens, and its stores open one after the other. A request that meets a
 //! store before that waits for it within its own time-out: a client that connects at once would else have
-//! its first requests refused for a few milliseconds. Where other replicas suffice they answer, and nothing
-//! waits.
+//! its first requests refused for a few milliseconds. Nothing waits if other replicas suffice.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,14 +29,14 @@ impl Default for OpeningWait {
 
 impl Coordinator {
     /// Ends the waits of requests for stores that are being opened: they are refused at once from here on.
-    /// For a node that stops.
+    /// Called by a node that stops.
     pub fn stop_waiting(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until all stores of this node are open that can be, for as long as a request may take at
-    /// most. For listings and queries, which need every store; where other nodes have replicas, nothing is
-    /// waited for.
+    /// Waits until all stores of this node that can be opened are open, at most for the time-out of a
+    /// request. Listings and queries call it, as they need every store; nothing waits if other nodes have
+    /// replicas.
     pub async fn until_opened(&self, timeout: Option<Duration>) {
         if !self.parts.vnodes.is_any_opening() {
             return;

@@ -1,5 +1,5 @@
-//! Changes of bucket properties: what a client sets is checked against what this server keeps before the
-//! cluster agrees on it, and what of it has no effect is named.
+//! Changes of bucket properties: values that this server would not keep are refused before the cluster
+//! agrees on them, and properties without effect are named.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::coordinator::Coordinator;
 pub struct PropertiesChanged {
     /// The state that has it.
     pub state: Arc<ClusterState>,
-    /// What of it was set and has no effect.
+    /// Properties that were set and have no effect.
     pub without_effect: Vec<WithoutEffect>,
 }
 
 impl Coordinator {
     /// Proposes a change of properties, of a bucket or a bucket type, and waits until it is agreed;
-    /// belongs on the blocking pool. What this server would not keep is refused
-    /// ([`kvorum_properties::Effect`]). Other commands are proposed as they are. `passed_over` is what the
-    /// client asked for beside them ([`PropertyOverlay::passed_over`]).
+    /// belongs on the blocking pool. Values that this server would not keep are refused
+    /// ([`kvorum_properties::Effect`]). Other commands are proposed as they are. `passed_over` are names in
+    /// the client's request that cannot be set ([`PropertyOverlay::passed_over`]).
     pub fn change_properties(
         &self,
         command: Command,
@@ -49,8 +49,8 @@ impl Coordinator {
         })
     }
 
-    /// Logs what an earlier version accepted and this server does not keep: types that were created as
-    /// consistent, hooks, and other backends' names. Called once, at the start.
+    /// Logs properties that an earlier version accepted and this server does not keep: types that were
+    /// created as consistent, hooks, and other backends' names. Called once, at the start.
     pub fn log_properties_not_kept(&self) {
         let state = self.state();
         let types = state.bucket_types().iter();
@@ -74,8 +74,8 @@ impl Coordinator {
     }
 }
 
-/// What a command sets, and the properties that it changes; `None` if it sets none, or if there is no
-/// such type, which the cluster refuses.
+/// The overlay that a command sets, and the properties that it changes; `None` if it sets none, or for
+/// an unknown type, which the cluster refuses.
 fn changed<'a>(
     state: &ClusterState,
     command: &'a Command,

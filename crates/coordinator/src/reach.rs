@@ -1,7 +1,7 @@
-//! Which partitions refuse requests at the default quorums, because too few of their nodes are up.
+//! Partitions that refuse requests at the default quorums, because too few of their nodes are up.
 //!
-//! For the health of a node: each partition is planned as the requests for its keys are, so that what is
-//! reported is what clients meet.
+//! They are part of a node's health. Each partition is planned like a request for its keys, so that the
+//! report agrees with what clients see.
 
 use kvorum_cluster::ClusterState;
 use kvorum_encoding::{BucketType, StorageKey};
@@ -22,8 +22,8 @@ pub struct OutOfReach {
 }
 
 impl Coordinator {
-    /// What requests without quorums of their own, to buckets without a type, cannot reach through this
-    /// node at this moment.
+    /// The partitions out of reach through this node at this moment, for requests without quorums of their
+    /// own to buckets without a type.
     pub fn out_of_reach(&self) -> OutOfReach {
         let colocated = self.settings.colocated_replicas;
         out_of_reach(&self.state(), colocated, |node| self.is_up(node))
@@ -36,7 +36,7 @@ fn out_of_reach(
     is_up: impl Fn(NodeId) -> bool,
 ) -> OutOfReach {
     let mut out_of_reach = OutOfReach::default();
-    // Nothing depends on nodes that are down where all are up, which is nearly always.
+    // All nodes are up nearly always; then nothing depends on nodes that are down.
     if state.members().keys().all(|node| is_up(*node)) {
         return out_of_reach;
     }

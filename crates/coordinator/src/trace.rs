@@ -72,7 +72,7 @@ pub trait Meter: Send + Sync {
     /// A write was handed to another node, since none of its replicas is here.
     fn redirected(&self) {}
 
-    /// A vnode of this node worked so long, for whichever node's client. Of some operations only.
+    /// A vnode of this node worked so long, for a client of any node. Only some operations are reported.
     fn vnode_worked(&self, _work: VnodeWork, _took: Duration, _now: Moment) {}
 }
 

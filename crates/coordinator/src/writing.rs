@@ -374,8 +374,8 @@ impl PutRun {
         self.effects.extend(self.machine.step(event));
     }
 
-    /// What another attempt has to write, after one that failed because of the ring it went by, or
-    /// because a store was still being opened.
+    /// The payload of another attempt, after one that failed because of the ring it went by, or because a
+    /// store was still being opened.
     fn payload_for_retry(&self, is_opening: bool) -> Option<Payload> {
         if !self.is_misplanned && !is_opening {
             return None;

@@ -308,7 +308,7 @@ mod tests {
         assert!(at.finish("a").is_damaged());
     }
 
-    /// `verify` found nothing in a file that had lost all its bytes.
+    /// Regression: `verify` found nothing in a file that had lost all its bytes.
     #[test]
     fn an_empty_file_is_damaged() {
         let mut at = Dissection::new(b"", 0);

@@ -79,8 +79,8 @@ impl MemoryDisk {
         Self::with_blocks(bytes, 1)
     }
 
-    /// An empty disk of `bytes` that gives space to files in whole blocks. What a file takes is free
-    /// again when it has neither a name nor a handle.
+    /// An empty disk of `bytes` that gives space to files in whole blocks. The space of a file is free again
+    /// when it has neither a name nor a handle.
     pub fn with_blocks(bytes: u64, block_bytes: u64) -> Self {
         Self::from_tree(Tree::new(), bytes, Used::new(block_bytes))
     }

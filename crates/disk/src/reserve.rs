@@ -1,15 +1,15 @@
-//! Room that is held back on a node's file systems for work that frees room.
+//! The reserve: free space on a node's file systems, kept for work that frees space.
 //!
 //! A merge and a collection write copies before they remove the files that they copied from. On a file
 //! system without a free byte neither can begin, and a disk that overwrites have filled stays full for
-//! good. So clients may not take the last part of the free space: what is appended for them asks here
-//! first, and merges, collections, flushes and checkpoints do not ask. Removals may take half of the
-//! reserve, for they end in free space.
+//! good. So clients may not take the last part of the free space: appends for them ask here first, and
+//! merges, collections, flushes and checkpoints do not ask. Removals may take half of the reserve, for
+//! they end in free space.
 //!
 //! The reserve is a floor under the free space rather than a file of that size: nothing has to be given
-//! back in time, and nothing is written to hold it. Its size follows the space that the node can have,
-//! which is what is free and what the node's own files take: a disk that is small, or that others have
-//! nearly filled, gets a small reserve.
+//! back in time, and nothing is written to hold it. Its size follows the space that the node can have, that
+//! is, the free space and the space of the node's own files: a small disk, or one that others have nearly
+//! filled, gets a small reserve.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,35 +21,35 @@ use crate::{Disk, ErrorKind, Result, Space};
 
 /// The part of a small file system that is held back.
 const RESERVE_PART: u64 = 16;
-/// From here on less is enough: merges are cut to what is held back. Bytes.
+/// Above this a smaller part is enough: merges are limited to the reserve. Bytes.
 const RESERVE_LARGE_BYTES: u64 = 1 << 30;
 const RESERVE_LARGE_PART: u64 = 64;
 const RESERVE_BYTES_MAX: u64 = 4 << 30;
-/// A file that is reserved whole takes no more than this part of the file system.
+/// The largest part of the file system for a file whose space is reserved as a whole.
 const FILE_PART: u64 = 32;
-/// Smaller ones would cost more than they give back. Bytes.
+/// Shorter files would cost more than they give back. Bytes.
 const FILE_BYTES_MIN: u64 = 1 << 20;
-/// What the node can have falls by this part at most each time that its files are counted: those that are
-/// being written or are still read are not among them.
+/// The largest part by which the usable space falls each time that the node's files are counted: the count
+/// lacks files that are being written or are still read.
 const FORGOTTEN_PART: u64 = 256;
-/// What may be appended to files without reserved space before the file systems are asked again: this
-/// part of what is left, and no more than so many bytes.
+/// Limits of appends to files without reserved space, before the file systems are asked again: a part of the
+/// rest, and a number of bytes.
 const ALLOWED_PART: u64 = 4;
 const ALLOWED_BYTES_MAX: u64 = 64 << 20;
 
-/// Free space, and how much of it is held back, in bytes.
+/// Free space, and the part of it that is held back, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headroom {
-    /// What is free.
+    /// Free space.
     pub available: u64,
-    /// What the node's files could take in all: what is free, and what they take.
+    /// Space that the node's files could take in all: the free space and their own.
     pub usable: u64,
-    /// What is held back of it.
+    /// The part of it that is held back.
     pub reserve: u64,
 }
 
 impl Headroom {
-    /// Where nothing is known of the file system: nothing is held back.
+    /// The headroom of an unknown file system: nothing is held back.
     pub const UNKNOWN: Self = Self {
         available: u64::MAX,
         usable: u64::MAX,
@@ -59,7 +59,7 @@ impl Headroom {
     /// The headroom of a file system on which the node's own files take `own_bytes`.
     pub fn of(space: Space, own_bytes: u64) -> Self {
         if space.total == 0 {
-            // Some network file systems do not say.
+            // Some network file systems do not report their size.
             return Self::UNKNOWN;
         }
         let usable = space.available.saturating_add(own_bytes).min(space.total);
@@ -71,12 +71,12 @@ impl Headroom {
         }
     }
 
-    /// What clients' writes may take.
+    /// Space that clients' writes may take.
     pub fn for_puts(&self) -> u64 {
         self.available.saturating_sub(self.reserve)
     }
 
-    /// What removals may take.
+    /// Space that removals may take.
     pub fn for_removals(&self) -> u64 {
         self.available.saturating_sub(self.reserve / 2)
     }
@@ -91,7 +91,7 @@ impl Headroom {
         self.available < self.reserve.saturating_add(self.reserve / 4)
     }
 
-    /// How long a file may be that is reserved whole, or copied whole, of `wanted` bytes.
+    /// Length of a file that is reserved or copied as a whole, where `wanted` bytes are wanted.
     pub fn file_bytes(&self, wanted: u64) -> u64 {
         wanted.min((self.usable / FILE_PART).max(FILE_BYTES_MIN))
     }
@@ -103,11 +103,11 @@ pub struct Reserve {
     places: Mutex<Vec<Place>>,
     own_bytes: AtomicU64,
     seen: Mutex<Headroom>,
-    /// What may be appended before the file systems are asked again, in bytes.
+    /// Bytes that may be appended before the file systems are asked again.
     allowed: AtomicI64,
 }
 
-/// A directory, and what the node could have there as it was seen of late.
+/// A directory, and the space that the node could use there at the last look.
 struct Place {
     directory: PathBuf,
     usable: u64,
@@ -123,7 +123,7 @@ impl Place {
 }
 
 impl Reserve {
-    /// The reserve of the file system that a directory is on, or will be.
+    /// The reserve of the file system of a directory that may not exist yet.
     pub fn new(disk: Arc<dyn Disk>, directory: &Path) -> Self {
         Self {
             disk,
@@ -134,7 +134,7 @@ impl Reserve {
         }
     }
 
-    /// Watches the file system of another directory as well: the one with the least room counts.
+    /// Adds the file system of another directory: the one with the least room counts.
     pub fn watch(&self, directory: &Path) {
         let mut places = self.places.lock();
         if places.iter().all(|it| it.directory != directory) {
@@ -142,7 +142,7 @@ impl Reserve {
         }
     }
 
-    /// Notes what the node's files take, in bytes.
+    /// Notes the space that the node's files take, in bytes.
     pub fn set_own_bytes(&self, bytes: u64) {
         self.own_bytes.store(bytes, Ordering::Relaxed);
         for place in self.places.lock().iter_mut() {
@@ -150,7 +150,7 @@ impl Reserve {
         }
     }
 
-    /// Asks the file systems. Not for every put.
+    /// Asks the file systems; too slow for every put.
     pub fn measure(&self) -> Headroom {
         let own_bytes = self.own_bytes.load(Ordering::Relaxed);
         let mut places = self.places.lock();
@@ -172,9 +172,8 @@ impl Reserve {
         headroom
     }
 
-    /// Takes room for bytes that a client's write is about to append to a file whose space is not
-    /// reserved; false where they would touch what is held back. Asks the file systems once for many
-    /// writes.
+    /// Takes room for bytes that a client's write is about to append to a file without reserved space; false
+    /// where they would touch the reserve. Asks the file systems once for many writes.
     pub fn take(&self, bytes: u64, is_removal: bool) -> bool {
         let wanted = i64::try_from(bytes).unwrap_or(i64::MAX);
         if self.allowed.fetch_sub(wanted, Ordering::Relaxed) >= wanted {
@@ -191,13 +190,13 @@ impl Reserve {
             }
     }
 
-    /// As it was when it was measured last.
+    /// The headroom at the last measurement.
     pub fn seen(&self) -> Headroom {
         *self.seen.lock()
     }
 }
 
-/// The space where a directory is, or will be made.
+/// The space on the file system of a directory that may not exist yet.
 fn space_of(disk: &dyn Disk, directory: &Path) -> Result<Space> {
     let here = Path::new(".");
     let above = directory
@@ -235,7 +234,7 @@ mod tests {
         assert_eq!(reserve(64 * GIBIBYTE), GIBIBYTE);
         assert_eq!(reserve(128 * GIBIBYTE), 2 * GIBIBYTE);
         assert_eq!(reserve(1 << 44), 4 * GIBIBYTE);
-        // Others have nearly filled a large disk: there is room for a first put all the same.
+        // A large disk that others have nearly filled still has room for a first put.
         let crowded = headroom(1 << 40, 32 * MEBIBYTE, 0);
         assert_eq!(
             (crowded.reserve, crowded.for_puts()),
@@ -292,7 +291,7 @@ mod tests {
         assert!(reserve.take(10_000, false));
     }
 
-    /// Files that a collection was writing were not counted, and the reserve shrank while it was needed.
+    /// Regression: files that a collection was writing were not counted, and the reserve shrank when needed.
     #[test]
     fn what_is_not_counted_for_a_moment_does_not_shrink_the_reserve() {
         let disk = MemoryDisk::with_capacity(64 * MEBIBYTE);
@@ -302,7 +301,7 @@ mod tests {
         file.allocate(60 * MEBIBYTE).unwrap();
         reserve.set_own_bytes(0);
         assert!(reserve.measure().reserve > first.reserve * 9 / 10);
-        // Others keep it: it is not the node's.
+        // Other programs keep the space: it is not the node's.
         for _ in 0..10_000 {
             reserve.set_own_bytes(0);
             reserve.measure();

@@ -4,7 +4,7 @@
 //! full stop. Configurations of basho_bench and `advanced.config` of Riak are such files, and a
 //! conversion to another notation would make every one of them something that has to be trusted anew.
 //!
-//! What this crate must not know: files, and the meaning of any key.
+//! This crate must not depend on files, or on the meaning of any key.
 
 mod lex;
 mod parse;

@@ -88,7 +88,7 @@ impl Assignment {
                         partition,
                         epoch: ring.epoch(partition),
                     };
-                    // Where replicas share nodes, lists do not go by that number.
+                    // If replicas share nodes, replica lists do not depend on that number.
                     let legs = match colocated {
                         true => Vec::new(),
                         false => book.growth(state, partition, growth.to),

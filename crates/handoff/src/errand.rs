@@ -79,7 +79,7 @@ impl Errand {
         self.report().await
     }
 
-    /// Waits until the budget lets so many bytes pass.
+    /// Waits until the budget admits this number of bytes.
     async fn until_admitted(&self, bytes: u64) {
         loop {
             let wait = self.shared.parts.budget.ask(bytes);

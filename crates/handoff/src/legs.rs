@@ -1,9 +1,9 @@
-//! What has to be fetched from whom: for a repair, and for a change of the number of replicas.
+//! Legs of transfers, that is, sources and the data to fetch from each: for a repair, and for a change of the
+//! number of replicas.
 //!
-//! Both follow from the ring, and are kept for as long as that stays.
-//! What is wanted is looked at after every transfer and every agreed command. On a ring of many
-//! partitions, most of them to be repaired, working out all legs each time would take longer than the
-//! transfers.
+//! Both follow from the ring, and are kept until it changes. The wanted transfers are computed after every
+//! transfer and every agreed command. On a ring of many partitions, most of them to be repaired, computing
+//! all legs each time would take longer than the transfers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use kvorum_ring::{Partition, Ring};
 
 use crate::transfer_id::{Leg, Wanted};
 
-/// What was worked out for one ring, and for one largest n_val.
+/// Legs computed for one ring and one largest n_val.
 #[derive(Default)]
 pub(crate) struct LegBook {
     of: Option<(Arc<Ring>, u32)>,
@@ -33,7 +33,7 @@ impl LegBook {
         }
     }
 
-    /// What the other replicas have of a partition's keys, by vnode.
+    /// The parts of a partition's keys that the other replicas have, by vnode.
     pub(crate) fn repair(
         &mut self,
         state: &ClusterState,
@@ -46,7 +46,7 @@ impl LegBook {
             .clone()
     }
 
-    /// What a vnode newly needs while the number of replicas becomes `to`.
+    /// The data that a vnode newly needs while the number of replicas becomes `to`.
     pub(crate) fn growth(
         &mut self,
         state: &ClusterState,
@@ -60,11 +60,11 @@ impl LegBook {
     }
 }
 
-/// What each vnode newly needs while lists change.
+/// The data that each vnode newly needs while replica lists change.
 ///
-/// Of one replica more: it becomes the last of the keys whose last one is the vnode before it. Of one
-/// less: it becomes the last, and takes over what only the one behind it may have. Of other detours: what
-/// the vnode has whose place it takes.
+/// With one replica more, a vnode becomes the last of the keys whose last one is the vnode before it. With
+/// one less, it becomes the last, and takes over the data that only the one behind it may have. With other
+/// detours, it takes the data of the vnode that it replaces.
 fn growth_legs(ring: &Ring, to: u16) -> BTreeMap<Partition, Vec<Leg>> {
     let mut owners = BTreeMap::<(Partition, Partition), Vec<Partition>>::new();
     for owner in ring.size().partitions() {
@@ -86,7 +86,7 @@ fn growth_legs(ring: &Ring, to: u16) -> BTreeMap<Partition, Vec<Leg>> {
     legs
 }
 
-/// What the other replicas have of a partition's keys, by vnode.
+/// The parts of a partition's keys that the other replicas have, by vnode.
 pub(crate) fn repair_legs(state: &ClusterState, partition: Partition, colocated: bool) -> Vec<Leg> {
     let ring = state.ring();
     let size = ring.size();

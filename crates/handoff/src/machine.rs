@@ -21,15 +21,15 @@ use crate::settings::TransferSettings;
 use crate::transfer_id::{Leg, TransferId};
 use crate::wire::{Content, Entry, Page, PageQuestion, Question, Session};
 
-/// Failures in a row of a session under way, after which others have their turn.
+/// Consecutive failures of a session under way after which other transfers have their turn.
 const FAILURES_MAX: u32 = 3;
-/// Times in a row that the source of a session under way is not ready, after which others have their
+/// Consecutive times that the source of a session under way is not ready, after which others have their
 /// turn. A session that cannot begin is not waited for at all.
 const WAITS_MAX: u32 = 5;
-/// Waits in a row of a transfer that keeps its turn while its source is not ready: a planted defect.
+/// Consecutive waits of a transfer that keeps its turn while its source is not ready: a planted defect.
 const WAITS_MAX_PLANTED: u32 = 20;
-/// The least that is asked of the budget for a page: its bytes are known only when it has come, and are
-/// paid for with the next one.
+/// The least that the budget is asked for a page: the page's length is known only on arrival, and is paid
+/// for with the next page.
 const PAGE_BYTES_MIN: u64 = 4 << 10;
 /// Digests in a row that do not match, after which a leg begins anew.
 const MISMATCHES_MAX: u32 = 3;
@@ -101,9 +101,9 @@ pub(crate) struct Machine {
     failures: u32,
     waits: u32,
     mismatches: u32,
-    /// Legs in a row that could not begin.
+    /// Consecutive legs that could not begin.
     turned_away: usize,
-    /// Bytes of the last page: the budget is asked for them before the next one.
+    /// Bytes of the last page, which the budget is asked for before the next one.
     unpaid: u64,
     noted_at: Moment,
     /// Nothing was confirmed since.
@@ -121,7 +121,7 @@ struct Storing {
     chain: Chain,
     keys: u64,
     bytes: u64,
-    /// Its bytes were asked of the budget piece by piece.
+    /// The budget was asked for its bytes piece by piece.
     is_paid: bool,
     /// Kept back by a planted defect.
     late: Vec<(StorageKey, Arc<Object>)>,
@@ -198,12 +198,12 @@ impl Machine {
         }
     }
 
-    /// True when something is confirmed that is not noted yet.
+    /// True when confirmed progress is not noted yet.
     pub(crate) fn has_news(&self) -> bool {
         !self.is_noted
     }
 
-    /// What came last and was not asked of the budget yet.
+    /// Bytes received last that the budget was not asked for yet.
     pub(crate) fn unpaid(&self) -> u64 {
         self.unpaid
     }
@@ -497,7 +497,7 @@ impl Machine {
         Effect::Rest(reason)
     }
 
-    /// The present leg cannot begin: another one may. When none can, others have their turn at once.
+    /// Tries another leg, since the present one cannot begin. When none can, others have their turn at once.
     fn try_another_leg(&mut self, reason: String, now: Moment) -> Effect {
         self.turned_away += 1;
         self.turn_to(self.at + 1);

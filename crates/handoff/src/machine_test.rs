@@ -349,18 +349,18 @@ fn a_transfer_that_cannot_begin_gives_up_its_turn_at_once_and_one_under_way_wait
             other => panic!("{other:?}"),
         }
     };
-    // The other leg may begin; when none does, it is somebody else's turn.
+    // The other leg may begin; when none does, another transfer has its turn.
     assert_eq!(asked(&mut machine, Event::Go).session.source, partition(3));
     assert_eq!(asked(&mut machine, later()).session.source, partition(4));
     let rest = Effect::Rest("the partition is being repaired there".into());
     assert_eq!(machine.step(later(), now), rest);
     assert!(!machine.has_news());
-    // A source that does not answer is the same.
+    // A source that does not answer has the same effect.
     assert_eq!(asked(&mut machine, Event::Go).session.source, partition(3));
     let unanswered = || Event::Unanswered("no route".into());
     let other = asked(&mut machine, unanswered());
     assert_eq!(other.session.source, partition(4));
-    // One that has begun keeps its turn for a while.
+    // A session that has begun keeps its turn for a while.
     let page = world(23).page(&other);
     assert!(matches!(
         machine.step(Event::Page(page), now),

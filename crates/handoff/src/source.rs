@@ -31,7 +31,7 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
 const SKIPPED_PAGES_MAX: u64 = 4;
 /// A receiver that has to wait is told to do so for this long.
 const WAIT: Duration = Duration::from_millis(200);
-/// The least that a page is taken to cost: its bytes are known only when it has been read.
+/// The least that a page is charged: its length is known only after it was read.
 const PAGE_BYTES_MIN: u64 = 4 << 10;
 /// The budget is waited for up to this long before the receiver is told to ask again.
 const BUDGET_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -45,7 +45,7 @@ pub(crate) struct Source {
     pub(crate) is_enabled: AtomicBool,
     pub(crate) transfers_max: AtomicUsize,
     pub(crate) sessions: Mutex<Sessions>,
-    /// Bytes of pages that were read and not asked of the budget yet: the next page is.
+    /// Bytes of pages already read, for which the budget is asked with the next page.
     pub(crate) unpaid: AtomicU64,
     pub(crate) defects: Defects,
 }
@@ -157,7 +157,7 @@ impl Source {
         };
         match self.runtime.blocking(move || reading.read()).await {
             Ok((read, keys_about)) => {
-                // The body of a large object is asked for piece by piece.
+                // The budget is asked for the body of a large object piece by piece.
                 let large = read.large.as_ref().map_or(0, |(_, body_len)| *body_len);
                 let bytes = read.bytes.saturating_add(read.skipped);
                 let bytes = bytes.saturating_sub(large);

@@ -48,7 +48,7 @@ pub struct Parts {
     pub peers: Peers,
     /// The agreed state.
     pub cluster: Arc<dyn AgreedCluster>,
-    /// Whether another node is believed to be up: of one that is not, nothing is asked.
+    /// True for a node that is believed to be up; others are not asked for anything.
     pub is_up: Arc<dyn Fn(NodeId) -> bool + Send + Sync>,
     /// This node's vnodes, those that fill included.
     pub vnodes: Arc<dyn LocalVnodes>,
@@ -114,7 +114,7 @@ struct Work {
     chores: BTreeMap<Chore, TaskGuard<()>>,
     turns: Turns,
     book: LegBook,
-    /// How many vnodes were open here at the last look.
+    /// Number of vnodes open at the last look.
     open: usize,
     repairs: BTreeSet<TransferId>,
     /// What the last state wanted to be fetched.
@@ -386,9 +386,9 @@ impl Shared {
         }
     }
 
-    /// Begins a repair, unless there is one of this partition.
+    /// Begins a repair, unless the partition has one already.
     ///
-    /// That a vnode is incomplete outlives a restart with the record of stores, and its repair with that.
+    /// The record of stores notes an incomplete vnode, so its repair outlives a restart.
     fn begin_repair(&self, partition: Partition, epoch: Epoch) -> Option<TransferId> {
         let kind = TransferKind::Repair;
         let of = |epoch| TransferId {
@@ -406,7 +406,7 @@ impl Shared {
         Some(of(epoch))
     }
 
-    /// Notes a repair that was asked for, so that it outlives a restart.
+    /// Notes a requested repair, so that it outlives a restart.
     fn note_repair(self: &Arc<Self>, id: TransferId) {
         let store = self.parts.vnodes.vnode(id.partition);
         let store = store.map_or(kvorum_backend::StoreId(0), |it| it.backend().identity());
@@ -442,7 +442,7 @@ impl Shared {
             if self.hindrance(id, &legs, ring).is_some() && !keeps_turn {
                 continue;
             }
-            // Until it hears from its source, what it rested for holds still.
+            // The reason of its rest holds until its source answers.
             let hindrance = work.turns.reason(&id).filter(|it| !it.is_empty());
             let observed = Observed {
                 hindrance,
@@ -454,18 +454,18 @@ impl Shared {
         }
     }
 
-    /// The vnode that a transfer fills, or why it cannot be filled yet.
+    /// The vnode that a transfer fills, or the reason that it cannot be filled yet.
     pub(crate) fn target(&self, id: TransferId) -> Result<Arc<Vnode>, &'static str> {
         let vnode = self.parts.vnodes.vnode(id.partition);
         let vnode = vnode.ok_or("the partition is not open here yet")?;
-        // From here on this node refuses what is older than the move.
+        // From here on this node refuses anything older than the move.
         if id.kind != TransferKind::Repair && vnode.status().epoch < id.epoch {
             return Err("the vnode here has not learned of it yet");
         }
         Ok(vnode)
     }
 
-    /// Why a transfer cannot begin, as far as that is known without asking another node.
+    /// The reason that a transfer cannot begin, as far as this node knows it without asking another.
     fn hindrance(&self, id: TransferId, legs: &[Leg], ring: &Ring) -> Option<&'static str> {
         if let Err(reason) = self.target(id) {
             return Some(reason);
@@ -477,7 +477,7 @@ impl Shared {
         last
     }
 
-    /// Why nothing can be fetched from the source of a leg.
+    /// The reason that nothing can be fetched from the source of a leg.
     fn hindrance_of(&self, kind: TransferKind, leg: &Leg, ring: &Ring) -> Option<&'static str> {
         let holder = ring.reader(leg.source);
         if holder != self.parts.node {
@@ -540,7 +540,7 @@ impl Shared {
         let running = work.running.remove(&id);
         let has_got_on = |it: &Running| it.observed.lock().keys > 0;
         let has_got_on = reason.is_empty() || running.as_ref().is_some_and(has_got_on);
-        // If the state wants it still, it is looked at again, but not at once.
+        // A transfer that is still wanted is tried again after a pause.
         let pause = self.parts.settings.retry_pause;
         work.turns.rest(id, reason, has_got_on, pause, now);
         drop(work);

@@ -1,11 +1,11 @@
-//! Whose turn it is: the order in which transfers get the few slots that there are. Pure.
+//! The order in which transfers get the few slots. Pure.
 //!
 //! Repairs go first. A vnode that lacks something answers no reads, and nothing can be fetched from it
 //! for a move or for another number of replicas: transfers of other kinds may wait for a repair, and a
 //! repair waits for none of them.
 //!
-//! A transfer that cannot begin holds no slot. It is tried again after a pause, which doubles for as long
-//! as it does not get on, so that many that wait cost little.
+//! A transfer that cannot begin holds no slot. It is tried again after a pause. The pause doubles until the
+//! transfer makes progress, so that many waiting transfers cost little.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use kvorum_runtime::Moment;
 use crate::planted_defect::{Defects, PlantedDefect};
 use crate::transfer_id::{TransferId, TransferKind};
 
-/// The longest pause is the shortest one, doubled so many times.
+/// The number of times that the shortest pause is doubled at most.
 const DOUBLINGS_MAX: u32 = 3;
 
 /// Transfers that have had a turn and are not done.
@@ -25,16 +25,16 @@ pub(crate) struct Turns {
 }
 
 struct Rest {
-    /// Not before this is it tried again.
+    /// The time of the next attempt at the earliest.
     until: Moment,
-    /// Turns in a row in which it did not get on.
+    /// Consecutive turns without progress.
     failures: u32,
-    /// Why it rests; empty for one that is done.
+    /// The reason of the rest; empty for a finished transfer.
     reason: String,
 }
 
 impl Turns {
-    /// A transfer has ended, and is looked at again when its pause is over if it is wanted still.
+    /// Notes the end of a transfer, which is tried again after a pause if it is still wanted.
     pub(crate) fn rest(
         &mut self,
         id: TransferId,
@@ -54,7 +54,7 @@ impl Turns {
         self.resting.insert(id, rest);
     }
 
-    /// Something has changed for which any of them may have waited: all are tried again.
+    /// Ends all rests, since a change may have removed their reasons.
     pub(crate) fn wake(&mut self, now: Moment) {
         for rest in self.resting.values_mut() {
             rest.until = rest.until.min(now);
@@ -62,19 +62,19 @@ impl Turns {
         }
     }
 
-    /// Why a transfer rests.
+    /// The reason for which a transfer rests.
     pub(crate) fn reason(&self, id: &TransferId) -> Option<String> {
         let rest = self.resting.get(id);
         rest.map(|rest| rest.reason.clone())
     }
 
-    /// Forgets those that are not wanted any more.
+    /// Forgets transfers that are not wanted any more.
     pub(crate) fn retain(&mut self, is_wanted: impl Fn(&TransferId) -> bool) {
         self.resting.retain(|id, _| is_wanted(id));
     }
 
-    /// Those that may begin now, in the order in which they do: repairs, then those that have not had a
-    /// turn, then those that have rested longest.
+    /// Transfers that may begin now, in order: repairs, then those that have not had a turn, then those that
+    /// have rested longest.
     pub(crate) fn in_order(
         &self,
         ids: impl Iterator<Item = TransferId>,

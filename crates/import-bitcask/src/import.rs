@@ -71,8 +71,8 @@ pub async fn import(
     Ok(run.summary())
 }
 
-/// Checks that there is something to import, and writes nothing. For a caller that has to start a server
-/// first.
+/// Checks that there is something to import, and writes nothing. A caller that has to start a server
+/// checks first.
 ///
 /// # Errors
 /// [`ImportError`], as [`import()`] would fail at its beginning.

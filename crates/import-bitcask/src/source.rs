@@ -12,7 +12,7 @@ const DATA_SUFFIX: &str = ".bitcask.data";
 const HINT_SUFFIX: &str = ".bitcask.hint";
 const LOCKS: [&str; 2] = ["bitcask.write.lock", "bitcask.merge.lock"];
 const LOCK_BYTES_MAX: u64 = 8192;
-/// In the names of data and hint files, whatever stands before and behind it.
+/// Part of the name of every data and hint file, with any text before and behind it.
 const FILE_INFIX: &str = ".bitcask.";
 /// The version of the backend, which Riak writes into every partition.
 const VERSION_FILE: &str = "version.txt";
@@ -44,7 +44,7 @@ pub(crate) struct SourceFile {
     pub(crate) hint_len: Option<u64>,
 }
 
-/// What a search has left out.
+/// Files and directories that a search has left out.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
     /// Data files that Riak has marked for deletion.

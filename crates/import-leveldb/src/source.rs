@@ -14,7 +14,7 @@ use crate::trouble::{KeyRange, lost, noted};
 
 const LEVEL_PREFIX: &str = "sst_";
 const LOCK: &str = "LOCK";
-/// LevelDB's log of what it does, not of writes.
+/// LevelDB's log of its own work, not of writes.
 const INFO_LOG: &str = "LOG";
 const CURRENT: &str = "CURRENT";
 const CURRENT_BYTES_MAX: u64 = 4096;
@@ -70,7 +70,7 @@ pub(crate) struct StoreFiles {
 }
 
 impl Source {
-    /// Finds the stores in and below `roots`, and says what it leaves out; `slow_tiers` are empty or one for each root.
+    /// Finds the stores in and below `roots`, and what it leaves out; `slow_tiers` are empty or one for each root.
     pub(crate) fn find(
         system: &System,
         roots: &[PathBuf],
@@ -279,7 +279,7 @@ impl StoreKind for LevelDb<'_> {
 }
 
 impl LevelDb<'_> {
-    /// Whether there is anything to be read: a manifest, a table or a log that is not empty.
+    /// True if there is anything to read: a manifest, a table or a log that is not empty.
     fn has_data(&self, path: &Path, entries: &[DirectoryEntry]) -> Result<bool, ImportError> {
         for entry in entries {
             let inner = path.join(&entry.name);

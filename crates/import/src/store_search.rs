@@ -1,4 +1,4 @@
-//! The search for stores below a directory: which of them Riak would open, and everything else by name.
+//! The search for stores below a directory: the stores that Riak would open, and the name of everything else.
 //!
 //! A vnode of Riak opens one directory, `DATA_ROOT/PARTITION`, and nothing beside it. Real data roots
 //! hold more: dropped partitions in `auto_cleanup`, older copies in `manual_cleanup` or under
@@ -19,7 +19,7 @@ use crate::partition::{PartitionIndex, ring_of};
 /// A directory of copies, a node's data directory in it, the data root in that, the partitions in that.
 const DEPTH_MAX: usize = 3;
 
-/// Names of directories that hold no objects that Riak serves, with what they are.
+/// Names of directories without objects that Riak serves, with their content.
 const OTHER_DIRECTORIES: &[(&str, &str)] = &[
     ("auto_cleanup", "partitions that Riak has dropped"),
     (
@@ -45,7 +45,7 @@ const OTHER_DIRECTORIES: &[(&str, &str)] = &[
         "files that a check of the file system has found",
     ),
 ];
-/// Begin of names of LevelDB's own backups.
+/// Prefix of the names of LevelDB's own backups.
 const BACKUP_PREFIX: &str = "backup";
 /// Directories that only a node's data directory has.
 const NODE_MARKS: [&str; 3] = ["ring", "cluster_meta", "kv_vnode"];
@@ -66,12 +66,12 @@ pub trait StoreKind {
     -> Result<Judgement, ImportError>;
 }
 
-/// What a directory is.
+/// The kind of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// A store that may hold objects.
     Store,
-    /// A store without any data; the text says in which way.
+    /// A store without any data; the text is the reason.
     Bare(&'static str),
     /// No store of this kind.
     Other,
@@ -82,18 +82,18 @@ pub enum Judgement {
 pub struct PassedOver {
     /// The directory.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub struct FoundStores {
     /// Directories of stores, each with its path below the directory that was searched.
     pub stores: Vec<FoundStore>,
     /// Directories that are left out.
     pub passed_over: Vec<PassedOver>,
-    /// Whether a partition was found that has no data yet.
+    /// True if a partition without data was found.
     has_bare: bool,
 }
 
@@ -109,7 +109,7 @@ pub struct FoundStore {
 /// Searches one directory that the user has named.
 ///
 /// # Errors
-/// [`ImportError::NothingFound`], [`ImportError::SeveralRoots`], or what [`StoreKind::judge`] says.
+/// [`ImportError::NothingFound`], [`ImportError::SeveralRoots`], or the error of [`StoreKind::judge`].
 pub fn find_stores(
     disk: &dyn Disk,
     root: &Path,
@@ -148,7 +148,7 @@ struct Search<'a> {
     found: FoundStores,
 }
 
-/// What lies in and below a visited directory.
+/// The content of a visited directory and of those below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Visited {
     /// Directories of partitions are its children.
@@ -253,8 +253,8 @@ impl Search<'_> {
         })
     }
 
-    /// A node serves the data roots that its riak.conf names, which lies elsewhere. Of several in one
-    /// data directory some may be left over from a move, so the user has to say which count.
+    /// A node serves the data roots that its riak.conf names, which lies elsewhere. Some of several in
+    /// one data directory may be left over from a move, so the user has to choose.
     fn refuse_several(
         &self,
         directory: &Path,
@@ -313,7 +313,7 @@ impl Search<'_> {
     }
 }
 
-/// Says of a directory with a known name what it holds instead of stores.
+/// The content of a directory with a known name, which holds no stores; `None` for other names.
 fn other_directory(name: &str) -> Option<&'static str> {
     let known = OTHER_DIRECTORIES.iter().find(|(other, _)| *other == name);
     match known {

@@ -33,7 +33,7 @@ pub enum InspectError {
         /// What was to be looked into.
         path: PathBuf,
     },
-    /// A directory in which nothing was written by a node: a mistyped path, or another program's data.
+    /// A directory without any file of a node: a mistyped path, or another program's data.
     #[error(
         "{} holds no files of a kvorum node, nor do directories below it; name a data directory \
          (platform_data_dir) or the directory of a partition",
@@ -43,7 +43,7 @@ pub enum InspectError {
         /// The directory.
         path: PathBuf,
     },
-    /// A directory, where one file can be shown.
+    /// A directory, where a single file is wanted.
     #[error("{} is a directory; name a file in it, or check all of it with `kvorum verify`", path.display())]
     IsDirectory {
         /// The directory.

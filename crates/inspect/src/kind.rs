@@ -269,12 +269,12 @@ fn progress_piece(disk: &dyn Disk, path: &Path) -> Result<Piece> {
     Ok(fields.finish("progress of a repair"))
 }
 
-/// Layouts whose versions wrote them without a checksum.
+/// Layouts that were written without a checksum.
 const UNCHECKED_FORMATS: [&str; 3] = ["1", "2", "3"];
-/// Engines whose names were written without one.
+/// Engines that were written without a checksum.
 const UNCHECKED_ENGINES: [&str; 3] = ["bitcask", "leveldb", "memory"];
 
-/// What earlier versions wrote: a number without a checksum.
+/// The format that earlier versions wrote: a number without a checksum.
 fn format_piece(bytes: &[u8]) -> Piece {
     let text = String::from_utf8_lossy(bytes);
     let is_number = text
@@ -299,7 +299,7 @@ fn format_piece(bytes: &[u8]) -> Piece {
     fields.finish("format of a data directory")
 }
 
-/// What earlier versions wrote, without a checksum: it can be told that it has the form.
+/// The engine that earlier versions wrote, without a checksum: only its form can be checked.
 fn engine_piece(bytes: &[u8]) -> Piece {
     let text = String::from_utf8_lossy(bytes);
     let lines = text.strip_prefix("engine ").and_then(|rest| {

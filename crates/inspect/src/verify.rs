@@ -15,7 +15,7 @@ use crate::{InspectError, Result, segment_directory, table_store, value_logs};
 
 /// The lock of a data directory.
 const NODE_LOCK_NAME: &str = "LOCK";
-/// Names of which a data directory has one at least, whatever was damaged.
+/// Files of which a data directory has at least one, even after damage.
 const NODE_FILES: [&str; 4] = ["format", "engine", "place", "value_log"];
 /// Where damaged files of a log are set aside; they are known to be what they are.
 const LOST_NAME: &str = "lost";
@@ -63,8 +63,8 @@ pub struct Plan {
     locks: Vec<Box<dyn DiskLock>>,
 }
 
-/// True for the data directory of a node. LevelDB stores of others have a file `LOCK`, too, which is
-/// not ours to write.
+/// True for the data directory of a node. LevelDB stores of other programs have a file `LOCK`, too, which
+/// must not be written here.
 pub fn is_node_directory(disk: &dyn Disk, directory: &Path) -> Result<bool> {
     for name in NODE_FILES {
         if disk.info(&directory.join(name))?.is_some() {
@@ -75,11 +75,11 @@ pub fn is_node_directory(disk: &dyn Disk, directory: &Path) -> Result<bool> {
 }
 
 impl Plan {
-    /// Looks what is there, and takes the locks unless the directory is in use. A lock file that does
-    /// not exist is not created: nobody who uses a directory lacks one.
+    /// Finds the files to check, and takes the locks unless the directory is in use. A missing lock file is
+    /// not created: every program that uses a directory has one.
     ///
     /// # Errors
-    /// [`kvorum_disk::ErrorKind::Locked`] when somebody has it open, and
+    /// [`kvorum_disk::ErrorKind::Locked`] when another program has it open, and
     /// [`InspectError::NothingOfOurs`] when there is nothing to check.
     pub fn new(disk: &dyn Disk, directory: &Path, options: VerifyOptions) -> Result<Self> {
         let mut plan = Self {
@@ -99,7 +99,7 @@ impl Plan {
             });
         }
         plan.visit(disk, directory, 0)?;
-        // Anybody may have a file called `lock`, which says nothing.
+        // Any program may have a file called `lock`, which is no evidence.
         let is_ours = |unit: &Unit| !matches!(unit, Unit::File(_, Kind::Text));
         match plan.slow.take() {
             Some((path, fast)) if plan.units.is_empty() => Err(InspectError::Slow { path, fast }),
@@ -173,7 +173,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Takes a lock whose file is there; its holder's name is written into the file.
+    /// Takes a lock if its file exists; the holder's name is written into the file.
     fn lock(&mut self, disk: &dyn Disk, path: &Path) -> Result<()> {
         if !self.options.is_live && disk.info(path)?.is_some() {
             self.locks.push(disk.lock(path, "kvorum verify\n")?);
@@ -275,8 +275,8 @@ impl Plan {
         Ok(checked)
     }
 
-    /// A record behind the durable end of an agreed log is what a crash tore; whatever else is wrong with
-    /// the log and with what is beside it is damage.
+    /// Checks the agreed log: a record behind its durable end was torn by a crash; any other defect of the
+    /// log or of the files beside it is damage.
     fn check_agreed_log(
         &self,
         disk: &dyn Disk,

@@ -42,7 +42,7 @@ impl Adopting for Lsm {
     }
 
     fn usage(&self) -> Vec<SegmentUse> {
-        // What is not needed any more goes once this is told, and must not stay open.
+        // Files that are no longer needed are removed after this report, and must not stay open.
         self.store.replaced.release_unread();
         self.store.usage_of_log()
     }

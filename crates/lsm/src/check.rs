@@ -33,9 +33,9 @@ pub struct Contents {
     pub damaged_manifests: Vec<&'static str>,
     /// Copies of the manifest that belong to other stores.
     pub foreign_manifests: Vec<ForeignCopy>,
-    /// Names of copies of the manifest that are not there.
+    /// Names of missing copies of the manifest.
     pub missing_manifests: Vec<&'static str>,
-    /// Why no copy counts although there are some.
+    /// The reason that no copy counts although there are some.
     pub refusal: Option<String>,
     /// The copies of the manifest differ; the next opening makes them equal.
     pub is_uneven: bool,
@@ -102,7 +102,7 @@ pub fn is_table_name(name: &str) -> bool {
 /// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
 pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
     let found = manifest::read_in(disk, directory)?;
-    // Where a creation was cut short, the copy that is there is the first that was ever written.
+    // After a creation that was cut short, the only copy is the first one ever written.
     let is_first = found.content.as_ref().is_some_and(|it| it.generation == 1);
     let is_begun = !is_first || manifest::name_of_data(disk, directory)?.is_some();
     let mut contents = Contents {

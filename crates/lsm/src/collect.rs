@@ -19,8 +19,8 @@ use crate::store::{Store, sync_directory};
 use crate::upkeep::Upkeep;
 use crate::version::{LevelTable, Version};
 
-/// Of a blob file no more may be garbage than this, whatever is allowed elsewhere, where space is scarce,
-/// and where puts are refused for want of it. Percent.
+/// Limits of garbage in a blob file, whatever is allowed otherwise: where space is scarce, and where puts are
+/// refused for want of it. Percent.
 const SCARCE_GARBAGE_PERCENT: u8 = 30;
 const EXHAUSTED_GARBAGE_PERCENT: u8 = 5;
 
@@ -163,8 +163,8 @@ impl Store {
             .or_else(|| self.misplaced_blob(version, upkeep))
     }
 
-    /// How much of a blob file may be garbage at present. Where puts are refused for want of space, copying
-    /// much for little is better than refusing.
+    /// The garbage allowed in a blob file at present. While puts are refused for want of space, copying much
+    /// for little is better than refusing.
     fn blob_garbage_percent(&self) -> u8 {
         let set = self.settings.blob_garbage_percent;
         let headroom = self.headroom();

@@ -16,7 +16,7 @@ use crate::store::Store;
 use crate::upkeep::Upkeep;
 use crate::version::Version;
 
-/// A store's own log may be as long as this part of what is free. There are many stores.
+/// Limit of a store's own log, as a part of the free space. There are many stores.
 const UNFLUSHED_PART: u64 = 64;
 /// A smaller memtable is not worth a table. Bytes.
 const UNFLUSHED_BYTES_MIN: u64 = 64 << 10;
@@ -98,8 +98,8 @@ impl Store {
         oldest.is_some_and(|oldest| oldest < far)
     }
 
-    /// How large a memtable may be at present. Where the store has a log of its own, a flush writes all of
-    /// it a second time before the log goes, and on a small disk there has to be room for that.
+    /// Largest size of a memtable at present. A store with a log of its own writes all of it a second time
+    /// in a flush, before the log goes, and a small disk has to have room for that.
     fn memtable_bytes_max(&self) -> u64 {
         let set = self.settings.memtable_bytes;
         match self.log {
@@ -108,8 +108,8 @@ impl Store {
         }
     }
 
-    /// Where puts are refused for want of space, what is in memory is not waited for: it may delete what
-    /// tables still name.
+    /// True when a flush is due. While puts are refused for want of space, the memtable is flushed early: it
+    /// may delete entries that tables still have.
     pub(crate) fn wants_flush(&self, version: &Version) -> bool {
         let bytes = version.memtable.bytes();
         !version.frozen.is_empty()

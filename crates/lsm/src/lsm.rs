@@ -100,8 +100,8 @@ impl Lsm {
         Ok(Self { store })
     }
 
-    /// Has puts to a log of the store's own leave alone what is held back. Over the node's log, which does
-    /// that itself, it changes nothing. A second one is ignored.
+    /// Keeps puts to a log of the store's own off the reserve. Over the node's log, which does that itself,
+    /// it changes nothing. A second reserve is ignored.
     #[must_use]
     pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
         let _first = self.store.reserve.set(reserve);
@@ -224,7 +224,7 @@ impl Lsm {
         now: Timestamp,
     ) -> Result<StepOutcome> {
         let outcome = self.store.step(task, budget, now);
-        // The next step may need the space of the files that this one has replaced.
+        // The next step may need the space of the files that this step has replaced.
         self.store.replaced.release_unread();
         outcome
     }

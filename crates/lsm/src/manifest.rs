@@ -4,7 +4,7 @@
 //! the moment of change; an opening that finds them different finishes the second. So no power cut
 //! finds half an edit, and damage to one copy costs nothing. The properties of tables stand in it too:
 //! they are read at each opening and decide what may be dropped, so they are kept where there are two.
-//! Each copy says which store it belongs to, so that one of another store is not taken for a newer one.
+//! Each copy names its store, so that a copy of another store is not taken for a newer one.
 
 use std::path::Path;
 
@@ -75,7 +75,7 @@ pub(crate) struct Manifest {
     pub(crate) blobs: Vec<BlobRecord>,
     /// Ranges of keys that damage has met.
     pub(crate) doubts: DoubtRecord,
-    /// Which store of its node it is, as in [`Belonging::label`]; empty where nobody has said.
+    /// The store's label on its node, as in [`Belonging::label`]; empty until one is given.
     pub(crate) label: String,
 }
 
@@ -273,7 +273,7 @@ pub(crate) fn read(
     choose_copy(directory, NAMES, copies, belonging, &is_witnessed)
 }
 
-/// The same for a caller that has nothing but the directory.
+/// The same for a caller that knows only the directory.
 pub(crate) fn read_in(disk: &dyn Disk, directory: &Path) -> Result<FoundManifest> {
     read(disk, directory, &Belonging::by_directory(directory))
 }
@@ -286,7 +286,7 @@ fn read_copy(disk: &dyn Disk, path: &Path) -> Result<ReadCopy<Manifest>> {
         let bytes = read_file(disk, path, BYTES_MAX).into_backend()?;
         Manifest::decode(&bytes, path)
     };
-    // A device may err once, and a manifest that is given up is a store that is older.
+    // A device may fail once, and without this copy the store may be older.
     let decoded = match read()? {
         Some(manifest) => Some(manifest),
         None => read()?,
@@ -321,7 +321,7 @@ pub(crate) fn store_of_file(disk: &dyn Disk, directory: &Path, name: &str) -> Re
     })
 }
 
-/// What a directory holds of a store, for a caller that knows which one it looks for. Nothing is written.
+/// The store in a directory, for a caller that looks for a certain one. Writes nothing.
 ///
 /// # Errors
 /// Those of the disk, and [`ErrorKind::NewerFormat`].
@@ -347,7 +347,7 @@ pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> R
     })
 }
 
-/// A file in the directory that only a store with a manifest has.
+/// The name of a file in the directory that only a store with a manifest has.
 pub(crate) fn name_of_data(disk: &dyn Disk, directory: &Path) -> Result<Option<String>> {
     let entries = disk.list(directory).into_backend()?;
     let is_data = |name: &str| number_of(name).is_some();
@@ -357,7 +357,7 @@ pub(crate) fn name_of_data(disk: &dyn Disk, directory: &Path) -> Result<Option<S
     Ok(found.next().map(|it| it.name))
 }
 
-/// Why a store without a copy of its manifest is refused.
+/// The reason that a store without a copy of its manifest is refused.
 pub(crate) fn without_copies(directory: &Path, data: &str) -> String {
     let (directory, [one, other]) = (directory.display(), NAMES);
     unless_repaired(&format!(
@@ -365,7 +365,7 @@ pub(crate) fn without_copies(directory: &Path, data: &str) -> String {
     ))
 }
 
-/// A manifest can be made anew from the tables.
+/// Adds to a refusal that the manifest can be made anew from the tables.
 pub(crate) fn unless_repaired(refusal: &str) -> String {
     format!(
         "{refusal}; where these cannot be had any more, `kvorum repair` makes a manifest from the tables"
@@ -425,7 +425,7 @@ mod tests {
         read(disk, Path::new(""), &Belonging::default()).unwrap()
     }
 
-    /// As the server of version 0.1.0 wrote it, which knew of no labels.
+    /// A copy as the server of version 0.1.0 wrote it, which had no labels.
     #[test]
     fn a_recorded_copy_of_version_3_is_read() {
         let recorded = "4b566c736d6d667403000000bec4caa00300000000000000acdd121324dfc0770000000000\

@@ -189,7 +189,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// The manifest, and whether a copy of it was of no use.
+    /// The manifest, and true when one of its copies was of no use.
     fn read_manifest(&self) -> Result<(Manifest, bool)> {
         let belonging = &self.settings.belonging;
         let found = manifest::read(&*self.disk, &self.directory, belonging)?;
@@ -226,7 +226,7 @@ impl Recovery {
         Ok((manifest, was_damaged))
     }
 
-    /// The manifest of a new store; `refusal` says why no copy of one that is there counts.
+    /// The manifest of a new store; `refusal` is the reason that no existing copy counts.
     fn first_manifest(&self, refusal: Option<String>) -> Result<Manifest> {
         let data = manifest::name_of_data(&*self.disk, &self.directory)?;
         let refusal = match (refusal, data) {
@@ -275,7 +275,7 @@ impl Recovery {
                 continue;
             }
             match manifest::store_of_file(&*self.disk, &self.directory, &entry.name)? {
-                // It may be all that there is of it: it is not this store's to remove.
+                // It may be the only copy of that store's data, so it is not removed here.
                 Some(store) if store != manifest.identity && store != manifest.erased => {
                     let held = format!("a file of another store ({store:#018x}), which stays");
                     self.note(entry.name, 0, 0, held);

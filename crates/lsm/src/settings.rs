@@ -46,7 +46,7 @@ pub struct LsmSettings {
     // Behaviour.
     /// The engine's name, for its status.
     pub name: &'static str,
-    /// Which store it is, as its opener knows it.
+    /// The opener's knowledge of the store.
     pub belonging: Belonging,
     /// Whether the store keeps a log of its own, unless it is opened over the node's. Without one a sync
     /// is a flush; that is right where a log stands in front.

@@ -51,7 +51,7 @@ impl Store {
             // Once the segment is gone, nothing else tells.
             self.read_side.lost.write(&*self.disk);
             self.let_go(segment);
-            // The log is to have the segment's space back, and not at some later time.
+            // Closes replaced files, so that the log has the segment's space back at once.
             self.replaced.release_unread();
         }
         Ok(StepOutcome {

@@ -42,7 +42,7 @@ pub(crate) struct Store {
     pub(crate) directory: PathBuf,
     /// The node's log, where what is put stays. Then there is none of the store's own.
     pub(crate) log: Option<Arc<dyn SharedLog>>,
-    /// What puts to the store's own log leave alone; there is none until the node says so.
+    /// The reserve that puts to the store's own log leave alone; unset until the node sets it.
     pub(crate) reserve: OnceLock<Arc<Reserve>>,
     /// For bodies that stay there.
     pub(crate) compressor: Compressor,
@@ -201,7 +201,7 @@ impl Store {
         self.slow.as_ref().is_some_and(|it| it.has(table.path()))
     }
 
-    /// The room that there is for the store's files, as it was seen last.
+    /// The room for the store's files at the last look.
     pub(crate) fn headroom(&self) -> Headroom {
         match (&self.log, self.reserve.get()) {
             (Some(log), _) => log.headroom(),
@@ -210,7 +210,7 @@ impl Store {
         }
     }
 
-    /// Takes room for what is put to the store's own log.
+    /// Takes room for puts to the store's own log.
     pub(crate) fn take_room(&self, bytes: u64, purpose: Purpose) -> Result<()> {
         let has_room = |it: &Arc<Reserve>| it.take(bytes, purpose == Purpose::Free);
         if self.reserve.get().is_none_or(has_room) {

@@ -190,8 +190,8 @@ fn slow_directory(
     }
 }
 
-/// The card of a store. One that another store has as well, put back into the wrong directory, counts as
-/// damaged: two stores in one slow directory would remove each other's tables.
+/// The card of a store. A card that another store has as well, put back into the wrong directory, counts
+/// as damaged: two stores in one slow directory would remove each other's tables.
 fn own_card(disk: &dyn Disk, directory: &Path) -> Result<Found> {
     let found = card::read(disk, directory, CARD_OF_SLOW)?;
     if let Found::Card(card) = &found

@@ -252,8 +252,8 @@ impl Store {
         version.shape(self.expiry.age_micros(), is_misplaced)
     }
 
-    /// The merges that are due. Where puts are refused for want of space, new tables are merged at once:
-    /// what they supersede in older ones counts as used until then.
+    /// The merges that are due. While puts are refused for want of space, new tables are merged at once:
+    /// older entries that they supersede count as used until then.
     pub(crate) fn picks(&self, version: &Version, now: Timestamp) -> Vec<Pick> {
         let mut settings = self.settings.policy.clone();
         if self.headroom().is_exhausted() {

@@ -136,7 +136,7 @@ impl Version {
         }
     }
 
-    /// What tables and blob files take, about, in bytes.
+    /// Approximate size of tables and blob files, in bytes.
     pub(crate) fn file_bytes(&self) -> u64 {
         let tables = self.tables().map(|it| it.file_len);
         let blobs = self.blobs.values().map(|it| it.block_bytes);

@@ -80,7 +80,7 @@ enum Applied {
 }
 
 impl Op {
-    /// True for what ends in free space.
+    /// True for a write that ends in free space.
     fn frees(&self) -> bool {
         match self {
             Self::Put { value, .. } => value.fields.tag == Tag::TOMBSTONE,

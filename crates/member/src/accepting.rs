@@ -1,4 +1,4 @@
-//! Goes on without a store that is gone: an operator's last word on a partition that is refused.
+//! Accepts the loss of a store, for a partition that the node refuses to serve: an operator's last resort.
 
 use std::path::PathBuf;
 
@@ -13,14 +13,14 @@ use crate::recognising::KnownStores;
 use crate::stores::StoreError;
 use crate::vnode_table::Unopened;
 
-/// Why a loss is not accepted.
+/// Reason for which a loss is not accepted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
-    /// Its store is open, or being opened.
+    /// The store is open or being opened.
     #[error("the store of partition {0} is not refused: nothing of it is lost")]
     NotRefused(u16),
-    /// What there is could not be moved away, or the empty store could not be opened.
+    /// The files could not be moved away, or the empty store could not be opened.
     #[error("{0}")]
     Store(StoreError),
     /// The record of stores could not be written.
@@ -29,7 +29,7 @@ pub enum AcceptError {
 }
 
 impl Ground {
-    /// Blocks.
+    /// Moves the files of the partition's store away and opens an empty one. Blocks.
     fn give_up(
         &self,
         held: &mut Held,
@@ -48,9 +48,9 @@ impl Ground {
 }
 
 impl Member {
-    /// Gives up what the store of a partition held that could not be opened, and has an empty one serve in
-    /// its place; where other nodes have replicas, it is repaired from them. Returns where the files of the
-    /// store are now, which are kept.
+    /// Gives up the contents of a partition's store that could not be opened, and serves the partition from
+    /// an empty store; other nodes' replicas, where there are any, repair it. The files of the old store are
+    /// kept. Returns their new place.
     ///
     /// # Errors
     /// [`AcceptError::NotRefused`] unless the partition's store could not be opened.

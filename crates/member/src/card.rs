@@ -18,9 +18,9 @@ use crate::checked_file::{CheckedFile, Found};
 use crate::error::OpenError;
 use crate::held::nodes_of_records;
 
-/// Before a log's number in the name of its directory.
+/// Prefix of the name of a log's directory, before the log's number.
 pub(crate) const LOG_DIRECTORY: &str = "log-";
-/// Before and behind it in the name of the mark that is kept away from it.
+/// Parts of the name of the second mark, before and behind the log's number.
 pub(crate) const SECOND_MARK: &str = "agreed_log-";
 pub(crate) const SECOND_MARK_END: &str = ".end";
 /// The number of the log of a cluster that a node makes of itself alone.
@@ -108,9 +108,9 @@ impl CardFile {
         }
     }
 
-    /// Puts the card of this node in the place of another node's, where the two copies are of two nodes:
-    /// the higher sequence says nothing then. The logs that the cards name, or else the record of stores,
-    /// say which one is right.
+    /// Settles two copies of two nodes, for which the higher sequence decides nothing: puts the card of
+    /// this node in place of the other one. The logs that the cards name decide which one is right, or else
+    /// the record of stores.
     fn settle_two_nodes(&self, unread: impl Fn(DiskError) -> OpenError) -> Result<(), OpenError> {
         let contents = self.file.contents(&*self.disk).map_err(&unread)?;
         let [Some(first), Some(second)] = contents else {
@@ -144,7 +144,7 @@ impl CardFile {
         Ok(self.file.store(&*self.disk, sequence, &body)?)
     }
 
-    /// True when the log that a card names is of its node.
+    /// True when the log that a card names belongs to the card's node.
     fn is_confirmed(&self, card: &Card) -> bool {
         let log = self.log_directory(card.log);
         kvorum_agreement::check::node_of(&*self.disk, &log) == Some(card.node)
@@ -161,7 +161,7 @@ impl CardFile {
         &self.directory
     }
 
-    /// Where what a node keeps beside its stores is.
+    /// The directory of files that a node keeps beside its stores.
     pub(crate) fn data_directory(&self) -> &Path {
         &self.data_directory
     }
@@ -175,7 +175,7 @@ impl CardFile {
         ring.join(format!("{LOG_DIRECTORY}{log}"))
     }
 
-    /// The mark of the end of the log of this number that is kept away from it.
+    /// The mark of the durable end of the log of this number, in the data directory.
     pub(crate) fn second_mark(&self, log: u64) -> PathBuf {
         Self::second_mark_in(&self.data_directory, log)
     }
@@ -185,13 +185,13 @@ impl CardFile {
     }
 }
 
-/// The state that a recovered cluster begins with: what a card of a later founding stands on.
+/// The state that a recovered cluster begins with: the base of a card of a later founding.
 pub(crate) fn recovered_file(directory: &Path, node: NodeId) -> CheckedFile {
     let title = "kvorum state of a recovered cluster";
     CheckedFile::new(directory, "recovered", title).of(node)
 }
 
-/// The nodes of which the cards in a directory are.
+/// The nodes that the cards in a directory belong to.
 pub(crate) fn nodes_of_cards(
     disk: &dyn Disk,
     directory: &Path,

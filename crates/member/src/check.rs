@@ -1,5 +1,5 @@
-//! A check of a member's small files without opening them: is each there, of this node, and no older than
-//! the others.
+//! A check of a member's small files without opening them: each has to be there, belong to this node, and be
+//! no older than the others.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use kvorum_vnode::LEASES_NAME;
 use crate::card::{Card, CardFile, SECOND_MARK, SECOND_MARK_END, Stage, recovered_file};
 use crate::{generation, held};
 
-/// Files of the directory of the agreed state that only a node that has begun writes.
+/// Files in the directory of the agreed state that only a started node writes.
 const RING_REMNANTS: [&str; 7] = [
     "stores",
     "stores.copy",
@@ -21,10 +21,10 @@ const RING_REMNANTS: [&str; 7] = [
     "hints",
 ];
 
-/// A file, and what is wrong with it.
+/// A file and its defect.
 pub type Finding = (PathBuf, String);
 
-/// The marks of agreed logs that a data directory has.
+/// The marks of agreed logs in a data directory.
 pub fn second_marks(disk: &dyn Disk, data: &Path) -> Vec<PathBuf> {
     let is_mark = |name: &str| name.starts_with(SECOND_MARK) && name.ends_with(SECOND_MARK_END);
     let entries = disk.list(data).unwrap_or_default().into_iter();
@@ -68,7 +68,7 @@ pub fn check_ring(disk: &dyn Disk, ring: &Path, data: &Path, is_backup: bool) ->
         findings.push((stores, what));
     }
     if card.stage == Stage::Founding {
-        // It is begun anew.
+        // The next start begins it anew.
         return findings;
     }
     let log = CardFile::log_directory_in(ring, card.log);
@@ -88,7 +88,7 @@ pub fn check_ring(disk: &dyn Disk, ring: &Path, data: &Path, is_backup: bool) ->
     findings
 }
 
-/// Something that only a node that has begun leaves.
+/// A file that only a started node leaves.
 pub(crate) fn remnant(disk: &dyn Disk, ring: &Path, data: &Path) -> Option<PathBuf> {
     let of_ring = RING_REMNANTS.iter().map(|name| ring.join(name));
     let of_data = std::iter::once(data.join(LEASES_NAME));

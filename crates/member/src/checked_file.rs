@@ -1,11 +1,11 @@
 //! A small text file that is read back as it was written or not at all, and kept twice.
 //!
-//! Both copies hold the newest content: what such a file says (who this node is, which log it follows)
-//! must not be answered by the content of before because the newest copy was damaged. The copy is for
-//! the day when the other cannot be read.
+//! Both copies hold the newest content: such a file (the node's identity, the log that it follows)
+//! must not fall back to earlier content because the newest copy was damaged. The second copy serves
+//! when the first cannot be read.
 //!
-//! A file that belongs to a node says so in the first line of its body (`of NODE`), so that a copy of
-//! another node's file counts as damaged, whatever its sequence. Files of earlier versions lack the line.
+//! The file of a node begins its body with the node (`of NODE`), so that a copy of another node's file
+//! counts as damaged, whatever its sequence. Files of earlier versions lack the line.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use kvorum_ring::NodeId;
 /// More than any of these files needs: a line for each partition of the largest ring, or a whole state of
 /// a cluster with many buckets.
 const FILE_BYTES_MAX: u64 = 256 << 20;
-/// Begins the first line of the body of a file that belongs to a node.
+/// First word of the body of a node's file.
 pub(crate) const OWNER_WORD: &str = "of ";
 
 /// A file and its copy.
@@ -30,7 +30,7 @@ pub(crate) struct CheckedFile {
 /// Bytes of a file and of its copy.
 type Files = [Option<Vec<u8>>; 2];
 
-/// Sequence and body of a file that is what was written.
+/// Sequence and body of an intact file.
 pub(crate) type Content = (u64, String);
 
 /// What is there.
@@ -58,7 +58,7 @@ impl CheckedFile {
         }
     }
 
-    /// The same of a node: what another node wrote does not count.
+    /// The same file, kept for a node: another node's content does not count.
     pub(crate) fn of(self, node: NodeId) -> Self {
         Self {
             owner: Some(node),
@@ -79,7 +79,7 @@ impl CheckedFile {
         self.load_own(disk, |_| true)
     }
 
-    /// The bodies of the file and of its copy, as far as they are whole, without mending anything.
+    /// The intact bodies of the file and of its copy. Repairs nothing.
     ///
     /// # Errors
     /// If reading fails.
@@ -88,7 +88,7 @@ impl CheckedFile {
         Ok(contents.map(|it| it.1).collect())
     }
 
-    /// The newest whole body for which `is_own` holds, without mending anything.
+    /// The newest intact body that satisfies `is_own`. Repairs nothing.
     ///
     /// # Errors
     /// As [`CheckedFile::bodies`].
@@ -102,7 +102,7 @@ impl CheckedFile {
         Ok(newest.map(|it| it.1))
     }
 
-    /// As [`CheckedFile::load`], where only a body for which `is_own` holds counts.
+    /// As [`CheckedFile::load`], but only a body that satisfies `is_own` counts.
     ///
     /// # Errors
     /// As [`CheckedFile::load`].
@@ -153,13 +153,13 @@ impl CheckedFile {
         replace_file(disk, &self.copy, &bytes)
     }
 
-    /// Both files as they are, where they are what was written. Mends nothing.
+    /// Contents of both files; `None` for one that is not intact. Repairs nothing.
     pub(crate) fn contents(&self, disk: &dyn Disk) -> Result<[Option<Content>; 2], DiskError> {
         let (files, _) = self.read(disk)?;
         Ok(files.map(|file| self.decoded(&file?)))
     }
 
-    /// What is wrong with either file, for a check that changes nothing.
+    /// Defects of either file, for a check that changes nothing.
     pub(crate) fn findings(&self, disk: &dyn Disk) -> Vec<(PathBuf, String)> {
         let Ok((files, _)) = self.read(disk) else {
             return Vec::new();
@@ -184,8 +184,8 @@ impl CheckedFile {
         findings
     }
 
-    /// Bytes of both files. Where a device does not give one of them, it is like an empty one, and the
-    /// error comes with it.
+    /// Bytes of both files. A file that the device cannot read counts as empty, and its error is returned
+    /// with the bytes.
     fn read(&self, disk: &dyn Disk) -> Result<(Files, Option<DiskError>), DiskError> {
         let mut failed = None;
         let mut read = |path: &PathBuf| -> Result<Option<Vec<u8>>, DiskError> {
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(file.load(&faulty).unwrap(), Found::Damaged);
     }
 
-    /// The higher sequence counted, and the partitions of another node were removed or taken.
+    /// Regression: the higher sequence counted, and the partitions of another node were removed or taken.
     #[test]
     fn a_copy_of_another_nodes_file_never_counts() {
         let (disk, node) = (disk(), |number| NodeId::from_bytes([number; 16]));
@@ -314,7 +314,7 @@ mod tests {
         }
         other.store(&disk, 10, "other\n").unwrap();
         assert_eq!(own.load(&disk).unwrap(), Found::Damaged);
-        // An earlier version did not say whose it is.
+        // An earlier version did not write the node.
         file().store(&disk, 2, "before\n").unwrap();
         assert!(matches!(own.load(&disk).unwrap(), Found::Content { .. }));
     }

@@ -1,7 +1,7 @@
 //! Changes of the cluster as events of the log: joins, commits, departures.
 //!
-//! Every member logs what it learns, so that the log of any node has the cluster's history. [`changes`]
-//! compares two states, purely; some changes may have come together.
+//! Every member logs the changes that it learns of, so that the log of any node has the cluster's history.
+//! [`changes`] compares two states, purely; several changes may have arrived together.
 
 use std::fmt;
 
@@ -21,25 +21,25 @@ pub(crate) enum Change {
         node: NodeId,
         name: String,
     },
-    /// A member is called otherwise than before.
+    /// A member has a new name.
     Renamed {
         node: NodeId,
         name: String,
         before: String,
     },
-    /// An operator wants something of a member.
+    /// An operator staged a change of a member.
     Staged {
         node: NodeId,
         name: String,
         what: &'static str,
     },
-    /// A plan was committed, by which so many partitions move.
+    /// A plan was committed; it moves this number of partitions.
     PlanCommitted { moves: usize },
-    /// Everything has moved that was to.
+    /// All moves of the plan are done.
     PlanCarriedOut,
-    /// Keys get more replicas, or have got them.
+    /// The number of replicas is growing, or has grown.
     Replicas { event: &'static str, to: u16 },
-    /// Other defaults hold for buckets without a type; those named are not what they were.
+    /// The defaults of buckets without a type have changed; the properties that differ are named.
     BucketDefaults { changed: Vec<String> },
 }
 

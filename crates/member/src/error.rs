@@ -43,7 +43,7 @@ pub enum OpenError {
         /// Where the state is.
         file: PathBuf,
     },
-    /// The card and its copy are whole and of two nodes, and no log says which one is right. Restore the
+    /// The card and its copy are whole and belong to two nodes, and no log decides between them. Restore the
     /// right one.
     #[error(
         "{} is the card of node {first} and its copy that of node {second}: remove the one that is not of \
@@ -52,12 +52,12 @@ pub enum OpenError {
     CardsOfTwoNodes {
         /// The card.
         file: PathBuf,
-        /// Whose it is.
+        /// The node of the card.
         first: NodeId,
-        /// Whose its copy is.
+        /// The node of its copy.
         second: NodeId,
     },
-    /// Something shows that a node was here, and its card and log are gone. Restore them from a backup.
+    /// A remnant shows that a node was here, but its card and log are gone. Restore them from a backup.
     #[error(
         "this node's card and its log of the cluster are missing in {}, and {} shows that they were there; \
          restore {} from a backup: a new cluster is not founded over existing data. If it had others around \
@@ -67,22 +67,22 @@ pub enum OpenError {
         directory.display(), remnant.display(), directory.display()
     )]
     RingGone {
-        /// Where card and log should be.
+        /// The directory that lacks card and log.
         directory: PathBuf,
-        /// What shows it.
+        /// The file that shows it.
         remnant: PathBuf,
     },
-    /// The log is of another cluster than the card says. Restore the one that is wrong.
+    /// The log belongs to another cluster than the card. Restore the wrong one.
     #[error(
         "the log in {} is of cluster {got}, and by its card this node belongs to cluster {expected}; restore \
          both from the same backup", directory.display()
     )]
     OtherCluster {
-        /// Where the log is.
+        /// The directory of the log.
         directory: PathBuf,
-        /// The cluster by the log.
+        /// The cluster that the log names.
         got: ClusterId,
-        /// The cluster by the card.
+        /// The cluster that the card names.
         expected: ClusterId,
     },
     /// There is a log, and no card that says whose it is. Restore the card from a backup.

@@ -38,7 +38,7 @@ use crate::vnode_table::{Unopened, VnodeTable};
 /// What could not be opened or removed is tried again after this long.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// New stores that are opened side by side: each waits for the device several times.
+/// New stores that are opened concurrently: each waits for the device several times.
 const OPENINGS_AT_ONCE: usize = 16;
 
 /// What the vnodes stand on.
@@ -51,7 +51,7 @@ pub(crate) struct Ground {
     pub(crate) held: Arc<HeldFile>,
     pub(crate) table: Arc<VnodeTable>,
     pub(crate) settings: VnodeSettings,
-    /// Where the figures of vnodes go.
+    /// Takes the figures of vnodes.
     pub(crate) meter: Arc<dyn VnodeMeter>,
 }
 
@@ -231,7 +231,7 @@ impl Ground {
         let store = if store.is_empty(now)? {
             store
         } else {
-            // It may be another partition's, whose entries in the log must stay: it is not erased.
+            // The store may be another partition's; its entries in the log must stay, so it is not erased.
             store.close()?;
             drop(store);
             let moved = self.stores.set_aside(held.size, partition)?;
@@ -242,8 +242,8 @@ impl Ground {
         Ok(store)
     }
 
-    /// True for a store that ends before the batch with which it was closed, which is said. Only what a run
-    /// that was stopped has left can be told from that: one that was killed leaves no lease.
+    /// True for a store that ends before the batch with which it was closed; logs an error then. Only stores
+    /// of a stopped run can be compared: a killed run leaves no lease.
     fn is_older(&self, partition: Partition, store: &Arc<dyn Backend>) -> bool {
         let ends_at = store.durable();
         let closed_at = self.leases.closed_at(partition, store.identity());
@@ -279,8 +279,8 @@ impl Ground {
         Arc::new(vnode)
     }
 
-    /// Writes down which stores are about to be opened; returns those that the record knew already. What
-    /// is left of earlier stores of the others is removed. Blocks.
+    /// Records the stores that are about to be opened; returns those that the record had already. Removes
+    /// the remains of earlier stores of the others. Blocks.
     fn announce(
         &self,
         held: &mut Held,
@@ -305,8 +305,8 @@ impl Ground {
         Ok(had)
     }
 
-    /// Has the vnodes of opened stores serve: of those that the record knew as they are, for they may
-    /// have failed to open before, and of the others as new ones. Blocks.
+    /// Lets the vnodes of opened stores serve. Those in the record keep their recorded state, since they
+    /// may have failed to open before; the others are new. Blocks.
     fn enter(
         &self,
         held: &mut Held,
@@ -322,7 +322,7 @@ impl Ground {
                 let store = self.recognised(held, others_have_it, partition, store);
                 store.map_err(FollowError::Store)?
             } else {
-                // What an owner lacks to whom nothing was transferred, the other replicas have.
+                // No transfer has filled this new store; the other replicas have the data that it lacks.
                 held.note(partition, &store, !others_have_it);
                 store
             };
@@ -405,8 +405,7 @@ impl Follower {
         followed.unwrap_or(false) && !held.lacks_something()
     }
 
-    /// Opens what is missing and removes what has settled elsewhere; false when something is left to be
-    /// done later.
+    /// Opens missing stores and removes settled ones; false when work is left for later.
     async fn follow_stores(
         &self,
         held: &mut Held,
@@ -427,9 +426,9 @@ impl Follower {
         Ok(are_all_open && !missing.is_any_later)
     }
 
-    /// Opens stores some at a time, and has the vnodes of each batch serve before the next one: where a
-    /// node is left with the partitions of many, their repair does not wait for the last of them. A store
-    /// that cannot be opened keeps no other from serving.
+    /// Opens stores in batches, and lets the vnodes of each batch serve before the next one begins: on a
+    /// node that is left with the partitions of many, their repair does not wait for the last of them. A
+    /// store that fails to open does not delay the others.
     async fn open_missing(
         &self,
         held: &mut Held,
@@ -523,16 +522,16 @@ fn note_repaired(ground: &Ground, held: &mut Held) -> Result<(), DiskError> {
 
 /// Stores that are to be opened.
 struct Missing {
-    /// Those that nothing has tried yet.
+    /// Stores that nothing has tried to open yet.
     new: BTreeMap<Partition, Epoch>,
-    /// Those of the node's start that are being opened, or could not be.
+    /// Stores of the node's start that are being opened or failed to open.
     unopened: BTreeMap<Partition, Unopened>,
-    /// Some that have settled elsewhere are still being opened, and go later.
+    /// Some settled stores are still being opened, and are removed later.
     is_any_later: bool,
 }
 
-/// Removes what has settled elsewhere, and finds out what is missing; `None` while stores of another ring
-/// are in the way. Blocks.
+/// Removes stores that have settled elsewhere, and lists the missing ones; `None` while stores of another
+/// ring are in the way. Blocks.
 fn clear_stores(
     ground: &Ground,
     held: &mut Held,

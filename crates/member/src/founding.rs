@@ -93,8 +93,8 @@ fn has_log(disk: &dyn Disk, directory: &Path) -> Result<bool, OpenError> {
     Ok(entries.iter().any(|it| it.name.starts_with(LOG_DIRECTORY)))
 }
 
-/// Refuses a new node where something shows that one was here: its card and its log are gone, and with
-/// them everything that was agreed.
+/// Refuses to found a new node over the remnants of an earlier one: its card and its log are gone, and the
+/// agreed state with them.
 fn refuse_remnants(
     disk: &dyn Disk,
     cards: &CardFile,

@@ -18,7 +18,7 @@ use crate::checked_file::{CheckedFile, Found};
 /// was raised further is overtaken within a few exchanges.
 const RENEWALS_MAX: u64 = 1_000_000;
 
-/// Its name in the directory of the agreed state.
+/// The file's name in the directory of the agreed state.
 pub(crate) const NAME: &str = "generation";
 
 /// The file that keeps the generation of a node.

@@ -1,10 +1,10 @@
-//! The health of a node, that is, its ability to serve and what hinders it: for load balancers, orchestrators
-//! and operators.
+//! The health of a node: its ability to serve and its hindrances, for load balancers, orchestrators and
+//! operators.
 //!
-//! [`Health`] is what is known at one moment, as plain values; [`Health::findings`] judges it, purely. A
-//! finding that blocks means that requests had better go to another node; one that does not is worth an
-//! operator's attention, while the node serves the rest. No path of the server is in any of it, since
-//! clients may read it.
+//! [`Health`] is the state at one moment, as plain values; [`Health::findings`] judges it, purely. A
+//! blocking finding means that requests had better go to another node; any other one deserves an operator's
+//! attention, while the node serves the rest. Findings contain no path of the server, since clients may read
+//! them.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::stores::Stores;
 use crate::vnode_table::{Unopened, VnodeTable};
 use crate::writability::{self, Look, Refusal, Writability};
 
-/// Partitions that a text names one by one.
+/// The most partitions that a text names one by one.
 const PARTITIONS_NAMED: usize = 8;
 
 /// The node's place in its cluster.
@@ -32,9 +32,9 @@ const PARTITIONS_NAMED: usize = 8;
 pub enum Membership {
     /// It has joined a cluster whose state has not arrived yet.
     Unknown,
-    /// It has left its cluster, was replaced, or its join was cleared.
+    /// It has left its cluster or was replaced, or its join was cleared.
     Removed,
-    /// It has joined, and owns nothing before a plan is committed.
+    /// It has joined, and owns nothing until a plan is committed.
     Joining,
     /// A full member.
     #[default]
@@ -48,7 +48,7 @@ pub enum Membership {
 }
 
 impl Membership {
-    /// As operators read it.
+    /// The name that operators read.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -89,42 +89,42 @@ pub struct Health {
     pub opening: usize,
     /// The numbers of the partitions whose stores could not be opened or were refused.
     pub failed: Vec<u16>,
-    /// The numbers of the partitions whose stores lack something: they take writes and answer no reads
+    /// The numbers of the partitions whose stores are incomplete: they take writes and answer no reads
     /// until they are repaired from other replicas.
     pub incomplete: Vec<u16>,
-    /// Vnodes, of those that serve, that take no writes.
+    /// Serving vnodes that take no writes.
     pub unwritable: usize,
-    /// Why.
+    /// The reason for it.
     pub refusal: Option<Refusal>,
-    /// The numbers of the partitions of the whole ring whose keys have no replica that can be read now.
+    /// The numbers of the partitions of the whole ring whose keys have no readable replica now.
     pub unserved: Vec<u16>,
     /// The numbers of the partitions of the whole ring that refuse gets at the default quorum, because too
     /// few nodes are up.
     pub reads_refused: Vec<u16>,
-    /// The same of puts.
+    /// The same for puts.
     pub writes_refused: Vec<u16>,
     /// Partitions of the ring.
     pub partitions: usize,
 }
 
-/// One thing that is not as it should be.
+/// One problem of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// One word for programs.
     pub code: &'static str,
     /// True when requests had better go to another node.
     pub is_blocking: bool,
-    /// For people: a sentence without a full stop.
+    /// A sentence for people, without a full stop.
     pub text: String,
 }
 
 /// The status of a node that has nothing to report.
 pub const READY: &str = "ready";
-/// The status of a node that serves, but not all of what it should.
+/// The status of a node that serves, but not everything that it should.
 pub const DEGRADED: &str = "degraded";
 
 impl Health {
-    /// All that is not as it should be, what blocks first.
+    /// All problems, blocking ones first.
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut find = |code, is_blocking, text: String| {
@@ -229,7 +229,7 @@ impl Health {
         !self.findings().iter().any(|finding| finding.is_blocking)
     }
 
-    /// The state in one word: [`READY`], [`DEGRADED`], or the code of what blocks.
+    /// The state in one word: [`READY`], [`DEGRADED`], or the code of the blocking finding.
     pub fn status(&self) -> &'static str {
         match self.findings().first() {
             None => READY,
@@ -238,7 +238,7 @@ impl Health {
         }
     }
 
-    /// The state in words: a line for the whole, and one for each finding.
+    /// The state as text: a line for the whole, and one for each finding.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n", self.status());
         for finding in self.findings() {
@@ -274,7 +274,7 @@ impl HealthWatch {
         let incomplete = vnodes.iter().filter(is_lacking);
         let (unwritable, refusal) = self.writable(&vnodes);
         let membership = Membership::of(&state, self.node, is_removed);
-        // The ring of a cluster that this node is not in says nothing about it.
+        // A ring that lacks this node says nothing about it.
         let is_member = !matches!(membership, Membership::Unknown | Membership::Removed);
         let is_up = |node| self.liveness.is_up(node);
         let (unserved, out_of_reach) = match is_member {
@@ -315,10 +315,10 @@ impl HealthWatch {
     }
 }
 
-/// The partitions of the ring whose keys have no replica that can be read now.
+/// The partitions of the ring whose keys have no readable replica now.
 ///
 /// Keys whose first replica is partition P have the replicas that `ring` lists for it; `is_up` and the
-/// vnodes of this node, `own`, say which of them answer.
+/// vnodes of this node, `own`, decide which of them answer.
 fn unserved(
     state: &ClusterState,
     own: NodeId,
@@ -355,7 +355,7 @@ fn failed(vnodes: &VnodeTable) -> Vec<u16> {
     failed.map(|(partition, _)| partition.number()).collect()
 }
 
-/// A verb in the form that goes with a number.
+/// The form of a verb that goes with a number.
 fn agreeing(count: usize, one: &'static str, many: &'static str) -> &'static str {
     if count == 1 { one } else { many }
 }

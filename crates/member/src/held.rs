@@ -52,7 +52,7 @@ impl Known {
         is_complete: false,
     };
 
-    /// True where there was a store, and this was its identity.
+    /// True when this is the identity of a real store.
     pub(crate) fn is_real(self) -> bool {
         ![Self::NOTHING.store, Self::NEW.store].contains(&self.store)
     }
@@ -97,7 +97,7 @@ pub(crate) struct HeldFile {
 }
 
 impl HeldFile {
-    /// That of a node.
+    /// The record of a node.
     pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path, node: NodeId) -> Self {
         Self {
             disk,
@@ -106,13 +106,13 @@ impl HeldFile {
         }
     }
 
-    /// The record; `None` where there is none, or none but a damaged one: then every store is taken as
-    /// it is. One of another node counts as damaged. One that could not be read now is an error, for the
-    /// next time would write it anew.
+    /// The record; `None` where it is missing or only damaged ones are there: every store is then accepted as
+    /// it is. Another node's record counts as damaged. An unreadable one is an error, for the next save would
+    /// replace it.
     pub(crate) fn load(&self) -> Result<Option<Held>, DiskError> {
         match self.file.load(&*self.disk)? {
             Found::Nothing => {
-                // The generation is written after it, and so shows that it was there.
+                // The generation is written after the record, so it shows that the record was there.
                 let later = self.file.path().with_file_name(generation::NAME);
                 if self.disk.info(&later)?.is_some() {
                     tracing::warn!(event = "record_of_stores_missing", file = %self.file.path().display());
@@ -148,7 +148,7 @@ fn file_in(directory: &Path) -> CheckedFile {
     CheckedFile::new(directory, "stores", "kvorum stores of this node")
 }
 
-/// The nodes of which the record's copies in a directory are.
+/// The nodes that the record's copies in a directory belong to.
 pub(crate) fn nodes_of_records(
     disk: &dyn Disk,
     directory: &Path,
@@ -157,8 +157,8 @@ pub(crate) fn nodes_of_records(
     Ok(bodies.iter().filter_map(|body| node_of(body)).collect())
 }
 
-/// The newest record in a directory that is of a node for which `is_own` holds, and whether it says which
-/// node it is of. Nothing is mended.
+/// The newest record in a directory whose node satisfies `is_own`, and true when the record names its
+/// node. Repairs nothing.
 pub(crate) fn newest_record(
     disk: &dyn Disk,
     directory: &Path,
@@ -169,14 +169,14 @@ pub(crate) fn newest_record(
     Ok(body.and_then(|body| Some((parse(&body)?, node_of(&body).is_some()))))
 }
 
-/// The node of a record; an earlier version did not say it.
+/// The node of a record; an earlier version did not write it.
 fn node_of(body: &str) -> Option<NodeId> {
     let line = body.lines().next()?;
     line.strip_prefix(OWNER_WORD)?.parse().ok()
 }
 
-/// The record as text: the size of the ring; a line for each partition with its number and epoch, the
-/// identity of its store in decimal, and whether that is complete. The file says which node it is of.
+/// The record as text: the size of the ring, then a line for each partition: its number, its epoch, the
+/// identity of its store in decimal, and its completeness. The file names the record's node.
 fn text(held: &Held) -> String {
     let mut text = format!("ring {}\n", held.size.get());
     for (partition, epoch) in &held.since {

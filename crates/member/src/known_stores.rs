@@ -1,4 +1,4 @@
-//! The stores that a node's record knows of, for tools that look at a node that does not run.
+//! The stores in a node's record, for tools that inspect a stopped node.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,19 +10,19 @@ use kvorum_ring::{NodeId, Partition, RingSize};
 use crate::card;
 use crate::held;
 
-/// What the record of a node says of its stores.
+/// The stores in the record of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedStores {
-    /// The ring that they are of.
+    /// The size of their ring.
     pub size: RingSize,
-    /// The identities by which they are known.
+    /// Their identities.
     pub stores: BTreeMap<Partition, StoreId>,
-    /// The record says which node it is of: this version has run here.
+    /// The record names its node: this version has run here.
     pub names_node: bool,
 }
 
-/// The stores that the record in a directory knows of, without those that were never opened. For tools
-/// that look at a node that does not run: nothing is mended.
+/// The stores in the record of a directory, without those that were never opened. For tools that inspect
+/// a stopped node: repairs nothing.
 ///
 /// # Errors
 /// Those of the disk.

@@ -8,9 +8,8 @@
 //! Where to look: `founding` is how a node comes to its log and its identity; `follower` lets vnodes
 //! come and go with the ring, and `opening` opens those that the node starts with; `dispatch` is which
 //! service answers what; `joining` is both sides of becoming a member; `operations` is what operators
-//! ask of one node through another; `health` is whether it can serve; `vouching` is who tells of members that are not known here;
-//! `recovering` is how a cluster goes on whose log has lost its
-//! majority.
+//! ask of one node through another; `health` is its ability to serve; `vouching` asks others about members
+//! that are not known here; `recovering` is the recovery of a cluster whose log has lost its majority.
 //!
 //! It starts no threads and opens no files but through the seams, so that a simulation builds whole
 //! clusters of it. What this crate must not know: engines, protocols for clients, settings files.

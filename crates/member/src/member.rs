@@ -103,7 +103,7 @@ pub struct Parts {
     pub data_directory: PathBuf,
     /// Who opens stores.
     pub stores: Arc<dyn Stores>,
-    /// A store that was found where this node keeps its stores: no new node is made over it.
+    /// A store in the place of this node's stores: no new node is founded over it.
     pub remnant: Option<PathBuf>,
     /// Where other nodes connect.
     pub listeners: Vec<Listener>,
@@ -119,7 +119,7 @@ pub struct Parts {
     pub settings: MemberSettings,
 }
 
-/// Hands what vnodes take to where the figures of requests go.
+/// Passes the figures of vnodes on to the meter of requests.
 struct VnodeFigures(Arc<dyn Meter>);
 
 impl VnodeMeter for VnodeFigures {
@@ -472,7 +472,7 @@ impl Member {
         !is_unknown(&self.state().current())
     }
 
-    /// Whether this node can serve, and if not, why. Does not block.
+    /// The ability of this node to serve, and its hindrances. Does not block.
     pub fn health(&self) -> Health {
         self.health.health()
     }

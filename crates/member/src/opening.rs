@@ -204,7 +204,7 @@ impl Opener {
 }
 
 impl Ground {
-    /// Reads a store, if that is possible and it is the one that is known here. Blocks.
+    /// Reads a store, if it can be read and is the recorded one. Blocks.
     pub(crate) fn read(
         &self,
         known: &KnownStores,
@@ -225,9 +225,8 @@ impl Ground {
         }
     }
 
-    /// Looks what there is of a partition's store, and makes room for an empty one where it is not the one
-    /// that is known here and the other replicas have what that held. Returns the identity to open it by.
-    /// Blocks.
+    /// Inspects the files of a partition's store. If they are not the recorded store and the other
+    /// replicas have its data, makes room for an empty one. Returns the identity to open it by. Blocks.
     ///
     /// # Errors
     /// It is another store, and no other replica has the partition's data.
@@ -349,7 +348,7 @@ impl Ground {
     }
 }
 
-/// True where other nodes have what a store of this one holds, or may have it.
+/// True where other nodes have the data of this node's stores, or may have it.
 pub(crate) fn have_others_it(state: &ClusterState) -> bool {
     is_unknown(state) || state.ring().replicas_max() > 1
 }

@@ -52,9 +52,9 @@ pub enum Operation {
     RepairNode,
     /// What it serves.
     Services,
-    /// Whether it can serve, and if not, why.
+    /// The ability of the member to serve, and its hindrances.
     Health,
-    /// Which plan it has shown an operator last.
+    /// The plan that the member has shown an operator last.
     ShownPlan,
     /// Which version of the agreed state it knows.
     Version,
@@ -82,9 +82,9 @@ pub enum Outcome {
     Repairing(Vec<u16>),
     /// What it serves.
     Services(Vec<String>),
-    /// Whether it can serve, and if not, why.
+    /// The ability of the member to serve, and its hindrances.
     Health(Box<Health>),
-    /// The plan that it has shown an operator last, and that was not committed there.
+    /// The plan that the member has shown an operator last, unless it was committed there.
     ShownPlan(Option<u32>),
     /// The version of the agreed state that it knows.
     Version(u64),
@@ -333,8 +333,8 @@ fn encode<T: Serialize>(value: &T) -> Message {
 }
 
 impl Member {
-    /// Notes the plan that an operator was shown here last; `None` when it was committed. Every member may
-    /// commit it then.
+    /// Notes the plan that this node showed an operator last; `None` when it was committed. Every member
+    /// may commit it then.
     pub fn note_shown_plan(&self, plan: Option<u32>) {
         *self.operations.shown_plan.lock() = plan;
     }

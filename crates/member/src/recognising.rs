@@ -1,10 +1,10 @@
-//! Compares what there is of a partition's store with what this node knows of it, before it is opened.
+//! Compares the files of a partition's store with this node's record of it, before the store is opened.
 //!
-//! A directory that is missing, or that holds another partition's store, must not serve: what this node
-//! acknowledged would read as never written, and what it takes from then on would be in the wrong place.
-//! Where other replicas have the partition's data, the store is replaced by an empty one, which answers no
-//! reads until it is repaired from them; what lay there is set aside and kept. On a node alone the
-//! partition is refused until its directory is back, or its loss is accepted.
+//! A missing directory, or one of another partition's store, must not be served: acknowledged writes would
+//! read as never written, and new writes would go to the wrong place. If other replicas have the
+//! partition's data, an empty store takes its place and answers no reads until it is repaired from them;
+//! the files found are set aside and kept. On a lone node the partition is refused until its directory is
+//! back or an operator accepts its loss.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,18 +16,18 @@ use kvorum_ring::{Partition, RingSize};
 use crate::held::{Held, Known};
 use crate::stores::Found;
 
-/// What is to be done about what was found.
+/// Decision about the files found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is opened; this is the identity that it is known by.
+    /// Open the store; this is its recorded identity.
     Open(Option<StoreId>),
-    /// It is not the partition's store, for this reason; the other replicas have what that held.
+    /// Another store, for this reason; the other replicas have the partition's data.
     Replace(String),
-    /// The same, and no other node has what it held.
+    /// The same, but no other node has the data.
     Refuse(String),
 }
 
-/// What a node knows of its stores.
+/// A node's record of its stores.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownStores {
     pub(crate) size: RingSize,
@@ -35,7 +35,7 @@ pub(crate) struct KnownStores {
 }
 
 impl KnownStores {
-    /// By the record.
+    /// The identities in the record.
     pub(crate) fn of(held: &Held) -> Self {
         Self {
             size: held.size,
@@ -43,13 +43,13 @@ impl KnownStores {
         }
     }
 
-    /// The identity by which a partition's store is known, if there was one.
+    /// The recorded identity of a partition's store, if there was one.
     pub(crate) fn identity(&self, partition: Partition) -> Option<StoreId> {
         let known = self.stores.get(&partition)?;
         known.is_real().then_some(known.store)
     }
 
-    /// The decision.
+    /// Decides about the files found.
     pub(crate) fn judge(
         &self,
         partition: Partition,
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// Exchanged and missing directories were answered 404, with one warning.
+    /// Regression: exchanged and missing directories were answered 404, with one warning.
     #[test]
     fn a_missing_and_another_store_are_refused_alone_and_replaced_among_replicas() {
         let (known, own) = (known(), size().partition(1).unwrap());

@@ -1,8 +1,8 @@
-//! Learning of a removal.
+//! Detects this node's removal from its cluster.
 //!
-//! A node that was removed from its cluster, or whose join was cleared, is not sent the decision: the log
-//! has let go of it by then. It only sees that all others refuse it. So a node that reaches no other member
-//! asks them now and then whether it was removed, and its health says so.
+//! A node that was removed from its cluster, or whose join was cleared, does not receive the decision: the
+//! log no longer replicates to it. It only sees that all others refuse it. So a node that reaches no other
+//! member asks them now and then about its removal, and reports it in its health.
 
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
@@ -13,10 +13,10 @@ use kvorum_cluster::AgreedState as _;
 use crate::contacts::is_unknown;
 use crate::member::Member;
 
-/// The time between the questions of a node that reaches no other.
+/// Time between the questions of a node that reaches no other.
 const ASK_PERIOD: Duration = Duration::from_secs(5);
 
-/// Asks for as long as the member is there.
+/// Asks for as long as the member lives.
 pub(crate) async fn watch(member: Weak<Member>) {
     loop {
         let Some(runtime) = member.upgrade().map(|member| member.runtime.clone()) else {
@@ -39,7 +39,7 @@ pub(crate) async fn watch(member: Weak<Member>) {
 }
 
 impl Member {
-    /// True for a member that has others around it and reaches none, or that its own state does not know.
+    /// True for a member that reaches none of the others, or that is missing in its own state.
     fn looks_removed(&self) -> bool {
         let state = self.state.current();
         if is_unknown(&state) {

@@ -10,36 +10,36 @@ use kvorum_ring::{Partition, RingSize};
 /// What went wrong with a store, in the words of whoever opens it.
 pub type StoreError = Box<dyn Error + Send + Sync>;
 
-/// What there is of a partition's store before it is opened.
+/// The files found of a partition's store before it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The engine keeps nothing over a stop: each store is a new one.
+    /// The engine keeps nothing after a stop: each store is a new one.
     NotKept,
-    /// Nothing.
+    /// No files.
     Nothing {
-        /// Where it would be.
+        /// The place of the store.
         directory: PathBuf,
     },
     /// A store.
     Store {
-        /// Where it is.
+        /// The directory of the store.
         directory: PathBuf,
         /// Its identity.
         identity: StoreId,
-        /// The identity that it had before it was erased; 0 if it never was.
+        /// Its identity before it was erased; 0 if it never was.
         erased: StoreId,
     },
     /// Files that cannot be opened as this partition's store.
     Unusable {
-        /// Where they are.
+        /// The directory of the files.
         directory: PathBuf,
-        /// Which files, and why.
+        /// The files and the reason, in words.
         why: String,
     },
 }
 
 /// Opens and removes the stores of a node. All methods block but
-/// those that only report something.
+/// those that only report.
 ///
 /// Those that the node has when it starts are opened in two steps, while others serve already: each is
 /// read by itself, several at a time; then some are given together what an earlier run logged for them,
@@ -49,8 +49,8 @@ pub trait Stores: Send + Sync {
     /// else but [`Stores::remove`].
     fn begin(&self) -> Result<Arc<dyn Backend>, StoreError>;
 
-    /// Looks what there is of a partition's store, without opening it. `known` is the identity that the
-    /// node knows it by: it decides between copies that belong to several stores.
+    /// Inspects a partition's store without opening it. `known` is the recorded identity: it decides
+    /// between copies of several stores.
     fn find(
         &self,
         size: RingSize,
@@ -58,8 +58,8 @@ pub trait Stores: Send + Sync {
         known: Option<StoreId>,
     ) -> Result<Found, StoreError>;
 
-    /// Moves what there is of a partition's store out of the way, and keeps it: it is another store, and
-    /// whatever a log has of that one stays. Returns where it is now.
+    /// Moves the files of a partition's store out of the way and keeps them: they are another store's, and
+    /// its entries in a log stay. Returns their new place.
     fn set_aside(&self, size: RingSize, partition: Partition) -> Result<Vec<PathBuf>, StoreError>;
 
     /// Reads a store that the node has when it starts. It serves nobody before [`Stores::admit`]. `known`
@@ -89,7 +89,7 @@ pub trait Stores: Send + Sync {
         None
     }
 
-    /// Why the log that all stores share takes nothing any more, if there is one and it failed for good.
+    /// The failure of the log that all stores share, if there is one and it failed for good.
     fn log_failure(&self) -> Option<String> {
         None
     }

@@ -43,7 +43,7 @@ impl Refusal {
         }
     }
 
-    /// For people; no path is in it.
+    /// A text for people, without any path.
     pub fn text(self) -> &'static str {
         match self {
             Self::DiskFull => "the disk is full",
@@ -59,9 +59,9 @@ pub(crate) struct Look {
     pub(crate) has_log_failed: bool,
     /// Vnodes that serve.
     pub(crate) open: usize,
-    /// Those of them whose stores failed for good.
+    /// Serving vnodes whose stores failed for good.
     pub(crate) failed: usize,
-    /// Writes that a full disk has refused, and how many vnodes refused some.
+    /// Writes that a full disk has refused, and the number of vnodes that refused some.
     pub(crate) refused: u64,
     pub(crate) refusing: usize,
     /// Puts that took room; deletions are not among them.
@@ -72,7 +72,7 @@ pub(crate) struct Look {
     pub(crate) room: Option<u64>,
 }
 
-/// The looks before.
+/// The state from earlier looks.
 #[derive(Default)]
 pub(crate) struct Writability {
     seen: Mutex<Seen>,
@@ -85,7 +85,7 @@ struct Seen {
     full: Option<Full>,
 }
 
-/// The disk at the last refusal that was seen.
+/// The disk at the last refusal.
 #[derive(Clone, Copy)]
 struct Full {
     room: Option<u64>,
@@ -144,7 +144,7 @@ impl Seen {
     }
 }
 
-/// Refusals of vnodes, and how many refused.
+/// Refusals of vnodes, and the number of vnodes that refused.
 pub(crate) fn refusals(vnodes: &[Arc<Vnode>]) -> (u64, usize) {
     let counts = vnodes.iter().map(|vnode| vnode.disk_full_refusals());
     let counts: Vec<u64> = counts.filter(|count| *count > 0).collect();

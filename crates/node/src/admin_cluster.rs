@@ -139,7 +139,7 @@ impl ClusterAdmin {
         receiver.recv().ok()
     }
 
-    /// Of one partition, or of all whose stores could not be opened.
+    /// Accepts the loss of one partition, or of all whose stores could not be opened.
     fn accept_loss(&self, partition: &str) -> AdminReply {
         let size = self.state().ring().size();
         let partitions: Vec<Partition> = match partition {
@@ -249,13 +249,13 @@ impl ClusterAdmin {
         AdminReply::ok(format!("{warning}{text}"), data).with_riak_text(format!("{warning}{riak}"))
     }
 
-    /// Commits the plan of this moment, if an operator was shown it, on whichever node that was.
+    /// Commits the plan of this moment, if any node has shown it to an operator.
     fn commit(&self) -> AdminReply {
         let (state, _) = self.newest();
         let now = state.plan().ok().map(|plan| plan.id);
         let shown = self.shown_plans(&state, now);
         let is_shown = |id: &u32| shown.contains(id);
-        // One that has changed since is refused by the log, in words.
+        // The log refuses a plan that has changed since, in words.
         let Some(id) = now.filter(is_shown).or_else(|| shown.first().copied()) else {
             let text =
                 "You must verify the plan with 'kvorum admin cluster plan' before committing";

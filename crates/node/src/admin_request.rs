@@ -9,7 +9,7 @@ pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AdminRequest {
     Ping,
-    /// Whether the node can serve, and if not, why.
+    /// Report whether the node can serve, and the reasons if it cannot.
     Health,
     /// Stop gracefully.
     Stop,
@@ -41,9 +41,9 @@ pub(crate) enum AdminRequest {
     },
     /// The defaults of buckets without type: agreed ones and those of the configuration.
     BucketDefaultsShow,
-    /// Has all nodes agree on those of this node's configuration.
+    /// Make all nodes agree on those of this node's configuration.
     BucketDefaultsApply,
-    /// Has all nodes agree on some.
+    /// Make all nodes agree on some.
     BucketDefaultsSet {
         properties: String,
     },
@@ -60,7 +60,7 @@ pub(crate) struct AdminReply {
     pub(crate) is_ok: bool,
     /// For people.
     pub(crate) text: String,
-    /// For people and scripts that know Riak's commands, where that is another text.
+    /// Text for users of Riak's commands and their scripts, if it differs.
     pub(crate) riak: Option<Box<str>>,
     /// For programs.
     pub(crate) data: Value,

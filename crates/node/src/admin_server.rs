@@ -423,8 +423,8 @@ fn type_named(name: &str) -> BucketType {
     BucketType::new(name.as_bytes().to_vec())
 }
 
-/// The properties in the argument of a verb, and what beside them cannot be set. An empty text is the
-/// same as none. `current` is what they change, if there is anything yet.
+/// The properties in the argument of a verb, and the names that cannot be set. An empty text is the
+/// same as none. `current` are the properties before the change, if there are any yet.
 fn read_properties(
     text: &str,
     current: Option<&BucketProperties>,

@@ -85,7 +85,7 @@ pub(crate) enum ClusterVerb {
     Status(AdminArguments),
     /// The partitions of this node
     Partitions(AdminArguments),
-    /// How many partitions the ring has
+    /// The number of the ring's partitions
     #[command(alias = "partition_count")]
     PartitionCount(AdminArguments),
     /// The node that owns a partition

@@ -1,8 +1,8 @@
-//! `bucket-defaults`: what holds for all buckets without a type, changed on all nodes at once.
+//! `bucket-defaults`: the properties of all buckets without a type, changed on all nodes at once.
 //!
 //! `buckets.default.*` of a configuration counts when a cluster is founded, and while a node is alone. Once
 //! there are several, they have agreed on one set: nodes that went by files of their own would give one
-//! bucket several meanings. These verbs show both and change what is agreed.
+//! bucket several meanings. These verbs show both and change the agreed set.
 
 use std::fmt::Write as _;
 

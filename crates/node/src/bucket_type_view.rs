@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::admin_request::AdminReply;
 
-/// The answer to a verb that creates or updates a type: a refusal names the type and what was wrong with its
+/// The answer to a verb that creates or updates a type: a refusal names the type and the mistakes in its
 /// properties.
 pub(crate) fn changed(verb: &str, name: &str, properties: &str, reply: AdminReply) -> AdminReply {
     if reply.is_ok {

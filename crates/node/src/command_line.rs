@@ -112,7 +112,7 @@ enum BenchVerb {
 struct ServerArguments {
     #[command(flatten)]
     configuration: ConfigurationArguments,
-    /// As `kvorum start` runs it: log to the file, where the configuration does not say where to
+    /// Log to the file unless the configuration sets an output, as under `kvorum start`
     #[arg(long, hide = true)]
     background: bool,
     /// Stop when standard input ends: with the program that started this one, however that ends
@@ -134,7 +134,7 @@ pub(crate) struct ConfigurationArguments {
 struct CheckArguments {
     #[command(flatten)]
     arguments: AdminArguments,
-    /// With debug, show all keys with their values and where these came from
+    /// Show all keys with their values and origins if this is debug
     #[arg(short, long, value_name = "LEVEL")]
     level: Option<String>,
 }
@@ -143,7 +143,7 @@ struct CheckArguments {
 struct PingArguments {
     #[command(flatten)]
     arguments: AdminArguments,
-    /// Say whether it can serve, and if not, why; fails where it cannot
+    /// Report whether it can serve, and the reasons if it cannot; fails then
     #[arg(short, long)]
     verbose: bool,
 }
@@ -400,7 +400,7 @@ fn describe(key: Option<&str>, arguments: &AdminArguments) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is known of the keys that `key` means, or of all: values, and of one key what it is for as well.
+/// The keys that `key` means, or all, with their values; with `key`, also the text that describes it.
 fn described_json(configuration: &Configuration, key: Option<&str>) -> anyhow::Result<Value> {
     let Some(key) = key else {
         return Ok(keys_json(configuration));

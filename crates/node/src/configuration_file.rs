@@ -29,8 +29,8 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// As a server in the background has it, which nobody watches: where nothing is said of the output of
-    /// the log, it goes to the file.
+    /// The configuration of a server in the background, without a terminal: the log goes to the file unless
+    /// another output is set.
     pub(crate) fn in_background(mut self) -> Self {
         let is_chosen = self.configuration.effective.iter().any(|entry| {
             entry.name == "logger.output" && matches!(entry.origin, Origin::Set { .. })
@@ -85,7 +85,7 @@ pub(crate) fn load(source: &Source) -> anyhow::Result<Loaded> {
     })
 }
 
-/// Reads what Riak would read beside the file: `advanced.config`, and beside a `riak.conf` also
+/// Reads the files that Riak would read beside this one: `advanced.config`, and beside a `riak.conf` also
 /// `app.config`, a name that other programs use elsewhere.
 fn read_terms(file: &Path) -> anyhow::Result<Vec<(TermsFile, Vec<u8>)>> {
     let is_riaks = file.file_name().is_some_and(|name| name == RIAK_FILE);
@@ -120,8 +120,8 @@ fn read(file: &Path) -> anyhow::Result<String> {
         .with_context(|| format!("read the configuration file {}", file.display()))
 }
 
-/// Earlier versions took a relative `platform_data_dir` of a file as relative to the working directory. Where
-/// data is there and none beside the file, nothing is begun anew.
+/// Earlier versions took a relative `platform_data_dir` of a file as relative to the working directory. No
+/// new data directory is begun beside the file if data is there.
 fn refuse_the_place_of_before(
     configuration: &Configuration,
     beside_file: &Path,

@@ -1,4 +1,4 @@
-//! Numbers with their nouns, for what operators read.
+//! Numbers with their nouns, for texts that operators read.
 
 /// `1 partition`, `2 partitions`.
 pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {

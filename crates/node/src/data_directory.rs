@@ -117,12 +117,12 @@ impl EngineLeft {
 /// Begins the line of a directory.
 const PART_WORD: &str = "part ";
 
-/// What the file `engine` says.
+/// The content of the file `engine`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EngineFile {
     /// There is none: the directory is new, of an early version, or a restored backup, or it was lost.
     Missing,
-    /// It is not what was written.
+    /// It is not as it was written.
     Damaged,
     /// It is whole.
     Whole(EngineLeft),
@@ -220,7 +220,7 @@ impl DataDirectory {
     }
 
     /// Creates the directory of the value log before anything is put to it, so that the file `engine` can
-    /// name it: one that is gone later is missed. On a full disk the first put creates it.
+    /// name it: one that is gone later is missed. The first put creates it if the disk is full.
     pub(crate) fn create_value_log(&self, disk: &dyn Disk) -> anyhow::Result<()> {
         let directory = self.value_log();
         match kvorum_disk::create_directory_durably(disk, &directory) {
@@ -247,7 +247,7 @@ impl DataDirectory {
         Ok(())
     }
 
-    /// Where the file is that says whose stores are here.
+    /// The path of the file that names the engine of the stores.
     pub(crate) fn engine_file(&self) -> PathBuf {
         self.path.join(ENGINE_FILE)
     }
@@ -280,7 +280,7 @@ impl DataDirectory {
         }
         let bytes = encode(ENGINE_TITLE, 1, &left.body());
         match replace_file(disk, &self.engine_file(), &bytes) {
-            // It says whose stores are here, if not yet which directories there are.
+            // The old file names the same engine, if not yet the directories.
             Err(error) if known.is_some_and(|it| (it.engine, it.hints) == (left.engine, hints)) => {
                 tracing::warn!(event = "directories_not_noted", error = %error);
                 Ok(())
@@ -289,7 +289,7 @@ impl DataDirectory {
         }
     }
 
-    /// A path as `engine` has it: the data directory may be moved with what is in it.
+    /// A path as `engine` has it: the data directory may be moved with its content.
     fn relative(&self, path: &Path) -> PathBuf {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or(path.to_owned());
         let (path, own) = (absolute(path), absolute(&self.path));
@@ -318,7 +318,7 @@ impl DataDirectory {
         Ok(there)
     }
 
-    /// Where the hints' store of an engine is.
+    /// The directory of an engine's store of hints.
     pub(crate) fn hints(&self, engine: &str) -> PathBuf {
         self.path.join(HINTS_NAME).join(engine)
     }
@@ -363,7 +363,7 @@ pub(crate) fn read_engine(disk: &dyn Disk, directory: &Path) -> anyhow::Result<E
 fn check_format(disk: &dyn Disk, directory: &Path) -> anyhow::Result<()> {
     let path = directory.join(FORMAT_NAME);
     if disk.info(&path)?.is_none() {
-        // Where there was a node before, the newest layout keeps all older versions away.
+        // The newest layout keeps all older versions away if there was a node before.
         let is_new = disk.info(&directory.join(ENGINE_FILE))?.is_none();
         if !is_new {
             tracing::warn!(event = "format_missing", file = %path.display(), "it is written anew");
@@ -379,7 +379,7 @@ fn check_format(disk: &dyn Disk, directory: &Path) -> anyhow::Result<()> {
         );
     }
     if !is_checked && let Err(error) = write_format(disk, directory, layout) {
-        // A full disk, for one, on which a node is to come up.
+        // The disk may be full, and a node has to come up on a full disk.
         tracing::warn!(event = "format_not_written", error = %format!("{error:#}"));
     }
     Ok(())
@@ -394,7 +394,7 @@ fn write_format(disk: &dyn Disk, directory: &Path, layout: u32) -> anyhow::Resul
 /// Begins the line of the layout.
 const LAYOUT_WORD: &str = "layout ";
 
-/// What the file `format` says.
+/// The content of the file `format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Format {
     layout: u32,

@@ -1,7 +1,7 @@
-//! The part of `kvorum verify` that knows what has to be in a data directory.
+//! The part of `kvorum verify` that checks a data directory for the files that it has to have.
 //!
-//! The checksums of files are checked without that (`kvorum_inspect`). This part finds what is missing, what
-//! is older than the rest, and what belongs to another node: the small files that decide, the agreed log, the
+//! The checksums of files are checked without that (`kvorum_inspect`). This part finds files that are
+//! missing, older than the rest, or of another node: the small files that decide, the agreed log, the
 //! directories that the file `engine` names, and the stores of the record.
 
 mod recorded_stores;
@@ -20,10 +20,10 @@ const RING_NAME: &str = "ring";
 
 type Findings = Vec<(PathBuf, String)>;
 
-/// Adds what is found in a data directory. Another directory is left to the rest of the check.
+/// Adds the findings in a data directory. Another directory is left to the rest of the check.
 ///
 /// # Errors
-/// The disk does not say what is there.
+/// The disk cannot be read.
 pub(crate) fn add(disk: &dyn Disk, directory: &Path, checked: &mut Checked) -> anyhow::Result<()> {
     if !is_data_directory(disk, directory)? {
         return Ok(());
@@ -44,7 +44,7 @@ pub(crate) fn add(disk: &dyn Disk, directory: &Path, checked: &mut Checked) -> a
     let is_node = disk.info(&ring.join("card"))?.is_some();
     if left == EngineFile::Missing && is_node && !is_backup {
         let file = directory.join(ENGINE_FILE);
-        found.push((file, "missing: it says whose stores are here".to_owned()));
+        found.push((file, "missing: it names the stores' engine".to_owned()));
     }
     found.extend(store_roots::check_notes(disk, directory));
     found.extend(kvorum_member::check::check_ring(
@@ -98,7 +98,7 @@ fn check_engine(
             }
         }
         EngineFile::Damaged => {
-            let what = "it is not what was written: it says whose stores are here; a start finds that out \
+            let what = "it is not what was written: it names the engine of the stores; a start finds that out \
                         by the stores and writes it anew";
             found.push((directory.join(ENGINE_FILE), what.to_owned()));
         }

@@ -30,7 +30,7 @@ pub(crate) const BUILT_IN: [&str; 3] = ["bitcask", "leveldb", "memory"];
 /// Losses of one store that the log names.
 const LOSSES_TOLD_MAX: usize = 10;
 
-/// Where directories are set aside that hold another store than they should.
+/// The place for directories that are set aside because they hold another store than they should.
 const LOST_NAME: &str = "lost";
 
 /// The engine that keeps nothing over a stop.
@@ -59,14 +59,14 @@ fn segments_behind_max(settings: &Settings, drawn: u64) -> u32 {
 pub(crate) struct Engines {
     disk: Arc<dyn Disk>,
     settings: Settings,
-    /// Where the stores of partitions are, if the engine has any files.
+    /// The directories of the stores of partitions, if the engine has any files.
     roots: Option<StoreRoots>,
     randomness: Arc<dyn Randomness>,
     /// What the stores of the leveldb engine share, and how it was sized.
     leveldb: Option<(Memory, Shared)>,
     /// What the stores of bitcask have read, for all of them.
     read_cache: Option<Arc<ReadCache>>,
-    /// What puts to files of the stores' own leave alone, where there is no value log to do that.
+    /// The free space that puts to the stores' own files leave alone, if there is no value log to do that.
     reserve: Option<Arc<Reserve>>,
 }
 
@@ -94,7 +94,7 @@ impl Engines {
         }
     }
 
-    /// Has stores without the value log leave alone what is held back. Returns that.
+    /// Makes stores without the value log leave a reserve of free space alone. Returns the reserve.
     pub(crate) fn hold_back(&mut self) -> Option<Arc<Reserve>> {
         let root = self.roots().next()?.to_owned();
         let reserve = Arc::new(Reserve::new(self.disk.clone(), &root));
@@ -108,7 +108,7 @@ impl Engines {
         self.read_cache.as_ref()
     }
 
-    /// Where the stores of partitions are, if the engine has any files.
+    /// The directories of the stores of partitions; none for an engine that has no files.
     pub(crate) fn roots(&self) -> impl Iterator<Item = &Path> {
         self.roots.iter().flat_map(StoreRoots::all)
     }
@@ -154,7 +154,7 @@ impl Engines {
         self.open_in(directory.as_deref(), tiers, belonging, size, log)
     }
 
-    /// What is on the disk of a partition's store; `None` for an engine that has no files. Blocks.
+    /// A partition's store as it is on the disk; `None` for an engine that has no files. Blocks.
     pub(crate) fn find(
         &self,
         size: RingSize,
@@ -176,7 +176,7 @@ impl Engines {
     }
 
     /// Moves the files of a partition's store, which is not open, to `lost` beside the directories of all
-    /// stores; where they are then. Blocks.
+    /// stores. Returns their new places. Blocks.
     pub(crate) fn set_aside(
         &self,
         size: RingSize,
@@ -231,7 +231,7 @@ impl Engines {
         identity.flatten().map(StoreId)
     }
 
-    /// Where the store of what is kept for other nodes is; nowhere with an engine that has no files.
+    /// The directory of the store of hints; `None` for an engine that has no files.
     pub(crate) fn hints_directory(&self) -> Option<PathBuf> {
         self.roots.as_ref()?;
         Some(self.settings.node.data_dir.join("hints").join(self.name()))
@@ -253,7 +253,7 @@ impl Engines {
         )
     }
 
-    /// Which store the files of the hints are, as far as they tell.
+    /// The identity of the store of hints by its files; `None` if they have none.
     pub(crate) fn hints_identity_left(&self) -> Option<StoreId> {
         let directory = self.hints_directory()?;
         let disk = &*self.disk;

@@ -1,6 +1,6 @@
-//! What runs before have left in the data directory, found by looking.
+//! The files of earlier runs in the data directory, found by looking.
 //!
-//! The file `engine` says whose stores are there. Where it is lost or damaged, the stores themselves say it,
+//! The file `engine` names the engine of the stores. If it is lost or damaged, the stores themselves show it,
 //! and a start that would pass them by is refused. Stores also show that a node was here, so that no new one
 //! is made over them.
 
@@ -17,7 +17,7 @@ use crate::engines::name_of;
 use crate::store_roots::StoreRoots;
 
 const WITH_FILES: [StorageBackend; 2] = [StorageBackend::Bitcask, StorageBackend::Leveldb];
-/// Behind the name of a file that was found damaged and is kept for inspection.
+/// Name of a damaged file `engine` that is kept for inspection.
 const DAMAGED: &str = "engine.damaged";
 
 /// A store of any engine, if there is one.
@@ -34,8 +34,8 @@ pub(crate) fn any_store(
     Ok(None)
 }
 
-/// Finds out whose stores are here where the file `engine` does not say it: the other engine, if only that
-/// has any.
+/// Finds the engine of the stores if the file `engine` does not name it: the other engine, if only that has
+/// any.
 ///
 /// # Errors
 /// The file is damaged, and only another engine has stores: objects may wait there for other nodes.
@@ -62,7 +62,7 @@ pub(crate) fn settle_unknown(
             return Ok(Some(engine.to_owned()));
         }
         bail!(
-            "the file {} is damaged, which says whose stores are in the data directory; {} is a store of \
+            "the file {} is damaged, which names the engine of the data directory's stores; {} is a store of \
              {engine}, and objects may wait there for other nodes: start with {engine} as storage_backend, \
              which writes the file anew (if that cannot be done, remove the file, and with it those objects)",
             file.display(),
@@ -74,7 +74,7 @@ pub(crate) fn settle_unknown(
             event = "engine_file_written_anew",
             file = %file.display(),
             why = if is_damaged { "damaged" } else { "missing" },
-            "whose stores are here is known by the stores; how many hints wait is not",
+            "the engine is known by the stores; the number of waiting hints is not",
         );
     }
     if is_damaged {

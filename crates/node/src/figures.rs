@@ -126,7 +126,7 @@ impl Meter for RequestMeter {
         let counter = match (repaired.is_fallback, repaired.had_nothing) {
             (false, false) => &stats.read_repairs_primary_outofdate,
             (false, true) => &stats.read_repairs_primary_notfound,
-            // That a stand-in has nothing is nothing to repair.
+            // A stand-in that has nothing needs no repair.
             (true, _) => &stats.read_repairs_fallback_outofdate,
         };
         counter.count(now.elapsed());
@@ -180,7 +180,7 @@ impl NodeFacts for Figures {
 }
 
 impl Figures {
-    /// Has the statistics know what vnodes did, and what is under way.
+    /// Brings the statistics up to date with the work of vnodes and the requests under way.
     pub(crate) fn feed(&self) {
         let now = self.runtime.now().elapsed();
         self.vnode_figures.feed(&self.vnodes, &self.stats, now);
@@ -479,7 +479,7 @@ fn set_gauges(stats: &Stats, in_progress: InProgress, vnodes_running: usize) {
     }
 }
 
-/// What `/stats` says of the machine.
+/// The machine's figures of `/stats`, as metrics.
 fn machine_metrics(machine: &MachineFigures, text: &mut MetricsText) {
     for (name, value) in machine.numbers() {
         let help = match name {
@@ -674,7 +674,7 @@ mod tests {
         let values: BTreeMap<_, _> = stats.riak_values(now.elapsed()).into_iter().collect();
         let still: Vec<_> = values.iter().filter(|(_, value)| **value == 0).collect();
         assert!(still.is_empty(), "never moved: {still:?}");
-        // What is of the coordinator is not of the vnodes: these count their own.
+        // Requests of the coordinator do not count for the vnodes: these count their own.
         assert_eq!(values["node_gets_total"], 2);
         assert_eq!(values["vnode_gets_total"], 1);
         assert_eq!(values["node_puts_total"], 3);

@@ -4,7 +4,7 @@ use kvorum_member::{Finding, Health};
 use kvorum_server_http::VnodeCounts;
 use serde_json::{Map, Value, json};
 
-/// For `/health` and `/ping`.
+/// The health for `/health` and `/ping`.
 pub(crate) fn for_clients(health: &Health) -> kvorum_server_http::Health {
     let reasons = health.findings().into_iter();
     kvorum_server_http::Health {
@@ -20,7 +20,7 @@ pub(crate) fn for_clients(health: &Health) -> kvorum_server_http::Health {
     }
 }
 
-/// For operators' programs.
+/// The health for operators' programs.
 pub(crate) fn json(health: &Health) -> Value {
     let reason =
         |it: &Finding| json!({"reason": it.code, "blocking": it.is_blocking, "text": it.text});

@@ -1,10 +1,10 @@
 //! Opens the store of hints, whose damage must not keep a node from starting.
 //!
-//! It holds copies of objects for nodes that were down, and nothing that this node answers with. So a
-//! damaged one is repaired, and where that does not help it is set aside (in `hints/lost`) and an empty one
-//! takes its place. What it kept is lost to the nodes that it was for, unless other replicas have it: that is
-//! an error in the log. A store that merely cannot be opened at present (no right, no file handle, a device
-//! that fails) is no damaged one, and refused.
+//! It holds copies of objects for nodes that were down, and nothing that this node answers with. A damaged
+//! one is therefore repaired; if that does not help it is set aside (in `hints/lost`) and an empty one takes
+//! its place. Its objects are lost to their nodes unless other replicas have them: that is an error in the
+//! log. A store that merely cannot be opened at present (no right, no file handle, a device that fails) is no
+//! damaged one, and refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use kvorum_disk::{Disk, create_directory_durably};
 
 use crate::engines::Engines;
 
-/// Where stores of hints are set aside, beside the one in use.
+/// The place for stores of hints that are set aside, beside the one in use.
 pub(crate) const LOST_NAME: &str = "lost";
 
 /// See the module's description.
@@ -102,7 +102,7 @@ impl HintsOpening<'_> {
         }
     }
 
-    /// Moves the store away, and has the value log keep nothing for it any more.
+    /// Moves the store away, and makes the value log keep nothing for it any more.
     fn set_aside(&self, directory: &Path) -> anyhow::Result<PathBuf> {
         let disk = &**self.disk;
         let identity = self.engines.hints_identity_left();

@@ -24,7 +24,7 @@ const START_WAIT: Duration = Duration::from_secs(300);
 /// The time that a stop may take: requests drain and everything is synced.
 const STOP_WAIT: Duration = Duration::from_secs(180);
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
-/// The time between two lines that say that a service is not there yet.
+/// The time between two lines about a service that is not there yet.
 const SAY_PERIOD: Duration = Duration::from_secs(3);
 /// The end of the output of a node that did not start, in bytes.
 const LAST_WORDS: usize = 2_000;
@@ -64,8 +64,8 @@ pub(crate) fn start(arguments: &ConfigurationArguments, is_json: bool) -> anyhow
     Ok(ExitCode::SUCCESS)
 }
 
-/// The health of a node that has answered, once no store is being opened any more or for [`START_WAIT`] some
-/// were. Says now and then what it waits for.
+/// The health of a node that has answered, once no store is being opened any more, or after [`START_WAIT`].
+/// Prints the reason for the wait now and then.
 fn wait_until_open(
     settings: &Settings,
     child: &mut Child,
@@ -103,7 +103,7 @@ fn wait_until_open(
     }
 }
 
-/// The state of a node and why, in a line.
+/// The state of a node and its reasons, in a line.
 fn health_line(health: &Value) -> String {
     let status = health["status"].as_str().unwrap_or("unknown");
     let reasons = health["reasons"].as_array().into_iter().flatten();
@@ -138,7 +138,7 @@ fn spawn(arguments: &ConfigurationArguments, output: &Path) -> anyhow::Result<Ch
     command.spawn().context("start the server")
 }
 
-/// Why a server ended: what it said last of all, or the end of all that it said.
+/// The reason for a server's end: its last message, or the end of its output.
 fn last_words(output: &Path) -> String {
     let text = std::fs::read(output).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -259,7 +259,7 @@ fn has_service(data: &Value, wanted: &str) -> bool {
     services.into_iter().any(|service| service == wanted)
 }
 
-/// Why a node does not serve, by its health.
+/// The reasons for a node not to serve, by its health.
 fn reasons(data: &Value) -> String {
     let reasons = data["health"]["reasons"].as_array().into_iter().flatten();
     let reasons: Vec<&str> = reasons.filter_map(|it| it["text"].as_str()).collect();

@@ -1,8 +1,8 @@
 //! Logs: where they go, in which form.
 //!
-//! One event is one line, whatever is in its fields: `logfmt` puts every text in quotes and escapes what
-//! would end the line, `json` makes an object of it. A node's identity stands for a node that operators know
-//! by its name, so the name is added beside it. A panic is an event like others.
+//! One event is one line, whatever is in its fields: `logfmt` puts every text in quotes and escapes line
+//! breaks, `json` makes an object of it. Operators know a node by its name, so the name is added beside the
+//! node's identity. A panic is an event like others.
 
 mod line;
 mod rotating_file;

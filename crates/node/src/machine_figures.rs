@@ -1,17 +1,17 @@
-//! What the machine says of itself, in the form in which Riak's statistics have it.
+//! Figures of the machine, in the form of Riak's statistics.
 //!
 //! Riak asked Erlang's monitor of the operating system, and collectors expect its units: loads in parts
-//! of 256, memory in bytes, and of each file system the size in KiB and the part in use in percent. What
-//! the system does not tell is absent.
+//! of 256, memory in bytes, and of each file system the size in KiB and the part in use in percent.
+//! Figures that the system does not give are absent.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-/// Loads are told in parts of this.
+/// Loads are given in parts of this.
 const LOAD_UNIT: f64 = 256.0;
 
-/// What the machine says at one moment.
+/// The machine's figures at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct MachineFigures {
     load: Option<Load>,
@@ -21,7 +21,7 @@ pub(crate) struct MachineFigures {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Load {
-    /// Of 1, 5 and 15 minutes, in parts of [`LOAD_UNIT`].
+    /// Averages of 1, 5 and 15 minutes, in parts of [`LOAD_UNIT`].
     averages: [u64; 3],
     /// Processes and threads that there are.
     processes: u64,
@@ -41,7 +41,7 @@ struct FileSystem {
 }
 
 impl MachineFigures {
-    /// Asks the system. `data_directory` is on one of the file systems that are told.
+    /// Asks the system. The file system of `data_directory` is among the figures.
     pub(crate) fn read(data_directory: &Path) -> Self {
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let data_directory = std::fs::canonicalize(data_directory).unwrap_or_default();
@@ -80,7 +80,7 @@ impl MachineFigures {
         numbers
     }
 
-    /// Where each file system is mounted, its size in KiB and the percent of it in use.
+    /// Each file system's mount point, its size in KiB and the percent of it in use.
     pub(crate) fn disks(&self) -> impl Iterator<Item = (&str, u64, u64)> {
         let file_systems = self.file_systems.iter();
         file_systems.map(|it| (&it.mounted_at[..], it.size_kib, it.used_percent))

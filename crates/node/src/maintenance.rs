@@ -94,7 +94,7 @@ struct Seen {
     is_memory_scarce: bool,
     are_files_scarce: bool,
     refuses_puts: bool,
-    /// What each store takes on the disk.
+    /// The bytes that each store takes on the disk.
     disk_bytes: BTreeMap<u16, u64>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Parts {
     pub(crate) giving_way: GivingWay,
     /// For what requests hold.
     pub(crate) room: Room,
-    /// What clients' writes leave alone of the free space, where that is known.
+    /// The free space that clients' writes leave alone, if that is known.
     pub(crate) reserve: Option<Arc<Reserve>>,
 }
 
@@ -529,7 +529,7 @@ fn owner_of(vnode: &Vnode) -> Owner {
     Owner::Store(vnode.partition().number())
 }
 
-/// The room on the file systems of the log and of the stores, where they say.
+/// The room on the file systems of the log and of the stores, if it is known.
 fn disk_room(reserve: &Reserve) -> Option<DiskRoom> {
     let headroom = reserve.measure();
     (headroom != Headroom::UNKNOWN).then_some(DiskRoom {

@@ -51,7 +51,7 @@ pub(crate) struct Node {
     pub(crate) backups: Arc<Backups>,
     /// For what requests hold in memory.
     pub(crate) room: Room,
-    /// Where other nodes connect.
+    /// The addresses that other nodes connect to.
     pub(crate) peer_addresses: Vec<SocketAddr>,
     log: Option<NodeLog>,
     committer: Option<ThreadHandle<()>>,

@@ -66,7 +66,7 @@ impl NodeLog {
     pub(crate) fn owed(&self, now: Timestamp) -> Told {
         let log = &self.values;
         // A collection is a merge of the log: it copies what lives and frees the rest.
-        // Where puts are refused for want of space, it does not wait for the night.
+        // It does not wait for the night if puts are refused for want of space.
         let is_exhausted = log.reserve().seen().is_exhausted();
         let presses = is_exhausted && self.merges != MergePolicy::Never;
         log.hold_collections(!self.merges.allows(now) && !presses);

@@ -30,7 +30,7 @@ const ADMISSION_THREADS_MAX: usize = 4;
 pub(crate) struct NodeStores {
     disk: Arc<dyn Disk>,
     engines: Engines,
-    /// What clients' writes leave alone, where the engine has files.
+    /// The free space that clients' writes leave alone, if the engine has files.
     reserve: Option<Arc<Reserve>>,
     engine_before: Option<String>,
     /// The engine of the run before kept nothing over its stop, and no store is missed.
@@ -42,7 +42,7 @@ pub(crate) struct NodeStores {
     /// From the beginning on, where the engine's writes go through one.
     log: Mutex<Option<NodeLog>>,
     earlier: Mutex<EarlierLogs>,
-    /// Which partition each store that is open is of.
+    /// The partition of each open store.
     opened: Mutex<Opened>,
 }
 
@@ -110,7 +110,7 @@ impl NodeStores {
         self.log.lock().clone()
     }
 
-    /// What clients' writes leave alone of the free space, where the engine has files.
+    /// The free space that clients' writes leave alone, if the engine has files.
     pub(crate) fn reserve(&self) -> Option<Arc<Reserve>> {
         self.reserve.clone()
     }

@@ -182,7 +182,7 @@ fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> 
     Ok(())
 }
 
-/// Stores in a directory of what was set aside are left as they are, and named.
+/// Stores in a directory of set-aside stores are left as they are, and named.
 fn set_aside(disk: &dyn Disk, lost: &Path, found: &mut Found) -> anyhow::Result<()> {
     for entry in disk.list(lost)? {
         if entry.kind == EntryKind::Directory {

@@ -50,7 +50,7 @@ fn of_riak(mut rest: Vec<OsString>) -> Called {
         "config" if matches!(second, "effective" | "describe") => {
             return words(&["describe"], without_level(rest.split_off(2)));
         }
-        // The file is read as it is: what Riak generates from it is nothing but checked here.
+        // The file is read as it is: Riak generates files from it here, and Kvorum only checks it.
         "config" => return words(&["chkconfig"], rest.split_off(2.min(rest.len()))),
         "attach" | "remote-console" | "daemon-attach" | "eval" | "escript" | "unescript" => {
             "there is no shell inside the server; `riak-admin status`, `vnode-status` and \
@@ -127,7 +127,7 @@ fn usage_of_keys(verb: &str) -> Called {
     Called::CannotApply(format!("Usage: riak-admin {verb} {what}"))
 }
 
-/// Without `-l LEVEL`, by which Riak's program says more while it makes files.
+/// The words without `-l LEVEL`, which makes Riak's program more verbose while it makes files.
 fn without_level(words: Vec<OsString>) -> Vec<OsString> {
     let mut left = Vec::new();
     let mut words = words.into_iter();
@@ -148,7 +148,7 @@ fn admin(verb: &str, mut words: Vec<OsString>) -> Called {
     self::words(&["admin"], words)
 }
 
-/// True for verbs whose text may differ from what Riak's operators know.
+/// True for verbs whose text may differ from Riak's.
 fn has_riaks_form(verb: &str) -> bool {
     matches!(
         verb,

@@ -99,7 +99,7 @@ pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Has lines of the log name nodes as operators know them.
+/// Adds the nodes' names to lines of the log.
 async fn learn_names(member: Arc<Member>, names: NodeNames) {
     let mut versions = member.state().versions();
     loop {

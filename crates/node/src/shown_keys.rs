@@ -8,7 +8,7 @@ use crate::admin_client;
 use crate::admin_request::{AdminReply, AdminRequest};
 use crate::framed_table::framed;
 
-/// The only key that is changed while the node runs, which is asked for its value.
+/// The only key that can be changed while the node runs; its value comes from the node.
 const TRANSFER_LIMIT: &str = "transfer_limit";
 
 /// The values as this node's next start would have them, and as it has them now where that can differ.

@@ -1,7 +1,7 @@
 //! The report of a start: its configuration, its data, where it listens, where it logs.
 //!
-//! `kvorum server`, `kvorum start` and `kvorum chkconfig` print the same lines, so that what a check showed
-//! is what a start does.
+//! `kvorum server`, `kvorum start` and `kvorum chkconfig` print the same lines, so that a start does as a
+//! check has shown.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ impl StartReport {
         }
     }
 
-    /// In lines, with the process that it is about if there is one.
+    /// The report in lines, with its process if there is one.
     pub(crate) fn text(&self, process: Option<u32>) -> String {
         let process = process.map_or_else(String::new, |process| format!(", process {process}"));
         let age = if self.is_new {
@@ -171,7 +171,7 @@ fn listeners(settings: &Settings) -> Vec<String> {
     }
     if let Some(address) = settings.listeners.peer_advertised {
         all.push(format!(
-            "peer {address} is what other nodes are told (peer.advertised_address)"
+            "peer {address} is the address for other nodes (peer.advertised_address)"
         ));
     }
     all

@@ -31,7 +31,7 @@ fn term(name: &str, value: &Value) -> String {
     }
 }
 
-/// What a list holds: names of nodes, or disks with their size in KB and how full they are in percent.
+/// An element of a list: the name of a node, or a disk with its size in KB and its use in percent.
 fn element(value: &Value) -> String {
     match value {
         Value::String(node) => format!("'{node}'"),

@@ -13,8 +13,8 @@ use kvorum_cluster::checked_text::{decode, encode};
 use kvorum_disk::{Disk, EntryKind, ErrorKind, read_file, replace_file};
 use kvorum_settings::{Settings, StorageBackend};
 
-/// Behind the engine's name, in the data directory: where its stores are, if not in the directory of that
-/// name.
+/// Suffix behind the engine's name of a file in the data directory: the place of the engine's stores, if that
+/// is not the directory of its name.
 const NOTE_SUFFIX: &str = "_stores";
 /// Engines that keep files, and so may have such a note.
 pub(crate) const NOTED_ENGINES: [&str; 2] = ["bitcask", "leveldb"];
@@ -130,8 +130,8 @@ fn note_of(data: &Path, engine: &str) -> PathBuf {
     data.join(format!("{engine}{NOTE_SUFFIX}"))
 }
 
-/// Where the stores of an engine were at the last start, if not at the default place. Earlier versions
-/// wrote it without a checksum.
+/// The place of an engine's stores at the last start, if not the default one. Earlier versions wrote it
+/// without a checksum.
 pub(crate) fn noted_root(
     disk: &dyn Disk,
     data: &Path,

@@ -1,7 +1,7 @@
 //! Counts of the vnodes' work, from the vnodes to Riak's statistics.
 //!
-//! Vnodes and stores count in totals, which costs a request next to nothing, and the statistics have windows of a
-//! minute. What was added is carried over once a second, and when somebody asks.
+//! Vnodes and stores count in totals, which costs a request next to nothing, and the statistics have windows
+//! of a minute. Additions are carried over once a second, and on each query.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `vnode-status` for operators: a line for each vnode, and beneath it what is wrong with some.
+//! `vnode-status` for operators: a line for each vnode, and beneath it the problems of some.
 
 use std::fmt::Write as _;
 

@@ -33,7 +33,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// How many kinds of metadata a client gave the value; none for a tombstone.
+    /// The number of kinds of metadata that a client gave the value; 0 for a tombstone.
     pub(crate) fn kinds(&self) -> usize {
         let given = [
             self.expires_at.is_some(),

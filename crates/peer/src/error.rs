@@ -73,8 +73,8 @@ pub enum PeerError {
 }
 
 impl PeerError {
-    /// The same without the node's identity, for a text that names the node otherwise: before a first
-    /// contact its identity is not even known.
+    /// The same without the node's identity, for a text that names the node otherwise: before a first contact
+    /// its identity is not even known.
     pub fn without_node(&self) -> String {
         match self {
             Self::NoAddress { .. } => "no address is known for it".to_owned(),

@@ -96,7 +96,7 @@ pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Gues
             tracing::debug!(event = "peer_hung_up", peer = %peer);
             return;
         }
-        // In every join, each side is of another cluster than the other for a moment.
+        // In every join, the two sides belong to different clusters for a moment.
         Ok(Err(NotGreeted::Refused(refusal @ (Refusal::OtherCluster | Refusal::Removed)))) => {
             tracing::info!(event = "peer_refused", peer = %peer, reason = %refusal);
             return;

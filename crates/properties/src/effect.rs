@@ -1,4 +1,4 @@
-//! What comes of setting a property: nothing is taken that would not be kept, unless it is harmless, and
+//! The effect of setting a property: a value that would not be kept is refused, unless it is harmless, and
 //! then it is named.
 //!
 //! The rule is applied once, by the node that a client sets a property at, before the change is proposed
@@ -10,14 +10,14 @@ use serde_json::{Map, Value};
 use crate::errors::{PropertyErrors, Reason};
 use crate::table::{BucketProperties, PropertyOverlay, READ_ONLY};
 
-/// What comes of setting a property.
+/// The effect of setting a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Requests go by it.
     Honoured,
     /// A value that this server would not keep is refused; the others are its default.
     Guarded,
-    /// It is kept and shown, and nothing goes by it. The text says why that harms nobody.
+    /// It is kept and shown, and nothing goes by it. The text gives the reason that this is harmless.
     Harmless(&'static str),
 }
 
@@ -26,13 +26,13 @@ pub enum Effect {
 pub struct WithoutEffect {
     /// The property.
     pub property: &'static str,
-    /// Why nothing goes by it.
+    /// The reason.
     pub because: &'static str,
 }
 
 impl PropertyOverlay {
-    /// Refuses what this server would not keep, of what this overlay changes in `current`; returns what
-    /// of it has no effect. `backends` are the names under which this node knows its storage backend.
+    /// Refuses this overlay's changes to `current` that this server would not keep; returns those without
+    /// effect. `backends` are this node's names for its storage backend.
     pub fn check_kept(
         &self,
         current: &BucketProperties,
@@ -69,7 +69,7 @@ impl PropertyOverlay {
             .collect()
     }
 
-    /// Why the value of a guarded property would not be kept.
+    /// The reason for not keeping the value of a guarded property.
     fn not_kept(&self, property: &str, backends: &[&str]) -> Option<Reason> {
         let has_hooks = |hooks: &Option<Vec<_>>| hooks.as_ref().is_some_and(|it| !it.is_empty());
         match property {
@@ -191,7 +191,7 @@ mod tests {
         let current = BucketProperties::untyped_defaults();
         let read = PropertyOverlay::from_json(&current.to_json()).unwrap();
         assert_eq!(read.check_kept(&current, &["leveldb"]), Ok(Vec::new()));
-        // A type of an earlier version may have what is refused now.
+        // A type of an earlier version may have values that are refused now.
         let consistent = current.with(&overlay("consistent", json!(true)));
         let again = overlay("consistent", json!(true));
         assert_eq!(again.check_kept(&consistent, &[]), Ok(Vec::new()));

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// Why one property is refused. The first ones are Riak's atoms, to the letter; then come Riak's
+/// The reason for refusing one property. The first ones are Riak's atoms, to the letter; then come Riak's
 /// sentences, and last the refusals that this server has and Riak has not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -193,7 +193,7 @@ impl PropertyErrors {
     }
 
     /// The body of Riak's HTTP 400: an object of property to reason. A sentence of Riak's is an array
-    /// of character codes there, which is what its own encoder makes of an Erlang string.
+    /// of character codes there, as its own encoder makes of an Erlang string.
     pub fn to_json(&self) -> Map<String, Value> {
         let pair = |(property, reason): &(String, Reason)| (property.clone(), reason.to_json());
         self.pairs.iter().map(pair).collect()

@@ -4,8 +4,8 @@
 //! its type, over the defaults. Each layer but the last is a [`PropertyOverlay`], where anything may
 //! be absent; what comes out is a [`BucketProperties`], where everything that has a default has a
 //! value. All properties stand in one table (`table.rs`), from which both types, their JSON and
-//! the checks of single values are made, and which says what comes of setting each (`effect.rs`). What
-//! properties forbid each other is in `rules.rs`.
+//! the checks of single values are made; it also has the effect of setting each (`effect.rs`).
+//! Contradictions between properties are in `rules.rs`.
 //!
 //! The JSON forms are Riak's. The Protocol Buffers form belongs to the PB server; only the numbers
 //! that stand for words are known here ([`Quorum::from_wire`]).

@@ -83,7 +83,7 @@ impl BucketProperties {
         }
     }
 
-    /// Why `datatype` does not become `wanted`.
+    /// The reason for `datatype` not to become `wanted`.
     fn datatype_kept(&self, wanted: &str) -> Reason {
         match self.datatype {
             Some(_) => Reason::OtherDatatype(wanted.to_owned()),
@@ -92,7 +92,7 @@ impl BucketProperties {
         }
     }
 
-    /// Why `write_once` does not change, in Riak's words for each kind of bucket.
+    /// The reason for `write_once` not to change, in Riak's words for each kind of bucket.
     fn write_once_kept(&self) -> Reason {
         // Buckets without a type have it from the start, and typed ones have none of it.
         let is_plain_type = self.write_once.is_none() && self.datatype.is_none();

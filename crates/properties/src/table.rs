@@ -81,7 +81,7 @@ macro_rules! properties {
             /// The names of all properties that can be set.
             pub const NAMES: &[&str] = &[$(stringify!($name),)* $(stringify!($optional),)*];
 
-            /// All properties that can be set, each with what comes of it.
+            /// All properties that can be set, each with its effect.
             pub const EFFECTS: &[(&str, Effect)] = &[
                 $((stringify!($name), $effect),)*
                 $((stringify!($optional), $optional_effect),)*
@@ -234,7 +234,7 @@ properties! {
 }
 
 impl BucketProperties {
-    /// Where buckets without a type start, before the configured defaults are applied.
+    /// The properties of buckets without a type before the configured defaults are applied.
     pub fn untyped_defaults() -> Self {
         Self {
             repl: Some(Replication::On),
@@ -252,7 +252,7 @@ impl BucketProperties {
         }
     }
 
-    /// Fills in what follows from other properties: a HyperLogLog has a precision.
+    /// Fills in properties that follow from others: a HyperLogLog has a precision.
     fn completed(mut self) -> Self {
         if self.datatype == Some(Datatype::HyperLogLog) {
             self.hll_precision.get_or_insert(HLL_PRECISION_DEFAULT);

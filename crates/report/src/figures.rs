@@ -71,7 +71,7 @@ pub fn throughput(run: &RunResult) -> f64 {
 /// The whole run's latencies of an operation: as told, else as far as its rows tell.
 pub fn totals(operation: &Operation) -> OperationTotals {
     if let Some(totals) = &operation.totals {
-        // Where nothing succeeded there is no latency, and none is better than another.
+        // There is no latency if nothing succeeded, and none is better than another.
         return match totals.count > 0.0 {
             true => totals.clone(),
             false => OperationTotals {

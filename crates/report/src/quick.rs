@@ -211,7 +211,7 @@ fn tell(outcomes: &[Outcome], out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where nothing renews itself on a terminal, a line for each step says that it goes on.
+/// Prints a line for each step if there is no terminal to renew a line on.
 fn say_progress(step: &str) {
     if !std::io::stderr().is_terminal() {
         // Progress that cannot be shown is no reason to stop.

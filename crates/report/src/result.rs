@@ -73,7 +73,7 @@ pub struct RunResult {
     pub server: Option<Table>,
     /// `volume.csv`, when volume was counted.
     pub volume: Option<Table>,
-    /// `errors.csv`: why operations failed, the most frequent first.
+    /// `errors.csv`: the causes of failed operations, the most frequent first.
     pub causes: Vec<Cause>,
 }
 

@@ -145,8 +145,8 @@ impl Ring {
         self.write_detours(false).into_iter().any(holds)
     }
 
-    /// The vnodes that hold the keys of an owner partition of which there are up to `n` replicas: now, or
-    /// once a change that is under way has settled.
+    /// The vnodes that hold an owner partition's keys with up to `n` replicas: now, or once a change under
+    /// way has settled.
     pub fn holders(&self, owner: Partition, n: u16) -> Vec<Partition> {
         let mut holders = Vec::with_capacity(usize::from(n));
         for detours in self.write_detours(false) {

@@ -2,7 +2,7 @@
 //!
 //! A client that repeats a mistake, or a bucket whose objects grow too large, would write a line for
 //! each request. A quota lets the first lines of each window through and counts the others; the next
-//! line that is let through says how many were left out.
+//! line that is let through has the number of those left out.
 
 use std::sync::Mutex;
 use std::time::Duration;

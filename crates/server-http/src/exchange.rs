@@ -27,7 +27,7 @@ pub(crate) struct Service {
     pub(crate) server_header: HeaderValue,
     /// For bodies that are larger than a connection's usual buffers.
     pub(crate) room: Room,
-    /// Bounds the lines about requests for what is not here.
+    /// Bounds the lines about requests for features that are not here.
     pub(crate) not_supported_log: LogQuota,
     /// Bounds the lines about changes of properties that failed.
     pub(crate) not_agreed_log: LogQuota,

@@ -14,21 +14,20 @@ pub trait NodeFacts: Send + Sync {
     /// The OpenMetrics text.
     fn metrics(&self) -> String;
 
-    /// Whether the node can serve. A node of which nothing else is known is ready.
+    /// The node's ability to serve. A node of which nothing else is known is ready.
     fn health(&self) -> Health {
         Health::default()
     }
 }
 
-/// Whether a node can serve, and if not, why. No path of the server is in it.
+/// A node's ability to serve, and the reasons if it cannot. It contains no path of the server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Health {
     /// False when requests had better go to another node.
     pub is_ready: bool,
     /// `ready`, `degraded`, or in one word why the node is not ready.
     pub status: &'static str,
-    /// All that is not as it should be, what keeps the node from being ready first: a word for programs and
-    /// a sentence.
+    /// All problems, first those that keep the node from being ready: a word for programs and a sentence.
     pub reasons: Vec<(&'static str, String)>,
     /// The node's vnodes.
     pub vnodes: VnodeCounts,

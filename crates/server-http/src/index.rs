@@ -209,7 +209,7 @@ impl Object {
         self.json.len() + self.list.waiting_bytes()
     }
 
-    /// Ends the object and returns what of it was not taken.
+    /// Ends the object and returns the part of it that was not taken.
     fn end(self, continuation: Option<&Continuation>) -> Vec<u8> {
         let Self { mut json, list, .. } = self;
         list.end_list(&mut json);

@@ -1,4 +1,4 @@
-//! Lists of names in JSON: keys, buckets, what an index has.
+//! Lists of names in JSON: keys, buckets, entries of an index.
 //!
 //! Names are bytes and JSON is text. A name that is no UTF-8 stands in a second list, behind the first
 //! one, in the form in which a URL takes it; so every name that is listed can be read.
@@ -15,7 +15,7 @@ use crate::body::Abandoned;
 /// Bytes of the second list at most where it has to wait for the end of the first.
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
-/// A list in the making. What it appends to is an object whose last member is the list.
+/// A list in the making. It appends to an object whose last member is the list.
 pub(crate) struct NameList {
     field: &'static str,
     is_first: bool,

@@ -16,7 +16,7 @@ use crate::origin;
 use crate::reply::{Answer, Outcome, Refusal, empty, json, page, text};
 use crate::route::BucketPath;
 
-/// Names what was set and has no effect, where an answer has no body to say it in.
+/// Names properties that were set without effect, in an answer that has no body for it.
 const WITHOUT_EFFECT: HeaderName = HeaderName::from_static("x-kvorum-without-effect");
 
 /// The properties that count for a bucket.
@@ -120,7 +120,7 @@ pub(crate) fn bucket_json(
 /// Members that the properties of created types have, and those of their buckets.
 fn put_type_members(coordinator: &Coordinator, shown: &mut Map<String, Value>) {
     shown.insert("active".to_owned(), true.into());
-    // Riak's claimant is whichever node carries changes of types through; here each can.
+    // Riak's claimant is the node that carries changes of types through; here each can.
     if let Some(member) = coordinator.state().member(coordinator.node()) {
         shown.insert("claimant".to_owned(), member.name.as_str().into());
     }

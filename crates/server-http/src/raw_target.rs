@@ -2,10 +2,10 @@
 //!
 //! Riak's HTTP parser took nearly any byte in a path, and clients came to send keys as they are:
 //! `a<b`, or Latin-1 letters. The library that reads requests here refuses these, with an empty
-//! answer. So such bytes of a request line are replaced on their way in by what a client should have
-//! sent; the route decodes them again.
+//! answer. Such bytes of a request line are therefore percent-encoded on their way in, as a client
+//! should have sent them; the route decodes them again.
 //!
-//! A request line can be told from the rest of what a client sends only by following the messages:
+//! A request line can be distinguished from a client's other bytes only by following the messages:
 //! heads, bodies by their length, chunks. This is done here for messages that are plain. After
 //! anything else (two lengths, a folded header, `CONNECT`, ...) the connection is passed on as it
 //! comes, so that no byte of a body can ever be taken for one of a request line.
@@ -21,12 +21,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(crate) struct RawTargets<S> {
     stream: S,
     escaper: Escaper,
-    /// What was read and had to be changed.
+    /// Bytes that were read and had to be changed.
     pending: Bytes,
 }
 
 impl<S> RawTargets<S> {
-    /// `decoding` says whether the routes take percent-encoding off. If not, nothing is put on.
+    /// `decoding` is true if the routes decode percent-encoding. Otherwise nothing is encoded.
     pub(crate) fn new(stream: S, decoding: bool) -> Self {
         let state = if decoding {
             State::Start
@@ -96,20 +96,20 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RawTargets<S> {
     }
 }
 
-/// As much of a header's line as has to be known; the headers that matter are shorter.
+/// Bytes of a header's line that have to be known; the headers that matter are shorter.
 const LINE_MAX: usize = 128;
 
-/// Where in the messages of a connection the next byte stands.
+/// The place of the next byte in the messages of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In front of a request line, in which empty lines may stand.
+    /// The space before a request line, in which empty lines may stand.
     Start,
     Method,
     Target,
     /// The rest of the request line.
     Version,
     Headers,
-    /// In a body, or in the data of a chunk, with so many bytes to come.
+    /// A body, or the data of a chunk, with so many bytes to come.
     Body {
         rest: u64,
         is_chunk: bool,
@@ -118,11 +118,11 @@ enum State {
     ChunkEnd,
     ChunkSize,
     Trailers,
-    /// What comes is not followed any more.
+    /// The rest is not followed any more.
     Opaque,
 }
 
-/// How the body of the request is measured whose head is being read.
+/// The measure of the body of the request whose head is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     None,
@@ -146,8 +146,8 @@ impl Escaper {
         }
     }
 
-    /// Follows what was read. Returns how much of it stays as it is; what takes the place of the rest
-    /// is appended to `escaped`.
+    /// Follows the bytes that were read. Returns the number of those that stay as they are; the
+    /// replacement of the rest is appended to `escaped`.
     fn follow(&mut self, read: &[u8], escaped: &mut Vec<u8>) -> usize {
         let mut kept = None;
         let mut at = 0;
@@ -194,7 +194,7 @@ impl Escaper {
 
     fn method(&mut self, byte: u8) -> usize {
         match byte {
-            // Its target is no path, and what follows may be another protocol.
+            // Its target is no path, and another protocol may follow.
             b' ' if self.line == b"CONNECT" => self.state = State::Opaque,
             b' ' => self.state = State::Target,
             b'A'..=b'Z' if self.line.len() < LINE_MAX => self.line.push(byte),
@@ -347,7 +347,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes out of `sent` if it is read in pieces of these lengths.
+    /// The output for `sent` if it is read in pieces of these lengths.
     fn passed(sent: &[u8], mut pieces: impl Iterator<Item = usize>) -> Vec<u8> {
         let mut escaper = Escaper::at(State::Start);
         let (mut passed, mut rest) = (Vec::new(), sent);

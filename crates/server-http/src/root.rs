@@ -39,7 +39,7 @@ const RESOURCES: [(&str, &str); 19] = [
 /// Of `/ping`: how many vnodes serve.
 const VNODES: HeaderName = HeaderName::from_static("x-kvorum-vnodes");
 
-/// Of `/ping`: the state of the node in one word.
+/// Header of `/ping`: the state of the node in one word.
 const STATUS: HeaderName = HeaderName::from_static("x-kvorum-health");
 
 /// `OK`, from the moment on when the node listens; headers say how the node is and how many vnodes serve.
@@ -64,8 +64,8 @@ pub(crate) fn ping(exchange: &Exchange<'_>) -> Answer {
 ///
 /// Orchestrators restart a process that is not live and send no requests to one that is not ready. The
 /// process answers, so it is live, whatever its stores do: no restart makes room on a disk. It is ready when
-/// requests may be sent to it; 503 and the reasons when not. What concerns a part of its data only is a
-/// reason as well, and does not keep requests from the rest.
+/// requests may be sent to it; 503 and the reasons when not. A problem of a part of its data is a reason as
+/// well, and does not keep requests from the rest.
 pub(crate) fn health(exchange: &Exchange<'_>, probe: Probe) -> Answer {
     if probe == Probe::Live {
         return with_body(StatusCode::OK, JSON, Body::Whole(LIVE.into()));

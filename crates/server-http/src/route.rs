@@ -82,12 +82,12 @@ pub(crate) enum Missing {
     MapReduce,
 }
 
-/// What is asked of a node's health.
+/// A question about a node's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// Whether the process works.
+    /// Does the process work?
     Live,
-    /// Whether requests may be sent to it.
+    /// May requests be sent to it?
     Ready,
 }
 
@@ -219,7 +219,7 @@ fn old(pieces: &mut Pieces<'_>) -> Route {
     }
 }
 
-/// What follows a key: links to walk, each `bucket,tag,keep`.
+/// The part behind a key: links to walk, each `bucket,tag,keep`.
 fn link_walk(first: &str, pieces: &mut Pieces<'_>) -> Route {
     let is_link = |step: &str| {
         let parts: Vec<&str> = step.split(',').collect();

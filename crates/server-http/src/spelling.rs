@@ -1,9 +1,9 @@
-//! Names of headers in the spelling that Riak has.
+//! Names of headers in Riak's spelling.
 //!
-//! By the standard the case of a name says nothing. Some clients compare names byte by byte all the same:
+//! The case of a name means nothing in the standard. Some clients compare names byte by byte all the same:
 //! one that looks for `x-riak-index-` in small letters loses every index of an object that it reads,
 //! changes and writes back. hyper writes a name with a capital at each of its words, unless the answer's
-//! extensions say how it is spelt, in a type that nothing but its own parser makes. A spelling is
+//! extensions have its spelling, in a type that nothing but its own parser makes. A spelling is
 //! therefore made by having hyper parse a request of these names, over a pipe in memory that holds it
 //! whole: one poll, and nothing waits. That takes microseconds, so spellings are kept and copied, which takes
 //! a few tenths of one; an application has few sets of index names.
@@ -27,7 +27,7 @@ use crate::reply::{Answer, empty};
 /// Riak's spelling of the one fixed name that capitals at words do not give.
 const ENTITY_TAG: &[u8] = b"ETag";
 
-/// Of most answers.
+/// The spelling of most answers.
 static FIXED: LazyLock<Extensions> = LazyLock::new(|| parsed(&[]));
 
 /// Spellings that were made, each under its names.
@@ -39,7 +39,7 @@ const MADE_MAX: usize = 256;
 /// Names of more bytes than this together are parsed each time.
 const MADE_NAME_BYTES_MAX: usize = 1 << 10;
 
-/// Has the names of an answer's headers written as Riak writes them.
+/// Makes the names of an answer's headers appear as Riak writes them.
 pub(crate) fn spell_fixed(answer: &mut Answer) {
     answer.extensions_mut().extend(FIXED.clone());
 }

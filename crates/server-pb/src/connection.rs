@@ -203,7 +203,7 @@ impl Connection {
         true
     }
 
-    /// Notes what the peer did wrong.
+    /// Notes a fault of the peer.
     pub(crate) fn note(&mut self, fault: Fault, detail: &dyn fmt::Display) {
         let now = self.shared.coordinator.runtime().now();
         self.faults.note(fault, detail, now);

@@ -109,7 +109,7 @@ fn not_served(code: MessageCode) -> Refusal {
     let what = match code {
         MessageCode::RPB_COUNTER_UPDATE_REQ | MessageCode::RPB_COUNTER_GET_REQ => "counters are",
         MessageCode::DT_FETCH_REQ | MessageCode::DT_UPDATE_REQ => "data types are",
-        // None is defined, which is what clients of such queues have to expect anyway.
+        // None is defined, as clients of such queues have to expect anyway.
         MessageCode::RPB_FETCH_REQ => return Refusal::NoSuchQueue,
         MessageCode::RPB_PUSH_REQ => "replication queues are",
         MessageCode::RPB_MEMBERSHIP_REQ => "membership queries are",

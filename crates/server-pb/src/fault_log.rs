@@ -1,4 +1,4 @@
-//! What peers do wrong, logged once for each kind and connection, and so many times a minute in all.
+//! Faults of peers, logged once for each kind and connection, and so many times a minute in all.
 //!
 //! A broken client repeats its mistake with every request, and some connect anew for each; the log has
 //! to say that it happened and where it came from, not how often.
@@ -35,7 +35,7 @@ pub(crate) enum Fault {
 /// The kinds of faults.
 const FAULTS: usize = Fault::ReplyTooLong as usize + 1;
 
-/// What all connections together may log, by kind.
+/// The quotas of all connections together, by kind.
 #[derive(Debug, Default)]
 pub(crate) struct FaultQuotas([LogQuota; FAULTS]);
 

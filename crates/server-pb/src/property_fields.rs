@@ -2,8 +2,8 @@
 //!
 //! Properties without a field (`dvv_enabled`, `stat_tracked`) do not travel over this protocol. A
 //! list of hooks counts only together with its flag: an empty list with the flag set clears them.
-//! The fields that Riak 3.2 does not have (`node_confirms`, `sync_on_write`) are sent where they say
-//! something, which is where they are not the default.
+//! The fields that Riak 3.2 does not have (`node_confirms`, `sync_on_write`) are sent only where they
+//! are not the default.
 
 use bytes::Bytes;
 use kvorum_properties::{

@@ -1,17 +1,17 @@
-//! Relative paths of a configuration, and what they are relative to.
+//! Relative paths of a configuration, and the directories that they are relative to.
 
 use std::path::Path;
 
 use crate::kind::Kind;
 use crate::problem::Place;
 
-/// Directories that relative paths are relative to. A path is left as it is where there is none.
+/// Directories that relative paths are relative to. Without a directory a path stays as it is.
 ///
-/// A program that is called from anywhere, as the links `riak` and `riak-admin` are, has to find the same
-/// directories each time: so what a file says, and defaults beside it, go by where the file is.
+/// A program that is called from anywhere, such as the links `riak` and `riak-admin`, has to find the same
+/// directories each time: so paths in a file, and defaults beside it, are relative to the file's directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Anchors {
-    /// The configuration file's: for its own paths, those of files beside it, and defaults, if there is one.
+    /// The configuration file's, if there is one: for its paths, those of files beside it, and defaults.
     pub file: Option<String>,
     /// The working directory: for `--set`, and for defaults where there is no file.
     pub working: Option<String>,

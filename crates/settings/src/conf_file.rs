@@ -16,11 +16,11 @@ pub(crate) struct Setting {
     pub(crate) place: Place,
     pub(crate) name: Name,
     pub(crate) value: String,
-    /// How it was written, if not like this.
+    /// Its original name and value, if they had another form.
     pub(crate) written: Option<Written>,
 }
 
-/// Name and value as a file of another form has them.
+/// Name and value in a file of another form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) name: String,

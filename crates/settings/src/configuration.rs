@@ -90,8 +90,8 @@ impl Configuration {
         Self::load_at(text, &[], overrides, &Anchors::default())
     }
 
-    /// The same with files of Erlang terms, which stand beside the file and win over it in their order, and
-    /// with relative paths made absolute: see [`Anchors`].
+    /// The same with files of Erlang terms, which win over the file beside them in their order, and with
+    /// relative paths made absolute: see [`Anchors`].
     ///
     /// # Errors
     /// As [`Configuration::load`].
@@ -173,9 +173,9 @@ fn place_of(problem: &Problem) -> Option<Place> {
 
 /// A list in a file of Erlang terms that takes the place of several keys at once.
 struct Replacement {
-    /// With which the names of these keys begin.
+    /// Prefix of the names of these keys.
     prefix: &'static str,
-    /// Settings before this one count no more.
+    /// Settings before this one do not count any more.
     before: usize,
     place: Place,
 }
@@ -255,7 +255,7 @@ impl<'a> Loader<'a> {
             .collect()
     }
 
-    /// The list that took the place of this setting, if one did.
+    /// The list that replaced this setting, if one did.
     fn replacement(&self, index: usize, pattern: &str) -> Option<&Replacement> {
         self.replacements
             .iter()

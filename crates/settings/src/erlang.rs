@@ -1,9 +1,9 @@
 //! `advanced.config` and `app.config`: Erlang terms beside a riak.conf, which win over it.
 //!
-//! The form is `[{Application, [{Key, Value}]}].`, and as in Riak a key replaces all that riak.conf
-//! says of it, lists as a whole. Every key is honoured under the name that riak.conf has for it,
-//! ignored with a reason, or refused. One that would change the backend or the default properties is
-//! never ignored: data would be looked for, or kept, in another way than before.
+//! The form is `[{Application, [{Key, Value}]}].`, and as in Riak a key replaces all settings of riak.conf
+//! for it, lists as a whole. Every key is honoured under its name in riak.conf, ignored with a reason, or
+//! refused. A key that would change the backend or the default properties is never ignored: data would be
+//! looked for, or kept, in another way than before.
 
 mod keys;
 mod values;
@@ -25,13 +25,13 @@ const OTHER_APPLICATION: &str = "Kvorum has no such Erlang application";
 const EMPTY_LIST: &str = "it is an empty list: what it replaces has its default";
 const NO_MEANING: &str = "it has no meaning in Kvorum, nor has riak.conf a key for it";
 
-/// A listener whose address and port stand in two keys.
+/// A listener whose address and port are in two keys.
 struct OldListener {
     application: &'static str,
     host: &'static str,
     port: &'static str,
     port_default: &'static str,
-    /// With which the keys of such listeners begin in riak.conf.
+    /// Prefix of such listeners' keys in riak.conf.
     listeners: &'static str,
 }
 
@@ -65,16 +65,16 @@ const OLD_LISTENERS: [OldListener; 3] = [
     },
 ];
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub(crate) struct ErlangSettings {
-    /// As lines of riak.conf.
+    /// Settings as lines of riak.conf.
     pub(crate) settings: Vec<Setting>,
-    /// Keys that riak.conf has no name for.
+    /// Keys without a name in riak.conf.
     pub(crate) ignored: Vec<LineReport>,
-    /// Beginnings of keys of riak.conf of which earlier lines do not count any more.
+    /// Prefixes of keys of riak.conf whose earlier lines do not count any more.
     pub(crate) replaced: Vec<&'static str>,
-    /// What is wrong.
+    /// The file's defects.
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -161,7 +161,7 @@ impl ErlangSettings {
         });
     }
 
-    /// Riak 1.x had address and port of a listener in two keys; what is missing is its default.
+    /// Takes address and port of a listener, which Riak 1.x had in two keys; a missing one gets its default.
     fn take_old_listener(&mut self, place: Place, old: &OldListener, pairs: &[(String, Term)]) {
         let value = |key: &str| {
             let found = pairs.iter().find(|(name, _)| name == key);
@@ -250,7 +250,7 @@ fn translate(key: &ErlangKey, value: &Term) -> Result<Translated, Misfit> {
         .is_some_and(|known| matches!(known, catalogue::Known::Ignored { .. }));
     let text = match key.form {
         Form::Special { translate, .. } => return translate(value),
-        // It has no effect, so its form does not matter.
+        // The key has no effect, so the form of its value does not matter.
         _ if is_ignored => Some(shown(value)),
         Form::Plain => values::plain(value),
         Form::SecondsOrOff => match value {

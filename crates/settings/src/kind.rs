@@ -87,7 +87,7 @@ pub enum Kind {
     Address(fn(&mut Settings, &str, Option<SocketAddr>)),
     /// One of some words.
     Choice(&'static [Choice]),
-    /// A path; a relative one is relative to the configuration file, or of `--set` to the working
+    /// A path; a relative one is relative to the configuration file, or with `--set` to the working
     /// directory.
     Path(fn(&mut Settings, PathBuf)),
     /// `name@host`.
@@ -134,12 +134,12 @@ pub enum Refusal {
     NotBuiltIn(&'static str),
 }
 
-/// Why a template of Erlang's logger has no effect.
+/// The reason that a template of Erlang's logger has no effect.
 const TEMPLATE: &str =
     "it is a template of Erlang's logger; lines have the form `logfmt` or `json`";
 
 impl Kind {
-    /// Why a value of Riak's is known and has no effect, if it is one; the default counts then.
+    /// The reason that a known value of Riak's has no effect, if it is one; the default counts then.
     pub(crate) fn passes_over(&self, text: &str) -> Option<&'static str> {
         match self {
             Kind::LogFormat(_) => text.trim_start().starts_with('[').then_some(TEMPLATE),

@@ -90,22 +90,22 @@ pub enum Problem {
         /// Why.
         reason: &'static str,
     },
-    /// The key is known, and what it asks for cannot be done.
+    /// The key is known, but its value cannot be honoured.
     #[error("`{key}` {place} cannot be honoured: {reason}; remove it to go on without it")]
     Unsupported {
         /// The key.
         key: String,
-        /// Where.
+        /// Its place.
         place: Place,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
     /// A file of Erlang terms that cannot be read.
     #[error("cannot read what is {place}: {reason}")]
     Terms {
-        /// Which file.
+        /// The file.
         place: Place,
-        /// Where in it, and what is wrong.
+        /// The place in it, and the defect.
         reason: String,
     },
     /// A line that is no setting.

@@ -60,7 +60,7 @@ A key that neither Riak nor Kvorum knows is refused with its line and the neares
 
 An `advanced.config` in the same directory is read as well, and beside a `riak.conf` also an `app.config`.
 They hold Erlang terms, `[{Application, [{Key, Value}]}].`, and win over the file: first `app.config`, then `advanced.config`, then `--set`.
-As in Riak a key there replaces all that the file says of it: `default_bucket_props` all of `buckets.default.*`, and a list of listeners all listeners of that protocol.
+As in Riak, a key there replaces all of the file's settings for it: `default_bucket_props` all of `buckets.default.*`, and a list of listeners all listeners of that protocol.
 Riak 2 and later uses an `app.config` alone where there is one; here what it leaves out is taken from `riak.conf`.
 
 Each key is honoured under the name that riak.conf has for it, ignored with a reason, or refused, and named as `application.key` in the report.

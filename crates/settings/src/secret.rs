@@ -1,6 +1,6 @@
 //! Values that reports and messages do not show.
 
-/// Stands in reports for what nobody is to read over a shoulder or in a log.
+/// Replaces values in reports that should not be read over a shoulder or in a log.
 const MASK: &str = "********";
 
 /// True for keys whose values are secrets.
@@ -18,7 +18,7 @@ pub(crate) fn is_secret(name: &str) -> bool {
     words.iter().any(|word| last.contains(word))
 }
 
-/// The value as reports may show it.
+/// The value for reports.
 pub(crate) fn shown(name: &str, value: &str) -> String {
     match is_secret(name) {
         true => MASK.to_owned(),
@@ -26,7 +26,7 @@ pub(crate) fn shown(name: &str, value: &str) -> String {
     }
 }
 
-/// A line that cannot be read, as it may be shown: without what follows the name of a secret.
+/// An unreadable line for reports: without the text behind the name of a secret.
 pub(crate) fn line_without_it(line: &str) -> String {
     if let Some((key, value)) = line.split_once('=') {
         return format!("{key}={}", shown(key.trim(), value));

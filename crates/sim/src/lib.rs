@@ -7,10 +7,11 @@
 //! alone. Two runs of one seed have the same trace, and a failing plan is made smaller by running it
 //! again with less in it ([`shrink`]).
 //!
-//! Where to look: `scenario` has known failures by name; `fault` is what can go wrong, `weather` and `messages` how it does; `history` is the judge;
-//! `machine` has what nodes have in common; `survivor` is the end of a run that loses all machines but one. A node is a member as the server opens it (`agreeing`, and
-//! `operator` for who has them join and leave), or one whose control plane is stood in for (`told`, with
-//! `cluster` and `mover`): a plan's [`Control`] says which.
+//! Where to look: `scenario` has known failures by name; `fault` is what can go wrong, `weather` and
+//! `messages` how it does; `history` is the judge; `machine` has what nodes have in common; `survivor` is the
+//! end of a run that loses all machines but one. A node is a member as the server opens it (`agreeing`, and
+//! `operator` for joins and departures), or one whose control plane is stood in for (`told`, with `cluster`
+//! and `mover`): a plan's [`Control`] says which.
 //!
 //! The judge goes by values, each of which is written once, and by what clients had read before they
 //! wrote; never by the clocks that the database made.

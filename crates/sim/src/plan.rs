@@ -90,7 +90,7 @@ pub struct RunPlan {
     /// Also without siblings any client writes any key: which of two writes that know nothing of one
     /// another stays is for time to say, and the same everywhere.
     pub has_rivals: bool,
-    /// When all is checked, all machines but one are lost for good. Of members alone.
+    /// After all checks, all machines but one are lost for good. For members only.
     pub loses_majority: bool,
 }
 

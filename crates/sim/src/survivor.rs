@@ -1,9 +1,8 @@
-//! The end of a run whose plan wants it: all machines but one are lost for good, while all is well.
+//! The end of a run whose plan has it: all machines but one are lost for good, while all is well.
 //!
-//! What is left has every key, since every replica had been compared before. Its node goes on alone, the
-//! lost ones are removed by force, and another node joins. From the commit on every read at the default
-//! quorum must be right where it is answered, all must be answered soon, and the join must not wait for
-//! what is being repaired.
+//! The survivor has every key, since all replicas were compared before. Its node goes on alone, the lost
+//! ones are removed by force, and another node joins. From the commit on, every answered read at the default
+//! quorum must be right, all reads must be answered soon, and the join must not wait for the repairs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +17,19 @@ use crate::client::{BUCKET, STEADY_BUCKET, STEADY_KEYS, Versions, address, key_n
 use crate::cluster::Cluster;
 use crate::machine::Machine;
 
-/// The survivor takes the others to be down by then.
+/// Time until the survivor takes the others to be down.
 const DETECTED_AFTER: Duration = Duration::from_secs(20);
 const RECOVERIES_MAX: usize = 5;
-/// All quorum reads are answered within this after the lost nodes are removed.
+/// Time limit for the answers to all quorum reads, after the lost nodes are removed.
 const READABLE_WITHIN: Duration = Duration::from_secs(10);
-/// A node has joined, and its plan is committed, within this.
+/// Time limit for a join and the commit of its plan.
 const JOINED_WITHIN: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(200);
-/// Reads are tried for this long after it was said that they fail.
+/// Time for which reads are tried, even after their failure was reported.
 const READ_ATTEMPTS_MAX: Duration = Duration::from_secs(300);
 
 impl Cluster {
-    /// Loses all machines but one, and has the one go on.
+    /// Loses all machines but one, which goes on alone.
     pub(crate) async fn go_on_alone(self: &Arc<Self>) -> anyhow::Result<()> {
         let machines = self.machines();
         let drawn = usize::try_from(self.plan.seed).unwrap_or(0) % machines.len().max(1);
@@ -113,7 +112,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Reads every key until it is answered, and judges each answer by what clients were told.
+    /// Reads every key until it is answered, and judges each answer by the clients' history.
     async fn read_until_all_answer(&self, survivor: &Arc<Machine>, removed_at: Moment) {
         let busy = (0..usize::from(self.plan.keys)).map(|number| (BUCKET, number));
         let steady = (0..STEADY_KEYS).map(|number| (STEADY_BUCKET, number));

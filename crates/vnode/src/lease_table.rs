@@ -37,7 +37,7 @@ use crate::dot_source::DotSource;
 use crate::lease_file::{self, Lease, Leases, Unreadable};
 use crate::vnode::Vnode;
 
-/// The file that they are kept in.
+/// The name of the leases' file.
 pub const LEASES_NAME: &str = "dot_leases";
 
 /// The leases of all vnodes of a node.
@@ -107,9 +107,8 @@ impl LeaseTable {
         source
     }
 
-    /// The sequence at which the store of a partition ended when it was closed, if nothing was written to it
-    /// since then; `None` where that is not known, or of another store. To be asked before
-    /// [`LeaseTable::source`].
+    /// The sequence at which the store of a partition was closed, if nothing was written to it since then;
+    /// `None` where that is not known, or for another store. To be called before [`LeaseTable::source`].
     pub fn closed_at(&self, partition: Partition, store: StoreId) -> Option<Sequence> {
         let table = self.table.lock();
         let lease = table.leases.get(&partition.number())?;

@@ -70,8 +70,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// How much work of a kind was done. Each kind is sampled by its own count: clients that read and
-    /// write in turn would have one of the two sampled never.
+    /// The amount of work of a kind. Each kind is sampled by its own count: with a common one, clients that
+    /// read and write in turn would never have one of the two sampled.
     fn of(&self, work: VnodeWork) -> u64 {
         let count = match work {
             VnodeWork::Get => &self.gets,
@@ -119,7 +119,7 @@ pub struct VnodeStatus {
     pub size_warnings: u64,
     /// Writes above the warning threshold for the number of siblings, since the start.
     pub sibling_warnings: u64,
-    /// Writes that met an object which had not seen theirs, nor theirs it, since the start.
+    /// Writes that met an object of which neither had seen the other, since the start.
     pub merges: u64,
 }
 
@@ -174,14 +174,14 @@ impl Vnode {
         self
     }
 
-    /// As a vnode that reports what its work takes.
+    /// Lets the vnode report the times of its work.
     #[must_use]
     pub fn metered(mut self, clock: Arc<dyn Clock>, meter: Arc<dyn VnodeMeter>) -> Self {
         self.stopwatch = Some(Stopwatch { clock, meter });
         self
     }
 
-    /// When an operation began that is to be measured, and as what.
+    /// The start of an operation that is to be measured, and its kind.
     fn sample(&self, operation: &Operation) -> Option<(&Stopwatch, VnodeWork, Moment)> {
         let stopwatch = self.stopwatch.as_ref()?;
         let work = work_of(operation)?;
@@ -189,7 +189,7 @@ impl Vnode {
         is_sampled.then(|| (stopwatch, work, stopwatch.clock.now()))
     }
 
-    /// When a merge began. There are few, and all are measured.
+    /// The start of a merge. There are few, and all are measured.
     pub(crate) fn merge_begins(&self) -> Option<(&Stopwatch, Moment)> {
         let stopwatch = self.stopwatch.as_ref()?;
         Some((stopwatch, stopwatch.clock.now()))
@@ -210,15 +210,15 @@ impl Vnode {
         self.unwritable.get().map(String::as_str)
     }
 
-    /// Notes that a write was refused because the disk is full, where that became known only when the
-    /// write was to be made durable.
+    /// Notes that a full disk refused a write, where that became known only when the write was to be made
+    /// durable.
     pub fn note_disk_full(&self) {
         self.counts
             .disk_full_refusals
             .fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Writes that were refused because the disk was full, since the vnode was opened.
+    /// Writes that a full disk has refused since the vnode was opened.
     pub fn disk_full_refusals(&self) -> u64 {
         self.counts.disk_full_refusals.load(Ordering::Relaxed)
     }

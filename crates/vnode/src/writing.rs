@@ -252,7 +252,7 @@ impl Vnode {
         Ok(ReplicaReply::Received { durable })
     }
 
-    /// Does what may be a merge of objects that have not seen each other, and reports it if it is.
+    /// Runs `merge`; reports it if it merges objects that have not seen each other.
     fn merging<T>(&self, is_merge: bool, merge: impl FnOnce() -> T) -> T {
         if !is_merge {
             return merge();

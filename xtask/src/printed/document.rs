@@ -1,4 +1,4 @@
-//! The command lines of a document, each with what its mark says.
+//! The command lines of a document, each with its mark.
 //!
 //! ```text
 //! <!-- printed: MARK -->              in front of a block: for all of its command lines
@@ -108,13 +108,13 @@ const COMPOUNDS: [(&str, &str); 4] = [
 pub(crate) struct Printed {
     /// The line in its document on which it begins.
     pub(crate) number: usize,
-    /// As it is printed, with what continues it.
+    /// The line as printed, with its continuation.
     pub(crate) text: String,
-    /// What becomes of it; or what is wrong with its mark.
+    /// Its use, or the defect of its mark.
     pub(crate) mark: Result<Mark, &'static str>,
 }
 
-/// What becomes of a command line.
+/// The use of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// It is run, with replacements.

@@ -13,13 +13,13 @@ use anyhow::{Context, bail, ensure};
 use super::document::{Mark, Printed};
 use crate::test_run::Run;
 
-/// How long a line may take, and a server until it serves; far above what they need.
+/// Time limit for a line, and for a server until it serves; far above what they need.
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// The ports of a server without settings, which the documents name.
 const PORTS: [u16; 3] = [8087, 8098, 8099];
 
-/// In front of every line: `curl` is to fail where the server answers with an error.
+/// Text in front of every line: `curl` is to fail if the server answers with an error.
 const PROLOGUE: &str = "curl() { command curl --fail --silent --show-error \"$@\"; }\n";
 
 /// A document whose lines are run.
@@ -124,7 +124,7 @@ impl Session {
     }
 }
 
-/// Whether a server answers, with all of its stores open.
+/// True if a server answers, with all of its stores open.
 fn is_serving() -> bool {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, PORTS[1]))?;

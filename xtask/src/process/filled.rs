@@ -28,18 +28,18 @@ use crate::server::Server;
 use crate::test_run::Run;
 
 const MEGABYTE: u64 = 1_000_000;
-/// The disk: of it a file system leaves some nine tenths.
+/// The disk; a file system leaves some nine tenths of it.
 const DISK_BYTES: u64 = 96 << 20;
 const KEYS: u64 = 600;
 const VALUE_BYTES: usize = 30_000;
 const LIVE_BYTES: u64 = KEYS * VALUE_BYTES as u64;
-/// Clients end when so much was put, should the disk never be full.
+/// Clients end after so many bytes if the disk never gets full.
 const PUT_BYTES_MAX: u64 = 4 * DISK_BYTES;
 const CLIENTS: u64 = 4;
 const BUCKET: &[u8] = b"overwritten";
-/// How long a full disk may take to heal. Far above what it takes, for busy machines.
+/// Time limit for a full disk to heal. Far above what it takes, for busy machines.
 const WITHIN: Duration = Duration::from_secs(90);
-/// Four segments of the log, and what a node has beside its data: the agreed log, stores' small files.
+/// Four segments of the log, and the files of a node beside its data: the agreed log, stores' small files.
 const BESIDE_BYTES: u64 = 4 * SEGMENT_BYTES + 12 * MEGABYTE;
 const SEGMENT_BYTES: u64 = 4 << 20;
 
@@ -85,7 +85,7 @@ pub(super) fn a_disk_filled_by_overwrites_heals(
     ))
 }
 
-/// What came of the load.
+/// The result of the load.
 #[derive(Debug, Default)]
 struct Overwritten {
     put: u64,
@@ -99,7 +99,7 @@ struct Counts {
     is_over: AtomicBool,
 }
 
-/// Overwrites at full speed. The first refusals do not end it: some of what is refused has room soon.
+/// Overwrites at full speed. The first refusals do not end it: some of the refused writes have room soon.
 fn overwrite(runtime: &Runtime, server: SocketAddr, seed: u64) -> anyhow::Result<Overwritten> {
     const REFUSED_MAX: u64 = 40;
     let counts = Arc::new(Counts::default());
@@ -149,7 +149,7 @@ async fn delete_some(server: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until as much can be put as no file that was made in advance has left.
+/// Waits until more can be put than any file that was made in advance has left.
 fn wait_for_puts(
     server: &mut Server,
     runtime: &Runtime,
@@ -180,7 +180,7 @@ async fn put_many(server: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until what the server holds is within the bound, and returns it.
+/// Waits until the bytes that the server holds are within the bound, and returns them.
 fn wait_for_bound(server: &mut Server, data: &Path) -> anyhow::Result<u64> {
     let begun = Instant::now();
     let bound = LIVE_BYTES * 3 / 2 + BESIDE_BYTES;
@@ -200,7 +200,7 @@ fn wait_for_bound(server: &mut Server, data: &Path) -> anyhow::Result<u64> {
     }
 }
 
-/// What the files below a directory take.
+/// Bytes that the files below a directory take.
 fn blocks_below(directory: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(directory).context("listing the data directory")? {
@@ -217,7 +217,7 @@ fn blocks_below(directory: &Path) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// What files take that a process has open and that have no name any more.
+/// Bytes of a process's open files that have no name any more.
 fn removed_and_open(process: u32) -> anyhow::Result<u64> {
     let handles = fs::read_dir(format!("/proc/{process}/fd")).context("listing open files")?;
     let removed = handles.filter_map(|handle| {

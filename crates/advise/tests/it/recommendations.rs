@@ -163,7 +163,7 @@ fn several_subjects_get_one_backend_that_can_be_configured() {
     if let Some(alone) = alone {
         assert!(both[0].to_string().contains(&alone));
     }
-    // One subject keeps what it got.
+    // One subject keeps its recommendation.
     let before = documents.recommended.clone();
     join(std::slice::from_mut(&mut documents));
     assert_eq!(documents.recommended, before);

@@ -409,8 +409,8 @@ fn who_catches_up_knows_what_was_agreed_elsewhere_and_who_cannot_is_told_how_old
             assert!(runtime.now().since(begun) <= Duration::from_secs(5));
             let ago = heard_ago(&nodes[alone]).as_secs();
             assert!((14..=16).contains(&ago), "{ago}");
-            // With the first link that heals, the one that was alone comes back with a later term, and a
-            // leader is sought anew: that may take longer than a catching up is given.
+            // The first link that heals brings the lone node back with a later term. The election of a new
+            // leader may take longer than a `catch_up` may.
             for other in &others {
                 catch_up(&nodes[usize::from(*other) - 1]).await.unwrap();
             }
@@ -460,7 +460,7 @@ fn a_node_that_was_away_for_long_gets_a_snapshot() {
     });
 }
 
-/// The log began where the snapshot had ended, and what the snapshot had held was gone.
+/// Regression: the log began at the end of the snapshot, and the snapshot's contents were gone.
 #[test]
 fn r21_a_snapshot_that_is_gone_or_older_is_refused_where_the_log_does_not_reach_back_to_it() {
     simulated(6, |world| async move {
@@ -491,7 +491,7 @@ fn r21_a_snapshot_that_is_gone_or_older_is_refused_where_the_log_does_not_reach_
         };
         assert_eq!(found(), []);
 
-        // One generation alone: the log reaches back to the older one.
+        // With one generation only, the log reaches back to the older one.
         disk.remove_file(newest).unwrap();
         assert_eq!(found().len(), 1);
         alone.start(&world, Founding::Opened).await;

@@ -94,7 +94,7 @@ fn puts_are_refused_while_what_merges_need_is_all_that_is_left_of_the_files() {
     assert!(!node.arbiter.refuses_puts());
 }
 
-/// Two stores that each have merges to do, on a disk with so much free of which a mebibyte is held back.
+/// Two stores with merges to do, on a disk with this much free space and a reserve of one mebibyte.
 struct Merging {
     arbiter: Arbiter,
     now: Moment,
@@ -151,7 +151,7 @@ impl Merging {
         self.arbiter.step(Event::Ended { order, ended }, self.now);
     }
 
-    /// Whose steps are done in so many turns; none ends a merge.
+    /// The owners of the steps in this number of turns; no step ends a merge.
     fn owners(&mut self, turns: usize) -> Vec<Owner> {
         let mut owners = Vec::new();
         for _ in 0..turns {
@@ -168,8 +168,8 @@ impl Merging {
     }
 }
 
-/// Each of 16 stores had begun a merge, and none could end one: together their copies took all that was
-/// held back for one.
+/// Regression: each of 16 stores had begun a merge, and none could end one: together their copies took the
+/// whole reserve, which is enough for one.
 #[test]
 fn where_space_is_scarce_one_merge_is_done_after_the_other() {
     assert!(Merging::new(10 * MEBIBYTE).owners(20).len() > 5);

@@ -1,16 +1,16 @@
-//! What is done to the files of a store, as data.
+//! Kinds of damage to the files of a store, as data.
 
 use std::path::{Path, PathBuf};
 
 use kvorum_disk::{Disk, EntryKind, MemoryDisk, OpenMode, Reading, Result};
 
-/// Larger than any file of a script.
+/// More than the length of any file of a script.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// A file's path and its bytes.
 pub(super) type Files = Vec<(PathBuf, Vec<u8>)>;
 
-/// One damage to one file, or to all files below a directory.
+/// Damage to one file, or to all files below a directory.
 #[derive(Clone, Debug)]
 pub(super) enum Damage {
     /// These bits of the byte at the offset are inverted.
@@ -37,7 +37,7 @@ impl Damage {
         }
     }
 
-    /// Does it, and makes it durable.
+    /// Applies the damage durably.
     pub(super) fn apply(&self, disk: &MemoryDisk, path: &Path) -> Result<()> {
         match self {
             Self::Removed => return remove(disk, path),

@@ -1,11 +1,11 @@
-//! Files that are left out of the damage after the death of the process, and the list of them.
+//! Files that are not damaged after the death of the process, and the list of them.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::EngineUnderTest;
 
-/// True for a file of which a pattern of the engine speaks.
+/// True for a file that matches one of the engine's patterns.
 pub(super) fn is_left_out(engine: &dyn EngineUnderTest, path: &Path) -> bool {
     let extension = path.extension().and_then(|it| it.to_str());
     engine.left_out_after_kill().iter().any(|pattern| {
@@ -21,7 +21,7 @@ pub(super) fn is_left_out(engine: &dyn EngineUnderTest, path: &Path) -> bool {
     })
 }
 
-/// Compares the text of `docs/scenarios.md` with what the engine leaves out.
+/// Compares the list in `docs/scenarios.md` with the engine's patterns.
 ///
 /// # Panics
 /// If they differ.

@@ -1,5 +1,5 @@
-//! The store that is damaged: what it held, how it ended, its files at an earlier time, and another
-//! store of the same engine, whose files get mixed up with its own.
+//! The store that is damaged: its contents, its end, its files at an earlier time, and another store of
+//! the same engine, whose files get mixed up with its own.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,18 +23,18 @@ use crate::{Checked, EngineUnderTest, Opening, Plan, Violation, generate, names}
 
 /// Steps of a script before and after the earlier time.
 const STEPS: usize = 25;
-/// In a quick run: files of a kind, flips in a file, and other damages to it, all drawn.
+/// Draws of a quick run: files of a kind, flips in a file, and other damages to it.
 const FILES_QUICK: usize = 3;
 const FLIPS_QUICK: usize = 9;
 const CUTS_QUICK: usize = 4;
-/// The first value of the other store, above all numbers of this one's.
+/// The first value of the other store, higher than all values of this one.
 const OTHER_VALUES_FROM: u32 = 1 << 20;
 
-/// How the store ended.
+/// The end of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Closed,
-    /// The process died; what it had written is in the page cache.
+    /// The process died; its writes are in the page cache.
     Killed,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// The disk as the store left it, another one each time.
+    /// A copy of the disk as the store left it.
     pub(super) fn disk(&self) -> MemoryDisk {
         copy_of(&self.disk)
     }
@@ -98,7 +98,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Everything that is done to it, file by file and then to its directory.
+    /// All damages, file by file and then to the directory.
     pub(super) fn damages(
         &self,
         plan: &Plan,
@@ -124,7 +124,7 @@ impl<'a> Subject<'a> {
         Ok(damages)
     }
 
-    /// The files that are damaged: in a quick run some of each kind.
+    /// The files to damage: in a quick run some of each kind.
     fn drawn<'f>(
         &self,
         files: &'f Files,
@@ -159,7 +159,7 @@ impl<'a> Subject<'a> {
         flips
     }
 
-    /// The whole directory is gone, an older one, or another store's.
+    /// Exchanges of the whole directory: gone, an older one, or another store's.
     fn exchanges(&self, earlier: Files, other: Files) -> Vec<Damage> {
         let own = |files: Files| {
             let below = files.into_iter();
@@ -223,7 +223,7 @@ fn other_store(
     Ok(copy_of(&disk))
 }
 
-/// Plays a script, puts every key and leaves all of it durable.
+/// Plays a script, puts every key, and leaves all of it durable.
 fn play(recording: &mut Recording<'_>, mut script: Script, is_reopened: bool) -> Checked {
     let all = (0..names::KEYS).map(|key| {
         let mut write = PlannedWrite::put(key, 60 * key);
@@ -280,7 +280,7 @@ fn cuts_and_zeros(bytes: &[u8], rng: &mut ChaCha8Rng) -> Vec<Damage> {
     damages
 }
 
-/// The file's content at an earlier time, that of others of its kind, and another store's.
+/// Contents that replace a file's: its earlier one, others of its kind, and another store's.
 fn replacements(
     path: &Path,
     bytes: &[u8],

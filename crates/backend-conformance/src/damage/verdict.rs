@@ -1,4 +1,4 @@
-//! What a damaged store may show, and what it has to keep from then on.
+//! Answers that a damaged store may give, and the data that it has to keep from then on.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::trial::filled;
 use crate::violation::{ensure, unexpected};
 use crate::{Checked, Violation, names};
 
-/// Steps of a task on a damaged store, after which it counts as endless.
+/// Steps after which a task on a damaged store counts as endless.
 const STEPS_MAX: usize = 3_000;
 /// Writes after the damage.
 const LATER_WRITES: usize = 6;
@@ -30,10 +30,10 @@ const LATER_VALUES_FROM: u32 = 1 << 24;
 
 /// Head and body of a key; `None` when it is absent.
 type Content = Option<(bytes::Bytes, bytes::Bytes)>;
-/// What has to be read under some keys.
+/// Contents that some keys have to show.
 type Expected = BTreeMap<StorageKey, Content>;
 
-/// How much a damage may cost.
+/// The most that a damage may cost.
 struct Price {
     keys_lost_max: Option<usize>,
     must_report: bool,
@@ -78,13 +78,13 @@ impl Subject<'_> {
         let flip_max = self.engine.keys_lost_per_flip_max();
         let keys_lost_max = match damage {
             Damage::Flip { .. } => Some(flip_max),
-            // Nothing that was written is gone.
+            // No written byte is gone.
             Damage::Appended { .. } => Some(flip_max.saturating_sub(1)),
             _ => None,
         };
         let must_report = match damage {
             Damage::Flip { .. } | Damage::Zeros { .. } => true,
-            // An older store is whole in itself: its owner compares what it knows of it.
+            // An older store is consistent in itself: its owner detects it by its own records.
             _ => self.engine.reports_truncation() && path != self.opening.directory,
         };
         Price {
@@ -93,11 +93,11 @@ impl Subject<'_> {
         }
     }
 
-    /// Everything shown was put under its key; what is not the latest is reported, and is not too much.
+    /// Every value shown was put under its key; older or missing ones are reported, and are not too many.
     fn check_store(&self, store: &dyn Backend, price: &Price) -> Checked<Observation> {
         let is_whole_at_stake = price.is_whole_at_stake();
         let forgive = |call: &str, error: &BackendError| {
-            // A fold of an index says what it lacks; one of objects leaves it to gets.
+            // A fold of an index reports its gaps; a fold of objects leaves them to gets.
             let is_fold = call == "fold";
             ensure(
                 error.kind() == ErrorKind::Corrupt && (!is_fold || is_whole_at_stake),
@@ -140,7 +140,7 @@ impl Subject<'_> {
         Ok(observed)
     }
 
-    /// A fold of an index that does not fail has every entry of the objects that can be read.
+    /// A successful fold of an index has every entry of the readable objects.
     fn check_indexes(&self, observed: &Observation) -> Checked {
         let folds = observed.index.iter().flatten();
         for (range, fold) in index_ranges().zip(folds) {
@@ -169,8 +169,8 @@ impl Subject<'_> {
             .collect()
     }
 
-    /// Writes are taken or refused; those taken, and what was read before, are there after a death of
-    /// the process.
+    /// Writes are taken or refused; accepted ones, and keys read before, are there after a death of the
+    /// process.
     fn check_life_goes_on(
         &self,
         store: Box<dyn Backend>,
@@ -206,7 +206,7 @@ impl Subject<'_> {
                     (&entry.head, &entry.body) == (head, body)
                 }
                 (Ok(Lookup::Absent), None) => true,
-                // It may be the key of the damaged record.
+                // The key may be that of the damaged record.
                 (Err(error), None) => keys_collide && error.kind() == ErrorKind::Corrupt,
                 _ => false,
             };
@@ -227,7 +227,7 @@ impl Price {
 fn check_refusal(error: &BackendError, damage: &Damage, price: &Price) -> Checked {
     let is_clear = match error.kind() {
         ErrorKind::Corrupt | ErrorKind::NewerFormat => true,
-        // Without the file that says where others lie, or with another store's, these are not its own.
+        // The file that locates the others is gone or another store's, so they are not this store's.
         ErrorKind::Denied => matches!(
             damage,
             Damage::Removed | Damage::Replaced { .. } | Damage::Exchanged { .. }
@@ -239,7 +239,7 @@ fn check_refusal(error: &BackendError, damage: &Damage, price: &Price) -> Checke
     })
 }
 
-/// No upkeep works at a damaged place for ever, and none panics.
+/// Upkeep of a damaged store ends and does not panic.
 fn check_upkeep_ends(store: &dyn Backend, now: kvorum_backend::Timestamp) -> Checked {
     for task in store.maintenance_due(now) {
         let mut steps = 0;
@@ -275,7 +275,7 @@ fn later_write(number: usize, rng: &mut ChaCha8Rng) -> Write {
     Write::put(key, Default::default(), filled(value, 9), body)
 }
 
-/// The content when the write was acknowledged as durable; `None` when it was refused.
+/// The content when the write was acknowledged as durable; `None` when the write was refused.
 fn put(store: &dyn Backend, write: Write, content: Content) -> Checked<Option<Content>> {
     let receipt = store.put(&Batch::of(write), Durability::Grouped);
     let waited = receipt.and_then(kvorum_backend::Receipt::wait);

@@ -54,7 +54,7 @@ impl EngineUnderTest for Engine {
         directories
     }
 
-    /// Own segments, the log of a store that has none of a node.
+    /// Own segments, the log of a store without a node's log.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.segment"]
     }

@@ -1,7 +1,7 @@
 //! `pb_connect_options`: options of Riak's Erlang client, and which of them a session here honours.
 //!
-//! Most of them change what is measured (TLS and passwords above all), so a run that goes on without
-//! one names it.
+//! Most of them change the measurement (TLS and passwords above all), so a run that goes on without one
+//! names it.
 
 use kvorum_erlang_terms::Term;
 
@@ -41,11 +41,11 @@ fn is_on(option: &Term) -> bool {
     value.is_none_or(|value| value.as_atom() == Some("true"))
 }
 
-/// Why an option changes nothing here; nothing for one that is honoured as it is set.
+/// The reason for an option without effect; `None` for one that is honoured as it is set.
 fn why_without_effect(name: &str, is_on: bool) -> Option<&'static str> {
     match (name, is_on) {
         ("auto_reconnect", true) => None,
-        // Nobody waits in a queue: an operation without a connection makes one or fails.
+        // There is no queue: an operation without a connection makes one or fails.
         ("queue_if_disconnected", false) => None,
         ("keepalive", false) => None,
         ("auto_reconnect" | "queue_if_disconnected" | "queue_timeout", _) => Some(RECONNECTS),

@@ -123,7 +123,7 @@ fn own_sample(usage: ProcessUsage) -> ServerSample {
     }
 }
 
-/// One line that says that operations failed, for a person who looks at rates first.
+/// One line about failed operations, for readers of the rates.
 fn write_failures(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
     let (errors, all) = (totals.errors(), totals.operations());
     if errors == 0 {
@@ -260,7 +260,7 @@ fn milliseconds(microseconds: f64) -> String {
     }
 }
 
-/// Of a million bytes, as on the pages.
+/// Megabytes of a million bytes, as on the pages.
 fn megabytes(bytes: u64) -> f64 {
     float(bytes) / 1e6
 }

@@ -705,8 +705,8 @@ fn three_nodes_agree_on_detours_last_and_keep_them() {
     assert!(four.ring().detours().is_empty());
 }
 
-/// A survivor that has lost two nodes of three lowers the number of replicas, which takes as long as its
-/// repairs do. A join could not be planned in that time.
+/// Regression: a survivor that has lost two nodes of three lowers the number of replicas, which takes as long
+/// as its repairs do. A join could not be planned in that time.
 #[test]
 fn a_join_is_committed_while_the_number_of_replicas_changes() {
     let mut state = cluster(3);
@@ -721,12 +721,12 @@ fn a_join_is_committed_while_the_number_of_replicas_changes() {
     let grow = |step| Command::Grow { from: 3, step };
     let joining = join(&state, 4);
     let filling = done(&joining, grow(GrowthStep::Begin(2)));
-    // What fewer replicas would need is not waited for.
+    // The transfers for fewer replicas are not waited for.
     let committed = commit(&filling);
     assert!(committed.ring().growth().is_none());
     assert_eq!(committed.ring().replicas_max(), 3);
     assert!(!committed.next_moves(4).is_empty());
-    // A change that closes ends first.
+    // A closing change ends first.
     let closing = done(&filling, grow(GrowthStep::Close));
     let committed = commit(&closing);
     assert!(committed.ring().growth().is_some() && committed.transition().is_some());
@@ -736,7 +736,7 @@ fn a_join_is_committed_while_the_number_of_replicas_changes() {
     assert!(!settled.next_moves(4).is_empty() && settled.next_growth().is_none());
     let end = carry_out(settled, 4, |_| {});
     assert_eq!((share(&end, 1), share(&end, 4)), (4, 4));
-    // The name of a plan that was shown before is not taken.
+    // The name of a plan that was shown before is refused.
     let seen = joining.plan().unwrap().id;
     let commit_seen = Command::CommitPlan { id: seen };
     let changed = Refusal::Staging(StagingRefusal::PlanChanged);

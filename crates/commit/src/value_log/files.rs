@@ -61,7 +61,7 @@ pub(crate) struct Files {
     pub(crate) directory: PathBuf,
     pub(crate) log_id: u64,
     pub(crate) settings: ValueLogSettings,
-    /// What is held back of the free space.
+    /// The part of the free space that is held back.
     pub(crate) reserve: Arc<Reserve>,
     /// All segments, the one that is appended to included.
     segments: RwLock<BTreeMap<u32, Arc<LogSegment>>>,
@@ -75,7 +75,7 @@ pub(crate) struct Files {
     spares: Mutex<VecDeque<SegmentWriter>>,
     /// The highest number for which there is a file with its space, or one of an earlier run.
     ready_to: AtomicU64,
-    /// What files have that were made ahead of need.
+    /// The room in files that were created ahead of need.
     rooms: Mutex<BTreeMap<u64, FileRoom>>,
     has_directory: AtomicBool,
     /// The last place that was handed out, and up to where the log is durable.

@@ -118,8 +118,8 @@ pub(crate) fn open(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Ope
     })
 }
 
-/// True where segments are there, and all whole ones are of another log than this one: the file that names
-/// it was put back from elsewhere. Believed, it would have every segment moved away.
+/// True where segments exist and all whole ones belong to another log: the file that names the log was put
+/// back from elsewhere. If it were believed, every segment would be moved away.
 fn is_of_another_log(
     disk: &dyn Disk,
     directory: &Path,

@@ -27,8 +27,8 @@ use crate::value_log::{Stores, ValueLog};
 const SURVEYS_PER_SEGMENT: u64 = 4;
 /// Upkeep presses when this much more than allowed is dead. Percent.
 const PRESSING_PERCENT: u8 = 3;
-/// Where puts are refused for want of space, no more than this may be dead, whatever is allowed elsewhere:
-/// copying much for little is better than refusing. Percent.
+/// Limit of garbage while puts are refused for want of space, whatever is allowed otherwise: copying much for
+/// little is better than refusing. Percent.
 const EXHAUSTED_DEAD_PERCENT: u8 = 5;
 
 /// What upkeep knows and does.
@@ -161,7 +161,7 @@ impl ValueLog {
         })
     }
 
-    /// What was appended or deleted since the last survey may have made much dead.
+    /// True when appends or deletes since the last survey may have left much garbage.
     fn is_survey_due(&self, upkeep: &Upkeep) -> bool {
         let files = self.files();
         let newest = files.newest();
@@ -173,7 +173,7 @@ impl ValueLog {
         upkeep.is_usage_new || is_appended || self.has_usage_fallen(is_much)
     }
 
-    /// On a full disk little is appended, and deletes alone make room.
+    /// On a full disk there are few appends, and only deletes make room.
     fn has_usage_fallen(&self, is_much: impl Fn(u64) -> bool) -> bool {
         let fallen = self.keeper.fallen_bytes.load(Ordering::Relaxed);
         let is_exhausted = || self.files().reserve.seen().is_exhausted();
@@ -190,7 +190,7 @@ impl ValueLog {
         u128::from(dead) * 100 > u128::from(bytes) * u128::from(percent_max)
     }
 
-    /// How much of the log may be dead at present. Where nothing is ever collected, nothing is for space.
+    /// The garbage allowed in the log at present. A log that is never collected keeps its setting.
     fn dead_percent_max(&self) -> u8 {
         let files = self.files();
         let set = files.settings.dead_percent_max;
@@ -200,7 +200,7 @@ impl ValueLog {
         }
     }
 
-    /// Measures the room that there is, by what the log and its stores take.
+    /// Measures the room, given the space that the log and its stores take.
     pub(super) fn measure_room(&self) {
         let stores: Vec<StoreId> = self.keeper.stores.lock().keys().copied().collect();
         let engines = stores.into_iter().filter_map(|store| self.engine(store));

@@ -200,16 +200,16 @@ fn a_collection_copies_what_lives_and_nothing_else() {
     check(&Node::open(&disk));
 }
 
-/// Nothing but places is in a memtable, so it would be flushed after a long time.
-/// On a full disk, deletes that were spread over all segments made no room: a merge asked for a look through
-/// the log only when it let go of whole segments, and nothing was appended that would have asked for one.
+/// A memtable holds only places, so it would be flushed after a long time.
+/// Regression: on a full disk, deletes spread over all segments made no room. A merge asked for a look
+/// through the log only when it let go of whole segments, and no append asked for one.
 #[test]
 fn a_merge_that_needs_less_of_every_segment_has_the_log_looked_through() {
     let node = Node::open(&MemoryDisk::new());
     let mut seen = 0;
     (0..300).for_each(|key| node.put(key, 1));
     for round in 0..6 {
-        // One of each segment, and what has it flushed.
+        // Remove one key of each segment, then flush.
         (0..300)
             .filter(|key| key % 7 == round)
             .for_each(|key| node.remove(key));

@@ -1,11 +1,11 @@
-//! Small files of a store that are another store's, of an earlier day, missing, zeroed or flipped, one at a
-//! time, among several stores over one value log. What was acknowledged before is there, what is
-//! acknowledged afterwards survives a power cut, and no other store is touched.
+//! Small files of a store that belong to another store, are older, missing, zeroed or flipped, one at a time,
+//! among several stores over one value log. Earlier acknowledged writes are there, later ones survive a power
+//! cut, and no other store is touched.
 //!
-//! The story: a copy of a partition's identity was overwritten by another partition's, as by a restore that
-//! goes to the wrong directory. It was the newer of the two copies and so it was believed. The store took on
-//! the other one's identity, both put entries to the log under it, and both lost what they acknowledged
-//! from then on.
+//! The story: a copy of a partition's identity was overwritten by another partition's, as by a restore into
+//! the wrong directory. It was the newer of the two copies, so it was believed. The store took on the other
+//! one's identity, both put entries to the log under it, and both lost every write acknowledged from then
+//! on.
 
 #![expect(
     clippy::unwrap_used,
@@ -83,7 +83,7 @@ impl Kind {
     }
 }
 
-/// What an opener knows of its stores.
+/// An opener's knowledge of its stores.
 #[derive(Clone, Copy, Debug)]
 enum Knows {
     Nothing,
@@ -99,7 +99,7 @@ const ALL_KNOW: [Knows; 4] = [
     Knows::Both,
 ];
 
-/// Numbers from one seed.
+/// Random numbers from one seed.
 struct Draws(u64);
 
 impl Draws {
@@ -117,7 +117,7 @@ impl Draws {
     }
 }
 
-/// What each store has to hold, by key.
+/// The expected contents of each store, by key.
 type Held = [BTreeMap<usize, u64>; STORES];
 
 struct Node {
@@ -125,7 +125,7 @@ struct Node {
     stores: Vec<Arc<dyn Backend>>,
 }
 
-/// A disk with stores, and what is known of them.
+/// A disk with stores, and the knowledge of them.
 struct Machine {
     disk: MemoryDisk,
     kind: Kind,
@@ -190,7 +190,7 @@ impl Machine {
         Ok(Node { log, stores })
     }
 
-    /// Puts and removes, with the upkeep that is due now and then.
+    /// Puts and removes, with due upkeep now and then.
     fn write(&mut self, node: &Node, draws: &mut Draws, writes: usize) {
         for _ in 0..writes {
             self.round += 1;
@@ -216,7 +216,7 @@ impl Machine {
 
     fn check(&self, node: &Node, story: &str) {
         for (number, store) in node.stores.iter().enumerate() {
-            // A checkpoint of an earlier day names segments that were merged since.
+            // An older checkpoint names segments that were merged since.
             let is_harmless = |held: &str| {
                 let is_merged =
                     held.contains("a missing segment") && story.contains("checkpoint is its own");
@@ -248,7 +248,7 @@ impl Machine {
         }
     }
 
-    /// Damages one small file of a store; what was done, in words.
+    /// Damages one small file of a store; returns the damage in words.
     fn damage(&self, draws: &mut Draws) -> String {
         let victim = draws.below(STORES);
         let name = draws.one_of(self.kind.small_files());
@@ -323,7 +323,7 @@ fn key(number: usize) -> StorageKey {
 }
 
 fn body(store: usize, number: usize, round: u64) -> Bytes {
-    // Small and large ones: leveldb has both in different places.
+    // Small and large values: leveldb keeps them in different places.
     let len = if number.is_multiple_of(2) { 30 } else { 150 };
     Bytes::from(format!("{store} {number} {round:0len$}"))
 }
@@ -340,7 +340,7 @@ fn get(store: &dyn Backend, number: usize) -> Result<Option<Bytes>> {
     }
 }
 
-/// Ends a run as an operator or the power does.
+/// Ends a run by a clean stop or a power cut.
 fn end(machine: &Machine, node: Node, draws: &mut Draws) {
     match draws.below(2) {
         0 => node.close(),
@@ -371,7 +371,7 @@ fn run(kind: Kind, knows: Knows, seed: u64) {
         story = format!("{story}; {what}");
         let node = match machine.open() {
             Ok(node) => node,
-            // Without any knowledge two copies may be all that there is to go by.
+            // Without any knowledge, nothing may decide between two copies.
             Err(error) if matches!(knows, Knows::Nothing) => {
                 assert_eq!(error.kind(), ErrorKind::Corrupt, "{story}: {error}");
                 assert!(
@@ -407,7 +407,7 @@ proptest! {
     }
 }
 
-/// Where both copies are another store's, or damaged, nothing of the store can be told.
+/// With both copies damaged or another store's, nothing identifies the store.
 #[test]
 fn two_copies_of_another_store_are_refused_and_named() {
     for kind in [Kind::Bitcask, Kind::Leveldb] {
@@ -437,7 +437,7 @@ fn two_copies_of_another_store_are_refused_and_named() {
     }
 }
 
-/// What the version before wrote has no label: it is bound when it is opened, and nothing is lost.
+/// A store of the version before has no label: its first opening binds it, and nothing is lost.
 #[test]
 fn a_store_without_a_label_is_bound_by_its_first_opening() {
     for kind in [Kind::Bitcask, Kind::Leveldb] {

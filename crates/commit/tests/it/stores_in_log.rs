@@ -358,7 +358,7 @@ fn leave_no_room_for_small_files(kind: Kind) {
     }
 }
 
-/// Removals append next to nothing, and what they free was looked for only when enough had been appended.
+/// Regression: removals append next to nothing, and the log was looked through only after enough appends.
 #[test]
 fn a_removal_of_much_has_the_log_looked_through() {
     let store = Store::open(&MemoryDisk::new(), Kind::Bitcask).unwrap();

@@ -555,7 +555,7 @@ fn a_file_of_another_log_is_set_aside() {
     assert!(node.log.newest_segment() > 77);
 }
 
-/// The log's own name for itself was believed, and every segment moved away as another log's.
+/// Regression: the log's own name for itself was believed, and every segment moved away as another log's.
 #[test]
 fn a_name_of_another_log_does_not_move_its_segments_away() {
     let (disk, other) = (MemoryDisk::new(), MemoryDisk::new());

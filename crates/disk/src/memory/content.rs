@@ -14,7 +14,7 @@ const SECTOR_BYTES: usize = 512;
 pub(super) struct FileNode {
     pub(super) id: u64,
     pub(super) content: Mutex<Content>,
-    /// Space used on the whole disk; this file's share goes back when the last name and handle do.
+    /// Space used on the whole disk; this file's share is freed with its last name and handle.
     used: Arc<Used>,
 }
 

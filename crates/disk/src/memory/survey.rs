@@ -8,7 +8,7 @@ use super::crash::{CrashOptions, Draw};
 use super::names::{DirectoryId, Names, Node, ROOT, Tree};
 use super::used::Used;
 
-/// The tree that a crash leaves, and the count of the space it uses.
+/// The tree that a crash leaves, and the space that it uses.
 pub(super) fn survey(tree: &Tree, used: &Used, options: CrashOptions) -> (Tree, Arc<Used>) {
     let mut draw = Draw::new(options.seed);
     let mut survey = Survey {

@@ -1,19 +1,19 @@
 //! The space that the files of a disk in memory take, in whole blocks.
 //!
-//! A file takes space for as long as it has a name or a handle, as on a real file system: one that was
-//! removed and is still open takes as much as before.
+//! A file takes space for as long as it has a name or a handle, as on a real file system: a removed file
+//! that is still open takes as much as before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the files of a disk take.
+/// The space that the files of a disk take.
 pub(super) struct Used {
     block_bytes: u64,
     bytes: AtomicU64,
 }
 
 impl Used {
-    /// Nothing yet, on a disk with blocks of this size.
+    /// No space yet, on a disk with blocks of this size.
     pub(super) fn new(block_bytes: u64) -> Arc<Self> {
         assert!(block_bytes > 0, "a block has a size");
         Arc::new(Self {
@@ -22,18 +22,18 @@ impl Used {
         })
     }
 
-    /// Nothing yet, on a disk like this one.
+    /// No space yet, on a disk like this one.
     pub(super) fn nothing_like(&self) -> Arc<Self> {
         Self::new(self.block_bytes)
     }
 
-    /// What a file of this length takes, in bytes.
+    /// Space that a file of this length takes, in bytes.
     pub(super) fn of_file(&self, len: usize) -> u64 {
         let blocks = (len as u64).checked_next_multiple_of(self.block_bytes);
         blocks.unwrap_or(u64::MAX)
     }
 
-    /// What all files take, in bytes.
+    /// Space that all files take, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -266,7 +266,7 @@ fn a_full_disk_refuses_growth_until_something_is_removed() {
     assert_eq!(disk.space(Path::new("")).unwrap().available, 0);
 }
 
-/// A server removed files and kept them open, and the disk that its tests ran on had their space back.
+/// Regression: a server removed files and kept them open, and the disk of its tests had their space back.
 #[test]
 fn a_removed_file_takes_its_blocks_until_it_is_closed() {
     let disk = MemoryDisk::with_blocks(10 * 4096, 4096);

@@ -453,9 +453,9 @@ fn partitions_of_an_owner_that_is_gone_for_good_are_repaired_by_their_new_ones()
     });
 }
 
-/// Two of three nodes were lost for good and removed. The growth transfers of the survivor had never had
-/// a turn and went first; each held a slot for seconds while it waited for partitions whose repair waited
-/// behind it. Quorum reads failed for minutes though the survivor had every key.
+/// Regression: two of three nodes were lost for good and removed. The growth transfers of the survivor had
+/// never had a turn and went first; each held a slot for seconds while it waited for partitions whose repair
+/// waited behind it. Quorum reads failed for minutes though the survivor had every key.
 #[test]
 fn a_lone_survivor_repairs_its_partitions_before_it_lowers_the_number_of_replicas() {
     for defect in [None, Some(PlantedDefect::WaitingTransferKeepsTurn)] {
@@ -476,7 +476,7 @@ fn a_lone_survivor_repairs_its_partitions_before_it_lowers_the_number_of_replica
             cluster.commit();
             let removed_at = cluster.runtime.now();
             let _leading = cluster.runtime.spawn("lead", cluster.clone().lead());
-            // A new one is empty before it is known that its owner is lost.
+            // A new vnode is empty before the loss of its owner is known.
             let is_whole = |number| {
                 let vnode = cluster.node(1).vnodes().vnode(part(number));
                 let is_complete = vnode.is_some_and(|vnode| vnode.is_complete());

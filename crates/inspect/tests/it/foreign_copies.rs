@@ -1,5 +1,5 @@
-//! A copy of a store's identity or manifest that is missing, or that belongs to another store: the check
-//! passed both by, since each file that was there was whole.
+//! A copy of a store's identity or manifest that is missing or belongs to another store. Regression: the
+//! check passed over both, since every file that existed was intact.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
@@ -89,7 +89,7 @@ fn a_missing_copy_and_one_of_another_store_are_findings() {
         assert_eq!(all.len(), 1, "{all:?}");
         assert!(is_it(&&all[0]) && all[0].1.contains("missing"), "{all:?}");
 
-        // Both are another store's, as where directories were exchanged.
+        // Both copies are another store's, as after an exchange of directories.
         replace_file(&disk, &copy, &foreign).unwrap();
         replace_file(&disk, &own, &foreign).unwrap();
         let all = found(&disk);

@@ -83,7 +83,7 @@ impl Listing {
             && !found.foreign.is_empty()
             && let Some(refusal) = found.refusal
         {
-            // Made anew, a manifest would make another store's files those of this directory.
+            // A new manifest would claim another store's files for this directory.
             return Err(BackendError::new(ErrorKind::Corrupt, refusal));
         }
         let mut files = Vec::new();

@@ -381,8 +381,8 @@ fn damage_to_a_card_costs_nothing_where_the_settings_say_the_same() {
     assert_eq!(scanned(&open(&disk, tiered(2))), expected);
 }
 
-/// A store with another one's card took that one's slow directory for its own, and removed the tables there
-/// that it did not know.
+/// Regression: a store with another store's card took that one's slow directory for its own, and removed the
+/// tables there that it did not know.
 #[test]
 fn a_card_of_another_store_counts_as_damaged() {
     let disk = MemoryDisk::new();

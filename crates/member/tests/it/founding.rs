@@ -174,8 +174,8 @@ fn r21_a_lost_card_never_makes_a_new_node() {
     });
 }
 
-/// A new cluster was founded over the stores of the old one: types and properties were gone, and keys of
-/// types answered that there is no such type.
+/// Regression: a new cluster was founded over the stores of the old one. Types and properties were gone, and
+/// keys of types were answered with "no such type".
 #[test]
 fn r21_no_cluster_is_founded_where_something_is_left_of_a_node() {
     simulated(6, |world| async move {
@@ -184,7 +184,7 @@ fn r21_no_cluster_is_founded_where_something_is_left_of_a_node() {
         machine.stop(&world).await;
         let disk = &machine.disk;
         let card = ["ring/card", "ring/card.copy"];
-        // First everything but the log, then the log, then whatever of the rest is left.
+        // First everything but the log, then the log, then any remaining file.
         for gone in ["", "ring/log-1", "ring", "data/agreed_log-1.end"] {
             for file in card.iter().filter(|it| {
                 let there = disk.info(Path::new(it)).unwrap();
@@ -214,7 +214,7 @@ fn r21_no_cluster_is_founded_where_something_is_left_of_a_node() {
                     .any(|it| it.name == "card")
             );
         }
-        // A store is enough to show it.
+        // A store alone is enough evidence.
         disk.remove_file(Path::new("data/dot_leases")).unwrap();
         let process = world.start_process(crate::machines::ip(1));
         let mut parts = machine.parts(process.runtime(), Vec::new());
@@ -222,12 +222,12 @@ fn r21_no_cluster_is_founded_where_something_is_left_of_a_node() {
         let refused = kvorum_member::Member::open(parts).await.err().unwrap();
         assert!(refused.to_string().contains("stores/0"), "{refused}");
         process.kill();
-        // With nothing left it is a new one.
+        // With nothing left, the node is a new one.
         machine.start(&world).await;
     });
 }
 
-/// The copy with the higher sequence counted: the node took itself for another one.
+/// Regression: the copy with the higher sequence counted, and the node took another one's identity.
 #[test]
 fn r21_one_copy_of_another_nodes_card_or_record_changes_nothing() {
     simulated(7, |world| async move {
@@ -275,7 +275,7 @@ fn r21_one_copy_of_another_nodes_card_or_record_changes_nothing() {
     });
 }
 
-/// What was agreed before a clean stop was silently gone.
+/// Regression: the agreed state from before a clean stop was silently gone.
 #[test]
 fn r21_what_was_agreed_is_never_silently_gone_with_the_end_of_the_log_or_an_older_copy() {
     simulated(8, |world| async move {
@@ -308,7 +308,7 @@ fn r21_what_was_agreed_is_never_silently_gone_with_the_end_of_the_log_or_an_olde
             assert!(refused.contains("ring/log-1/log"), "{refused}");
         }
         kvorum_disk::replace_file(&disk, log, &whole).unwrap();
-        // The directory as a whole is an older copy: what is kept away from it knows.
+        // The whole directory is an older copy: the second mark shows it.
         let directory = Path::new("ring/log-1");
         let copy: Vec<_> = disk
             .list(directory)

@@ -157,7 +157,7 @@ fn r32_a_node_without_its_stores_has_every_key_again_within_a_minute_though_nobo
     });
 }
 
-/// Exchanges the directories of two partitions of a machine that is off.
+/// Exchanges the directories of two partitions of a stopped machine.
 fn exchange(machine: &Machine, one: Partition, other: Partition) {
     let size = RingSize::new(machine.ring_size).unwrap();
     let [one, other] = [one, other].map(|it| DiskStores::directory(size, it));
@@ -177,7 +177,7 @@ fn failed(machine: &Machine) -> Vec<(Partition, String)> {
     failed.collect()
 }
 
-/// Every key is the value that was acknowledged, or an error.
+/// Every key has its acknowledged value, or an error.
 async fn check_none_absent(machine: &Machine) -> usize {
     let mut refused = 0;
     for number in 0..KEYS {
@@ -199,8 +199,8 @@ async fn alone_with_keys(world: &World) -> Machine {
     machine
 }
 
-/// The keys of exchanged and of missing directories were answered as never written, with one warning, and
-/// writes went into the wrong store.
+/// Regression: the keys of exchanged and of missing directories were answered as never written, with one
+/// warning, and writes went into the wrong store.
 #[test]
 fn a_node_that_is_alone_refuses_exchanged_stores_until_they_are_back() {
     simulated(73, |world| async move {
@@ -220,7 +220,7 @@ fn a_node_that_is_alone_refuses_exchanged_stores_until_they_are_back() {
             assert!(why.contains(&accepted), "{why}");
         }
         assert!(check_none_absent(&machine).await > 0);
-        // Put back while the node runs, they are opened by themselves.
+        // Put back while the node runs, they are opened without a restart.
         exchange(&machine, one, other);
         until(&world, "all stores are open", || {
             machine.member().vnodes().readiness().is_complete()
@@ -249,7 +249,7 @@ fn a_node_that_is_alone_goes_on_without_its_stores_when_their_loss_is_accepted()
         for (partition, _) in refused {
             let number = partition.number();
             assert_eq!(member.accept_loss(number).await.unwrap().len(), 0);
-            // There is nothing to accept any more.
+            // No loss is left to accept.
             member.accept_loss(number).await.unwrap_err();
         }
         assert!(are_complete(&machine));
@@ -262,8 +262,8 @@ fn a_node_that_is_alone_goes_on_without_its_stores_when_their_loss_is_accepted()
     });
 }
 
-/// A copy of another partition's directory was erased as a left-over, and the log let go of what the
-/// partition had that it was copied from.
+/// Regression: a copy of another partition's directory was erased as a left-over, and the log dropped the
+/// entries of the partition that it was copied from.
 #[test]
 fn exchanged_and_copied_stores_of_a_cluster_are_set_aside_and_repaired() {
     simulated(97, |world| async move {
@@ -299,7 +299,7 @@ fn exchanged_and_copied_stores_of_a_cluster_are_set_aside_and_repaired() {
     });
 }
 
-/// It was served as it was: its identity is right, and what it lacks nobody missed.
+/// Regression: an older copy was served as it was, since its identity is right and nothing missed its losses.
 #[test]
 fn an_older_copy_of_a_store_is_repaired_from_the_replicas() {
     simulated(103, |world| async move {
@@ -320,7 +320,7 @@ fn an_older_copy_of_a_store_is_repaired_from_the_replicas() {
             machines[0].put(&key(number), "value").await;
         }
         machines[2].stop(&world).await;
-        // What the log of a run that was stopped has left is not needed any more.
+        // A log of a stopped run is not needed any more.
         for partition in &held {
             let directory = DiskStores::directory(size, *partition);
             machines[2].disk.remove_directory(&directory).unwrap();
@@ -372,8 +372,8 @@ fn copy_directory(machine: &Machine, from: &Path, to: &Path) {
     machine.disk.sync_directory(to).unwrap();
 }
 
-/// A copy of another node's record was believed because it was the newer one, and the stores that it does
-/// not name were removed.
+/// Regression: a copy of another node's record was believed because it was newer, and the stores that it
+/// does not name were removed.
 #[test]
 fn a_copy_of_another_nodes_small_files_counts_as_damaged() {
     simulated(101, |world| async move {

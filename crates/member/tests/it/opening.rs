@@ -130,7 +130,7 @@ fn what_is_open_answers_while_a_store_is_held_back_and_that_one_refuses() {
     with_one_held(|machine, _, member, held| async move {
         let readiness = member.vnodes().readiness();
         assert_eq!((readiness.open, readiness.failed), (7, 0));
-        // As a node that stops: else each of them would wait to the end of its time.
+        // As a stopping node does: otherwise each of them would wait for its whole time.
         member.coordinator().stop_waiting();
         let mut refused = 0;
         for key in keys() {
@@ -157,7 +157,7 @@ fn what_is_open_answers_while_a_store_is_held_back_and_that_one_refuses() {
     });
 }
 
-/// Of a hundred puts that were sent when the port opened, 68 were refused: their stores were opened some
+/// Regression: of a hundred puts sent when the port opened, 68 were refused: their stores were opened some
 /// milliseconds later.
 #[test]
 fn a_request_that_meets_a_store_that_is_being_opened_waits_for_it() {
@@ -175,7 +175,7 @@ fn a_request_that_meets_a_store_that_is_being_opened_waits_for_it() {
             lister.coordinator().until_opened(None).await;
             listed(&lister).await
         });
-        // Those that have time for it see nothing else of the store that is held back.
+        // Requests with enough time wait, and see nothing else of the held-back store.
         let options = GetOptions {
             timeout: Some(Duration::from_millis(20)),
             ..GetOptions::default()

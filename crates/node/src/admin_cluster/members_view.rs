@@ -2,7 +2,7 @@
 //! `cluster partitions`.
 //!
 //! Pure: the agreed state and the members that are up come in, texts and JSON come out. Columns and their
-//! order are Riak's; what it has no word for is added behind them.
+//! order are Riak's; facts without a word of Riak's are added behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -104,8 +104,8 @@ impl Seen<'_> {
         missing.map(|(_, member)| member.name.clone()).collect()
     }
 
-    /// True when all members that are expected are there, and so know the ring: the ring that one shows is
-    /// that of all. `ringready` and `ring-status` say the same.
+    /// True when all expected members are there, and so have the ring: the ring that one shows is that of
+    /// all. `ringready` and `ring-status` agree on it.
     pub(super) fn is_ring_ready(&self) -> bool {
         self.is_known && self.missing().is_empty()
     }
@@ -146,7 +146,7 @@ impl Seen<'_> {
             )
     }
 
-    /// As Riak prints it.
+    /// The members as Riak prints them.
     pub(super) fn members_riak_text(&self) -> String {
         let state = self.state;
         let (pending, ring) = (pending_shares(state), state.ring());
@@ -232,7 +232,7 @@ impl Seen<'_> {
         })
     }
 
-    /// As Riak prints it.
+    /// The status as Riak prints it.
     pub(super) fn status_riak_text(&self) -> String {
         let state = self.state;
         let pending = pending_shares(state);
@@ -304,7 +304,7 @@ impl Seen<'_> {
         )
     }
 
-    /// `ring-status`; `vnodes` is what is said of this node's own.
+    /// `ring-status`; `vnodes` is the report on this node's own.
     pub(super) fn ring_text(&self, vnodes: &str) -> String {
         let mut text = self.claimant_text();
         let _infallible = writeln!(text, "Settled:    {}\n", is_settled(self.state));
@@ -314,7 +314,7 @@ impl Seen<'_> {
         text + &self.unreachable_text()
     }
 
-    /// As Riak prints it.
+    /// The ring as Riak prints it.
     pub(super) fn ring_riak_text(&self) -> String {
         let mut text = self.claimant_text();
         let _infallible = write!(text, "\n{}", banner("Ownership Handoff"));
@@ -448,9 +448,9 @@ pub(super) fn quoted(names: &[String]) -> String {
 /// The form of nodes' names in the table of members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Names {
-    /// In quotes.
+    /// Names in quotes.
     Quoted,
-    /// As Riak has them.
+    /// Names as Riak prints them.
     Bare,
 }
 
@@ -539,7 +539,7 @@ pub(super) fn partitions_text(name: &str, rows: &mut [PartitionRow]) -> String {
     text
 }
 
-/// As Riak prints it.
+/// The partitions as Riak prints them.
 pub(super) fn partitions_riak_text(name: &str, rows: &[PartitionRow]) -> String {
     let mut all: Vec<Vec<String>> = Vec::new();
     for kind in ["primary", "secondary", "stopped"] {

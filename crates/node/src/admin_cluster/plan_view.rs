@@ -178,7 +178,7 @@ pub(super) fn text(state: &ClusterState, plan: &Plan, costs: &PlanCosts) -> Stri
     text
 }
 
-/// As Riak prints it.
+/// The plan as Riak prints it.
 pub(super) fn riak_text(state: &ClusterState, plan: &Plan, costs: &PlanCosts) -> String {
     let mut text = plan_text(state, plan, Names::Bare);
     for ((from, to), pair) in &costs.pairs {
@@ -192,7 +192,7 @@ fn pair_text(state: &ClusterState, from: NodeId, to: NodeId, pair: &Pair) -> Str
     format!("  {} from '{from}' to '{to}'", counted(count, "transfer"))
 }
 
-/// The plan without what each pair of nodes has to move.
+/// The plan without the moves between each pair of nodes.
 fn plan_text(state: &ClusterState, plan: &Plan, names: Names) -> String {
     let mut text = banner("Staged Changes");
     let _infallible = writeln!(text, "Action         Details(s)\n{RULER}");

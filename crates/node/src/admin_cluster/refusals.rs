@@ -1,4 +1,4 @@
-//! What operators read when a change of the cluster is refused: a sentence with a word for programs behind
+//! Texts for operators when a change of the cluster is refused: a sentence with a word for programs behind
 //! it, and under Riak's names the lines that scripts of Riak's operators look for.
 
 use kvorum_cluster::{ProposeError, Refusal, StagingRefusal};

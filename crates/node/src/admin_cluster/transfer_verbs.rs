@@ -61,8 +61,8 @@ impl ClusterAdmin {
         sizes.collect()
     }
 
-    /// The plans that operators were shown last, on this node first. A node that has just joined may not
-    /// count as up here yet: the others are asked only where those that are have not shown `wanted`.
+    /// The plans last shown to operators, on this node first. A node that has just joined may not count as
+    /// up here yet: nodes that are not up are asked too if the others have not shown `wanted`.
     pub(super) fn shown_plans(&self, state: &ClusterState, wanted: Option<u32>) -> Vec<u32> {
         let reachable = self.reachable(state);
         let members = state.members().keys().copied();
@@ -252,7 +252,7 @@ impl ClusterAdmin {
         repairing(name, answer)
     }
 
-    /// What a node serves, and what is not as it should be there.
+    /// The services of a node, and its problems.
     pub(super) fn services(&self, name: &str) -> AdminReply {
         let own = &self.member.settings().name;
         let node = match self.node_named(name) {
@@ -260,13 +260,13 @@ impl ClusterAdmin {
             Err(_) if name == own => self.member.node(),
             Err(refused) => return refused,
         };
-        // One that is no member any more says so itself.
+        // A node that is no member any more reports that itself.
         if node == self.member.node() {
             return services_of(name, &self.member.health());
         }
         match self.ask(vec![node], &Operation::Health).remove(&node) {
             Some(Ok(Outcome::Health(health))) => services_of(name, &health),
-            // An earlier version says only what it serves.
+            // An earlier version reports only its services.
             Some(Ok(Outcome::Refused(_))) => {
                 match self.ask(vec![node], &Operation::Services).remove(&node) {
                     Some(Ok(Outcome::Services(services))) => {

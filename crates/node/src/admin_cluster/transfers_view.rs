@@ -97,7 +97,7 @@ impl AllTransfers {
         text
     }
 
-    /// How many partitions wait for their transfer, by the node that receives them.
+    /// The number of partitions that wait for their transfer, by receiving node.
     fn waiting_by_receiver(&self) -> BTreeMap<&str, usize> {
         let mut waiting = BTreeMap::new();
         for node in &self.nodes {
@@ -111,7 +111,7 @@ impl AllTransfers {
         waiting
     }
 
-    /// The same by the node that they go from: a node that fills a copy from several others counts itself.
+    /// The same by sending node: a node that fills a copy from several others counts itself.
     fn waiting_by_sender(&self) -> BTreeMap<&str, usize> {
         let mut waiting = BTreeMap::new();
         for node in &self.nodes {

@@ -1,4 +1,4 @@
-//! Compares the stores that the record of a node names (`ring/stores`) with what is on the disk.
+//! Compares the stores that the record of a node names (`ring/stores`) with those on the disk.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use kvorum_segment::list_segments;
 use crate::data_directory::VALUE_LOG_NAME;
 use crate::store_roots::{NOTED_ENGINES, noted_root};
 
-/// In place of the id of a log, for a store that has entries in none.
+/// Stands in place of the id of a log for a store that has entries in none.
 const NO_LOG: u64 = 0;
 
-/// Adds what is missing or another store. `engine` is the one that the file `engine` names, if it does.
+/// Adds stores that are missing or exchanged. `engine` is the name in the file `engine`, if it has one.
 pub(super) fn check(
     disk: &dyn Disk,
     data: &Path,
@@ -132,8 +132,8 @@ fn what_is_wrong(found: &FoundStore, known: StoreId) -> Option<String> {
 
 type Find = fn(&dyn Disk, &Path, &Belonging) -> Result<FoundStore, BackendError>;
 
-/// How the stores are looked at, and where they are; `None` for an engine that has no files. Where nothing
-/// names the engine, its directory does.
+/// The function that looks at stores, and their directory; `None` for an engine that has no files. An
+/// engine that nothing names is found by its directory.
 fn place_of_stores(
     disk: &dyn Disk,
     data: &Path,

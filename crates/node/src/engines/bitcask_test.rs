@@ -313,8 +313,8 @@ fn files_with_dead_bytes_take_part() {
     assert_eq!(dead_after_merge(&lines, [6, 4]), Some(0));
 }
 
-/// A file is small beside what files of its store are to be: here their limit was raised after they were
-/// written. Where small files are all that the limit allows, they are left alone.
+/// A file is small in comparison with the limit of its store's files: here the limit was raised after they
+/// were written. Small files are left alone if the limit allows no larger ones.
 fn small_files_take_part() {
     let merged_bytes = |lines: &[&str]| {
         let opened = two_files(&[ANY_SHARE], [6, 0]);

@@ -51,7 +51,7 @@ where
 struct Fields(Vec<(String, Value)>);
 
 impl Fields {
-    /// With the name of each node behind its identity.
+    /// Adds the name of each node behind its identity.
     fn with_names(self, names: &NodeNames) -> Vec<(String, Value)> {
         let mut all: Vec<(String, Value)> = Vec::with_capacity(self.0.len());
         let fields: Vec<String> = self.0.iter().map(|(field, _)| field.clone()).collect();
@@ -130,7 +130,7 @@ fn logfmt(time: &str, level: Level, fields: &[(String, Value)]) -> String {
     line
 }
 
-/// In quotes, with what would end them or the line escaped.
+/// Appends the text in quotes; characters that would end them or the line are escaped.
 fn quote(text: &str, line: &mut String) {
     line.push('"');
     for character in text.chars() {

@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(text("console.log.1").unwrap(), "line 4\nline 5\n");
         assert_eq!(text("console.log.2").unwrap(), "line 2\nline 3\n");
         assert!(text("console.log.3").is_err());
-        // One that is opened again counts what is there.
+        // A file that is opened again counts its old bytes.
         let mut file = RotatingFile::open(&path, 20, 2).unwrap();
         file.write_all(b"line 8\n").unwrap();
         assert_eq!(text("console.log").unwrap(), "line 8\n");

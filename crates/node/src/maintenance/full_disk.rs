@@ -1,16 +1,16 @@
-//! What the log says of a full disk: that it is full, now and then how much could not be done, and that
-//! there is room again. Each of many stores tries again every few seconds, and a line for each try would
-//! bury everything else, and fill a disk that the log shares.
+//! Log lines about a full disk: that it is full, now and then the number of failed steps, and that there is
+//! room again. Each of many stores tries again every few seconds, and a line for each try would bury
+//! everything else, and fill a disk that the log shares.
 
 use std::time::Duration;
 
 use kvorum_runtime::Moment;
 
-/// Until it is said again; twice as long each time.
+/// Time until the next such line; twice as long each time.
 const SAID_AGAIN_AFTER: Duration = Duration::from_secs(60);
 const SAID_AGAIN_AFTER_MAX: Duration = Duration::from_secs(3600);
 
-/// Whether the disk is full, as far as the log has said it.
+/// The state of the disk as last logged.
 #[derive(Debug, Default)]
 pub(super) struct FullDisk {
     said: Option<Said>,
@@ -24,7 +24,7 @@ struct Said {
 }
 
 impl FullDisk {
-    /// A step had no space. Returns how many had none since it was said last, if it is to be said now.
+    /// A step had no space. Returns the number of such steps since the last line, if one is due now.
     pub(super) fn had_no_space(&mut self, now: Moment) -> Option<u64> {
         let Some(said) = &mut self.said else {
             self.said = Some(Said {
@@ -43,7 +43,7 @@ impl FullDisk {
         Some(std::mem::take(&mut said.failed))
     }
 
-    /// There is room. True when that is news.
+    /// There is room. True if the disk was logged as full.
     pub(super) fn has_room(&mut self) -> bool {
         self.said.take().is_some()
     }

@@ -1,10 +1,10 @@
 //! Stores over a value log on a disk that their clients fill: random overwrites, deletes, rests, restarts
-//! and power cuts, with the arbiter over virtual time. The disk counts whole blocks, also those of files that were removed and
-//! are still open.
+//! and power cuts, with the arbiter over virtual time. The disk counts whole blocks, also those of files that
+//! were removed and are still open.
 //!
 //! A node whose disk was filled by overwrites refused puts and deletes for good: merges and collections
 //! need room for their copies before they free any, and clients had taken all of it. Other nodes held far
-//! more than what lives in segments that were still written to, and in files that were removed and open.
+//! more than their live data in segments that were still written to, and in files that were removed and open.
 //!
 //! The seed is drawn anew in each run; `KVORUM_TEST_SEED` sets it.
 
@@ -28,11 +28,11 @@ const CAPACITY_BYTES: u64 = 32 << 20;
 const BLOCK_BYTES: u64 = 4096;
 /// Far more than the disk has room for, and so cut to what it has.
 const LOG_SEGMENT_BYTES: u64 = 64 << 20;
-/// How long the segments of the log are on a disk of this size.
+/// Length of the log's segments on a disk of this size.
 const SEGMENT_BYTES: u64 = 1 << 20;
 const VALUE_BYTES_MAX: u64 = 16 << 10;
-/// What a store may keep beyond the bound, whatever lives: it is not worth a merge, and the files that
-/// every store has. A node of the usual size has no more of it.
+/// Bytes that a store may keep beyond the bound, however much lives: those not worth a merge, and the files
+/// that every store has. A node of the usual size has no more of them.
 const STORE_BYTES: u64 = 512 << 10;
 const BYTES_PER_SECOND: f64 = 50e6;
 const REST: Duration = Duration::from_secs(60);
@@ -55,7 +55,7 @@ struct World {
     puts: u64,
     refused: u64,
     no_space: u64,
-    /// The newest values: lengths, and a byte that all of a value's are but for its noise.
+    /// The newest values.
     live: BTreeMap<(usize, u64), Bytes>,
 }
 
@@ -89,7 +89,7 @@ impl World {
         self.open_again();
     }
 
-    /// Cuts the power: some of what was not synced is gone.
+    /// Cuts the power: some unsynced writes are gone.
     fn cut_power(&mut self) {
         let options = CrashOptions::drawn(self.randomness.next_u64());
         let image = self.disk.crash_image(options);
@@ -105,7 +105,7 @@ impl World {
         self.arbiter = Arbiter::new(Budgets::default());
     }
 
-    /// What may befall a node while its disk is full.
+    /// Restarts the node, cuts its power, or does neither.
     fn stop_or_go_on(&mut self) {
         match self.below(3) {
             0 => self.restart(),
@@ -251,7 +251,7 @@ impl World {
 
     fn check_bound(&self) {
         let (used, live) = (self.used_bytes(), self.live_bytes());
-        // What newer tables of leveldb supersede in older ones counts as used until they are merged.
+        // Superseded entries in older tables of leveldb count as used until these are merged.
         let bound = match self.engine {
             Engine::Bitcask => live * 3 / 2,
             Engine::Leveldb => live * 3,
@@ -285,7 +285,7 @@ impl World {
         )
     }
 
-    /// What is on the disk, for people.
+    /// A listing of the disk, for people.
     fn listed(&self) -> String {
         let mut left = vec![PathBuf::new()];
         let mut sums = BTreeMap::<String, (u64, u64)>::new();
@@ -392,8 +392,8 @@ fn overwrites_fill_it_and_it_heals(engine: Engine) {
     world.check_values();
 }
 
-/// Fills the disk with what lives, so that nothing can be freed: puts are refused, deletes are not, and
-/// what they free is there for puts before long.
+/// Fills the disk with live values, so that nothing can be freed: puts are refused, deletes are not, and
+/// the space that they free is there for puts before long.
 fn deletes_make_room_on_a_disk_full_of_what_lives(engine: Engine) {
     let mut world = World::new(engine, seed());
     let mut keys = 0;

@@ -73,7 +73,7 @@ fn text_of(report: &Report, budgets: &Budgets, done: &[DoneStep], now: Moment) -
     text
 }
 
-/// What stands behind a name, in as many lines as it takes: the parts between semicolons stay whole.
+/// The text behind a name, in as many lines as it takes: the parts between semicolons stay whole.
 fn folded(value: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in value.split("; ") {

@@ -1,5 +1,5 @@
-//! A repair as operators read it: a row for each directory, beneath it what was found there, and at the end
-//! what the rows leave to say. Rows fit in 100 columns.
+//! The report of a repair for operators: a row for each directory, beneath it the findings there, and notes
+//! at the end. Rows fit in 100 columns.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -100,7 +100,7 @@ fn state(verdict: RepairVerdict) -> &'static str {
     }
 }
 
-/// What several rows have in common, once.
+/// Notes that several rows have in common, each once.
 fn notes(
     text: &mut String,
     reports: &[(&Path, Outcome)],
@@ -125,7 +125,7 @@ fn notes(
     }
 }
 
-/// What was found in a store and what was done about it; nothing for one that is sound.
+/// The problems found in a store and their repair; nothing for one that is sound.
 fn details(text: &mut String, report: &RepairReport) -> std::fmt::Result {
     for problem in &report.problems {
         writeln!(text, "  {}: {}", problem.file, problem.what)?;

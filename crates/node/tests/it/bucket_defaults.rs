@@ -34,7 +34,7 @@ fn one_command_changes_the_defaults_of_all_servers() {
     assert!(said.contains("changed on all nodes"), "{said}");
     until_all_have(&sites, "allow_mult", &false.into());
     until_all_have(&sites, "pr", &1.into());
-    // What was not named stays.
+    // Properties that were not named stay.
     assert_eq!(property(&sites[0], "n_val"), 3);
 
     // A server with another configuration goes by what is agreed, and shows both.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::server::Site;
 
-/// What a start that is refused says.
+/// The output of a start that is refused.
 fn refused(site: &Site) -> String {
     let output = site.run(&["server"]);
     let (out, err) = (&output.stdout, &output.stderr);
@@ -17,7 +17,7 @@ fn refused(site: &Site) -> String {
     said
 }
 
-/// What `kvorum verify` says of what it finds; empty if there is nothing.
+/// The findings of `kvorum verify`; empty if there are none.
 fn findings(site: &Site) -> String {
     let output = site.run_alone(&["verify", "data"]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -53,7 +53,7 @@ fn a_flipped_bit_of_the_engine_or_the_format_is_named_and_found() {
         let found = findings(&site);
         assert!(found.contains(name), "{name} {at}: {found}");
         if name == "engine" {
-            // The stores say whose they are.
+            // The stores show their engine.
             site.start().stop();
         } else {
             let said = refused(&site);
@@ -65,7 +65,7 @@ fn a_flipped_bit_of_the_engine_or_the_format_is_named_and_found() {
         assert_eq!(findings(&site), "");
         fs::write(&path, whole).unwrap();
     }
-    // Nothing of the other engine's would be found.
+    // The other engine's stores would not be found.
     fs::write(site.path().join("data/engine"), "engine citcask\nhints 0\n").unwrap();
     let mut other = site;
     other.settings = vec!["storage_backend=leveldb".to_owned()];

@@ -48,7 +48,7 @@ async fn write(client: &mut Client, round: u8) {
     }
 }
 
-/// How many keys are refused, the others being as they were written.
+/// The number of keys that are refused, the others being as they were written.
 async fn refused(client: &mut Client, round: u8) -> usize {
     let mut refused = 0;
     for number in 0..KEYS {
@@ -74,7 +74,7 @@ fn are_failed(count: usize) -> impl Fn(&[String]) -> bool {
     }
 }
 
-/// What `verify` says; its exit code is 1.
+/// The output of `verify`; its exit code is 1.
 fn verify_finds(site: &Site) -> String {
     let data = site.path().join("data");
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_kvorum"))
@@ -131,7 +131,7 @@ async fn exchanged_directories_are_refused_found_by_verify_and_opened_when_they_
         wait_until_open(&site);
         assert_eq!(refused(&mut client, 1).await, 0);
         write(&mut client, 2).await;
-        // What a drop does is a kill.
+        // A drop kills the server.
         drop(server);
         let server = site.start();
         assert_eq!(refused(&mut site.client().await, 2).await, 0);
@@ -188,7 +188,7 @@ async fn a_copy_of_another_partitions_directory_is_refused_and_kept() {
             .args([&all[0], &all[5]])
             .status();
         assert!(copied.unwrap().success());
-        // Without the record nothing but the label tells.
+        // Only the label shows the copy without the record.
         for name in ["stores", "stores.copy"] {
             fs::remove_file(site.path().join("data/ring").join(name)).unwrap();
         }

@@ -13,7 +13,7 @@ fn get(site: &Site, path: &str) -> String {
     answer(site, &request)
 }
 
-/// Whether the server is ready for a balancer, and what it says of itself.
+/// True if the server is ready for a balancer, and its own report.
 fn health(site: &Site) -> (bool, Value) {
     let answer = get(site, "/health/ready");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

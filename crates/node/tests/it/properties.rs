@@ -1,5 +1,5 @@
-//! The table of properties, walked: what a running server makes of each over HTTP, over protocol buffers and
-//! by its verb.
+//! The table of properties, walked: a running server's treatment of each over HTTP, over protocol buffers
+//! and by its verb.
 //!
 //! Hooks that never ran, a consistency that was none and seventeen more were once stored without effect and
 //! acknowledged without a word.

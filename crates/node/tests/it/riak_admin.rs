@@ -1,4 +1,4 @@
-//! What scripts of Riak's operators parse: the verbs of `riak-admin` at a node alone, text by text.
+//! Texts that scripts of Riak's operators parse: the verbs of `riak-admin` at a node alone, one by one.
 //!
 //! The texts have the lines and columns that Riak 3.2 prints for a node of this name and ring; the few that
 //! differ from it are listed in docs/cluster.md.
@@ -16,7 +16,7 @@ fn site() -> Site {
     site
 }
 
-/// What a verb prints under Riak's name, and whether it succeeded.
+/// Success of a verb under Riak's name, and its output.
 fn riak_admin(site: &Site, words: &[&str]) -> (bool, String) {
     let output = site.run(&[&["admin"], words, &["--as-riak"]].concat());
     let text = [&output.stdout[..], &output.stderr[..]].concat();
@@ -266,7 +266,7 @@ fn refusals_have_riaks_lines() {
             "{words:?}"
         );
     }
-    // Under its own name a refusal names no node by an identity that nobody knows.
+    // A refusal under its own name names no node by an unknown identity.
     let output = site.run(&["admin", "cluster", "join", "nonode@127.0.0.1:1"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("not_reachable"), "{text}");

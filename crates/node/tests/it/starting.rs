@@ -137,8 +137,8 @@ fn a_start_that_fails_prints_its_own_reason_and_nothing_older() {
     assert!(!second.contains("listener.http.internal"), "{second}");
 }
 
-/// What a file says went by the directory that a start was called from, which began an empty data directory
-/// in each.
+/// Paths in a file were relative to the directory that a start was called from, which began an empty data
+/// directory in each.
 #[test]
 fn relative_paths_in_a_file_go_by_the_file_and_data_elsewhere_is_not_passed_over() {
     let directory = tempfile::tempdir().unwrap();
@@ -160,7 +160,7 @@ fn relative_paths_in_a_file_go_by_the_file_and_data_elsewhere_is_not_passed_over
         let data = format!("data           {}/data (new", beside.display());
         assert!(out(&output).contains(&data), "{}", out(&output));
     }
-    // Where an earlier version has put it.
+    // An earlier version put its data here.
     std::fs::write(elsewhere.join("data/format"), "3\n").unwrap();
     let output = check(&elsewhere);
     assert_eq!(output.status.code(), Some(1));

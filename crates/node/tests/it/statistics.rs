@@ -1,8 +1,8 @@
-//! What `/stats` and `/metrics` say of a server that did one thing after the other.
+//! `/stats` and `/metrics` of a server that did one thing after the other.
 //!
 //! 61 of 139 names stood at zero whatever a node did, and `vnode_gets` counted the requests of clients.
-//! That each name is recorded to by something is a test beside the names (`figures.rs`); here a running
-//! server makes those move that a node alone can.
+//! A test beside the names (`figures.rs`) checks that each is recorded to by something; here a running server
+//! moves those that a node alone can.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::cluster::{answer, cluster_of_three_with, until};
 use crate::leveldb::http;
 use crate::server::{Server, Site};
 
-/// What moves in the first minute of a node alone that was asked for everything.
+/// Names that move in the first minute of a node alone after one request of each kind.
 const MOVED: [&str; 37] = [
     "cpu_nprocs",
     "index_fsm_complete",
@@ -122,8 +122,8 @@ async fn the_figures_of_a_node_move_with_what_it_does() {
     ] {
         assert!(!after.contains_key(name), "{name} cannot happen here");
     }
-    // Each put of a new key, k1 again, the tombstone of k3, and the one that is written once; what a condition
-    // refused reached no vnode as a put.
+    // Each put of a new key, k1 again, the tombstone of k3, and the one that is written once; a write that a
+    // condition refused reached no vnode as a put.
     let (gets, puts) = (number("vnode_gets_total"), number("vnode_puts_total"));
     assert!(gets >= 40.0 && puts >= 43.0, "{gets} gets, {puts} puts");
 

@@ -1,12 +1,12 @@
-//! One header for what the other headers of an object cannot say.
+//! One header for everything that the other headers of an object cannot say.
 //!
 //! The metadata of an object are bytes, which the protocol-buffer interface takes as they are. A
 //! header is less: its name is a few of the ASCII characters in no particular case, and its value has
-//! no line breaks, no control characters and no space at its ends. So an object is shown in headers as
-//! well as they can, and where reading them back would give anything else than what is stored, the
-//! difference stands in `X-Riak-Meta-Kvorum-Exact`. Its name is one of user metadata, because that is
-//! what HTTP clients keep and send back when they update an object; the server takes it apart again
-//! and stores nothing of it.
+//! no line breaks, no control characters and no space at its ends. An object is therefore shown in
+//! headers as well as they can, and any difference to the stored object when they are read back stands
+//! in `X-Riak-Meta-Kvorum-Exact`. Its name is one of user metadata, because HTTP clients keep these and
+//! send them back when they update an object; the server takes it apart again and stores nothing of
+//! it.
 //!
 //! ```text
 //! header = item *("," item)
@@ -20,7 +20,7 @@
 //!   e:SHOWN=ENCODING       while Content-Encoding is SHOWN (empty: absent), it is ENCODING
 //! ```
 //!
-//! An item whose header a client has changed says nothing any more: the new value is stored.
+//! An item whose header a client has changed does not count any more: the new value is stored.
 
 use bytes::Bytes;
 use percent_encoding::percent_decode;
@@ -78,7 +78,7 @@ impl ExactWriter {
     }
 }
 
-/// What an item is about.
+/// The subject of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Name,
@@ -114,7 +114,7 @@ impl Kind {
     }
 }
 
-/// The header, taken apart. One that is empty says nothing.
+/// The header, taken apart. An empty one changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExactFields {
     names: Vec<ExactName>,

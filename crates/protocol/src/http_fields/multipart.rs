@@ -16,7 +16,7 @@ use super::user_metadata::metadata_header_value;
 /// What stands above a sibling's value.
 #[derive(Clone, Debug, Default)]
 pub struct PartHead<'a> {
-    /// What the client stored beside the value.
+    /// The fields that the client stored beside the value.
     pub stored: ObjectHeaders,
     /// The sibling's vtag, which is written without quotes.
     pub vtag: &'a [u8],

@@ -1,10 +1,10 @@
-//! The headers that say what a client stored beside a value.
+//! The headers of the fields that a client stored beside a value.
 //!
-//! Everything of the client's is told under names of the client's own: `Content-Type`,
-//! `Content-Encoding`, `Link`, and what begins with `X-Riak-Meta-` or `x-riak-index-`. So nothing that
-//! is stored can pose as a header of the server: metadata called `Location` are
-//! `X-Riak-Meta-Location`. What these headers cannot say exactly stands in one more, see
-//! [`super::EXACT_HEADER`]: reading all of them back gives what is stored, byte for byte.
+//! All stored fields have names of the client's own: `Content-Type`, `Content-Encoding`, `Link`, and
+//! names that begin with `X-Riak-Meta-` or `x-riak-index-`. Stored fields can therefore not pose as
+//! headers of the server: metadata called `Location` are `X-Riak-Meta-Location`. One more header has
+//! everything that these cannot say exactly, see [`super::EXACT_HEADER`]: reading all of them back gives
+//! the stored fields, byte for byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use super::user_metadata::{
 /// The content type of values stored without one.
 pub const DEFAULT_MEDIA_TYPE: &[u8] = b"application/octet-stream";
 
-/// What a client stored beside a value. Empty pieces are those that it did not give.
+/// The fields that a client stored beside a value. Those that it did not give are empty.
 #[derive(Clone, Debug, Default)]
 pub struct StoredFields<'a> {
     /// Media type, perhaps with parameters.
@@ -46,12 +46,12 @@ pub struct ObjectHeaders {
     pub content_encoding: Option<Vec<u8>>,
     /// `Link`.
     pub link: String,
-    /// Names and values of the rest: user metadata, what is said exactly, indexes. No name comes twice.
+    /// Names and values of the rest: user metadata, the exact header, indexes. No name comes twice.
     pub others: Vec<(String, Vec<u8>)>,
 }
 
 impl ObjectHeaders {
-    /// The headers of what is stored in an object of `bucket`.
+    /// The headers of the fields stored in an object of `bucket`.
     pub fn of(fields: &StoredFields<'_>, generation: UrlGeneration<'_>, bucket: &[u8]) -> Self {
         let mut exact = ExactWriter::default();
         let content_type = content_type(fields, &mut exact);
@@ -148,7 +148,7 @@ fn push_user_metadata(
     }
 }
 
-/// What follows the prefix in a name that an HTTP client could have stored.
+/// The part behind the prefix of a name that an HTTP client could have stored.
 fn plain_suffix(name: &[u8]) -> Option<&str> {
     let name = std::str::from_utf8(name)
         .ok()
@@ -157,7 +157,7 @@ fn plain_suffix(name: &[u8]) -> Option<&str> {
     is_plain.then(|| &name[USER_METADATA_HEADER_PREFIX.len()..])
 }
 
-/// What follows the prefix in the header of a name, in lower case and not taken by another.
+/// The part behind the prefix of a name's header, in lower case and not taken by another.
 fn free_suffix(name: &[u8], taken: &mut BTreeSet<String>) -> String {
     let prefix = USER_METADATA_HEADER_PREFIX.len();
     let has_prefix = name
@@ -209,7 +209,7 @@ fn push_indexes(
     }
 }
 
-/// Whether a header with these values is read as them.
+/// True if a header with these values is read as them.
 fn is_index_header(field: &[u8], values: &[&[u8]]) -> bool {
     let header = values.join(&b", "[..]);
     if !is_plain_value(&header) {
@@ -281,8 +281,8 @@ mod tests {
         }
     }
 
-    /// What a server stores of headers that a client sends back: names in any case, values without
-    /// the spaces at their ends.
+    /// The fields that a server stores when a client sends headers back: names in any case, values
+    /// without the spaces at their ends.
     fn read_back(headers: &ObjectHeaders) -> Stored {
         let sent = |value: &[u8]| {
             assert_eq!(metadata_header_value(value), Some(value));
@@ -425,7 +425,7 @@ mod tests {
         assert_eq!(read_back(&headers), stored.sorted());
     }
 
-    /// Bytes in which what matters to headers is frequent.
+    /// Bytes, many of which matter to headers.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         let awkward = b"\r\n\0\t ,;=:%/\"<>\x7f\xff\xc3a-B.1".to_vec();
         prop_oneof![

@@ -3,14 +3,14 @@
 //! Riak keeps the whole header name as the metadata key, spelled the way its HTTP library spells
 //! names. It writes any stored key back as a header name as it is, so that `Location` stored through
 //! protocol buffers becomes the answer's `Location`. Here a key without the prefix gets it
-//! (`object_headers.rs`), and what it was is said beside it (`exact.rs`).
+//! (`object_headers.rs`), and the original key stands beside it (`exact.rs`).
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// Prefix of user metadata headers, in lower case.
 pub const USER_METADATA_HEADER_PREFIX: &str = "x-riak-meta-";
 
-/// What is escaped in a header's name: all that no name may hold, and the sign of escapes.
+/// Bytes that are escaped in a header's name: all that no name may hold, and the sign of escapes.
 const NO_NAME: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'#')
@@ -54,7 +54,7 @@ pub fn metadata_header_value(value: &[u8]) -> Option<&[u8]> {
     value.iter().all(is_printable).then_some(value)
 }
 
-/// Whether the value can stand in a header and is read from there as it is: spaces at its ends are not
+/// True if the value can stand in a header and is read from there as it is: spaces at its ends are not
 /// part of a header's value.
 pub(super) fn is_plain_value(value: &[u8]) -> bool {
     let is_padding = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
@@ -62,17 +62,17 @@ pub(super) fn is_plain_value(value: &[u8]) -> bool {
     !is_padded && metadata_header_value(value).is_some()
 }
 
-/// Whether a header may have this name.
+/// True if a header may have this name.
 pub(super) fn is_token(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(is_token_byte)
 }
 
-/// A name that a header may have, and which says these bytes.
+/// A valid name of a header that stands for these bytes.
 pub(super) fn escape_name(name: &[u8]) -> String {
     percent_encode(name, NO_NAME).to_string()
 }
 
-/// The value as it can stand in a header: as it is if it can, else with what cannot escaped.
+/// The value for a header: as it is if it can stand there, else with the other bytes escaped.
 pub(super) fn escape_value(value: &[u8]) -> Vec<u8> {
     if is_plain_value(value) {
         return value.to_vec();

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-/// Set by `cargo xtask fix`: what is in the tree is replaced.
+/// Set by `cargo xtask fix`: the file in the tree is replaced.
 const RENEWS: &str = "KVORUM_RENEW_MESSAGES";
 
 #[test]

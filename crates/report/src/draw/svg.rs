@@ -33,7 +33,7 @@ impl Frame {
         has_labels: true,
     };
 
-    /// For a chart that has a whole row of a large screen.
+    /// The size of a chart that has a whole row of a large screen.
     pub const FULL: Self = Self {
         class: "full",
         width: 1200.0,

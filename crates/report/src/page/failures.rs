@@ -1,5 +1,5 @@
-//! Operations that failed, and why: the first thing to be seen of a run that has any. A server that
-//! refuses half of what it is asked would otherwise be a fast one.
+//! Failed operations and their causes: the first thing to be seen of a run that has any. A server that
+//! refuses half of its requests would otherwise look fast.
 
 use maud::{Markup, html};
 
@@ -10,7 +10,7 @@ use crate::result::{Cause, RunResult};
 /// Causes that are shown; all of them are in `errors.csv`.
 const CAUSES_SHOWN: usize = 10;
 
-/// What failed in one run; nothing if nothing did.
+/// The failures of one run; nothing if there are none.
 pub(super) fn of_one(run: &RunResult) -> Markup {
     let failed = figures::errors(run);
     if failed <= 0.0 {
@@ -32,7 +32,7 @@ pub(super) fn of_one(run: &RunResult) -> Markup {
     }
 }
 
-/// What failed in several runs under their names, with the most frequent cause of each.
+/// The failures of several runs under their names, with the most frequent cause of each.
 pub(super) fn of_several(runs: &[(&str, &RunResult)]) -> Markup {
     let failed: Vec<_> = runs
         .iter()
@@ -57,7 +57,7 @@ pub(super) fn of_several(runs: &[(&str, &RunResult)]) -> Markup {
     }
 }
 
-/// For a terminal: how many failed, and the most frequent cause; nothing if nothing failed.
+/// Text for a terminal: the number of failures, and the most frequent cause; `None` if nothing failed.
 pub fn failure(run: &RunResult) -> Option<String> {
     if figures::errors(run) <= 0.0 {
         return None;
@@ -69,7 +69,7 @@ pub fn failure(run: &RunResult) -> Option<String> {
     })
 }
 
-/// How many failed, and of how many.
+/// The number of failed operations, and of all.
 fn sentence(run: &RunResult) -> String {
     let failed = figures::errors(run);
     let all = failed + figures::operations(run);

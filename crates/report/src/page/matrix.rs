@@ -206,7 +206,7 @@ fn table_row(row: &MatrixRow<'_>, kind: &Figure) -> Markup {
             .find(|figure| figure.title == kind.title)?;
         Some(figure.value)
     };
-    // Of a cell that has not been run the load is not known, and nothing is compared with it.
+    // The load of a cell that has not been run is not known, and nothing is compared with it.
     let loads: Vec<usize> = (0..row.cells.len())
         .map(|index| load_of(row, index))
         .collect();

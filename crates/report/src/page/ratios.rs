@@ -39,13 +39,13 @@ pub(crate) fn base_of(loads: &[usize], index: usize, base: usize) -> usize {
     }
 }
 
-/// Whether a run shares its load with another one; alone, it is no base of anything.
+/// True if a run shares its load with another one; alone, it is no base of anything.
 pub(crate) fn has_others(loads: &[usize], index: usize) -> bool {
     let own = loads.get(index);
     loads.iter().filter(|load| Some(*load) == own).count() > 1
 }
 
-/// Which runs have another load than the base, and what differs.
+/// The runs with another load than the base, and the differences.
 fn other_loads(runs: &[&RunResult], names: &[String], base: usize) -> Markup {
     let Some(chosen) = runs.get(base) else {
         return html! {};

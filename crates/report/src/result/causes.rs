@@ -1,4 +1,4 @@
-//! `errors.csv`: why operations failed.
+//! `errors.csv`: the causes of failed operations.
 
 use kvorum_erlang_terms::{Term, parse_term};
 
@@ -9,7 +9,7 @@ pub struct Cause {
     pub operation: String,
     /// The reason, binaries as text.
     pub reason: String,
-    /// How many operations.
+    /// The number of operations.
     pub count: u64,
 }
 

@@ -192,8 +192,8 @@ impl Description {
         Ok(description)
     }
 
-    /// What the test is called: the run's name, or that of the configuration if the run was named
-    /// after the time at which it began.
+    /// The name of the test: the run's name, or that of the configuration if the run was named after the
+    /// time at which it began.
     pub(super) fn test_name(&self) -> String {
         let files = self.configuration_file.as_deref().unwrap_or_default();
         let stem = |path: &str| {
@@ -221,7 +221,7 @@ impl Description {
     }
 }
 
-/// True for `YYYYMMDD_HHMMSS`, which is the name of a run that nobody named.
+/// True for `YYYYMMDD_HHMMSS`, the default name of a run.
 fn is_time(name: &str) -> bool {
     let is_digits =
         |text: &str, len| text.len() == len && text.bytes().all(|it| it.is_ascii_digit());

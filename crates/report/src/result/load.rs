@@ -1,4 +1,4 @@
-//! Which runs had the same load, so that their figures may be set in ratios.
+//! Comparison of runs' loads: figures of runs with the same load may be set in ratios.
 
 use super::{Description, RunResult};
 
@@ -14,13 +14,13 @@ const NOT_THE_LOAD: [&str; 8] = [
     "source_dir",
     "stats",
     "embedded_dir",
-    // How long is compared by what was measured.
+    // The measured length is compared instead.
     "duration",
 ];
 
 impl RunResult {
-    /// How the load of this run differs from that of another one, in a few words; nothing if they are
-    /// equal as far as is known.
+    /// The differences of this run's load from that of another one, in a few words; empty if they are equal
+    /// as far as is known.
     pub fn load_differences(&self, other: &Self) -> Vec<String> {
         let (Some(mine), Some(theirs)) = (&self.description, &other.description) else {
             return Vec::new();

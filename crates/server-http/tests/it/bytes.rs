@@ -1,5 +1,5 @@
-//! Bytes stay bytes: what protocol buffers stored is read and written back over HTTP unchanged, and
-//! nothing of it takes the place of the server's own headers.
+//! Bytes stay bytes: objects stored over protocol buffers are read and written back over HTTP unchanged,
+//! and nothing of them takes the place of the server's own headers.
 
 use bytes::Bytes;
 use kvorum_coordinator::{Condition, Detail, GetOptions, PutKind, PutOptions, PutRequest};

@@ -103,7 +103,7 @@ fn the_preference_list_names_partitions_and_nodes() {
             let answer = client.get(path).await;
             assert_eq!(answer.header("content-type"), Some("application/json"));
             let list = answer.json()["preflist"].as_array().unwrap().clone();
-            // By the ring a key has n_val partitions, which follow each other; a node that is alone
+            // The ring gives a key n_val partitions, which follow each other; a node that is alone
             // keeps one copy of it, and its clients see all three all the same.
             let numbers: Vec<u64> = list
                 .iter()

@@ -135,7 +135,7 @@ fn quorums_above_the_number_of_copies_are_violations() {
             },
         ] {
             let outcome = put(&mut client, None, Some("k"), None, &content, &options).await;
-            // Of an n_val the request's own is named, as in Riak.
+            // The error names the request's own n_val, as in Riak.
             let named = options.n_val.unwrap_or(3);
             let text = format!("{{n_val_violation,{named}}}");
             assert_eq!(refusal(outcome), text, "{options:?}");

@@ -1,7 +1,7 @@
-//! Which key of riak.conf each key of Riak's Erlang applications stands for.
+//! The key of riak.conf for each key of Riak's Erlang applications.
 //!
-//! Names on the left are `application.key`. A name on the right that Kvorum ignores brings its reason
-//! along, so that a key has one fate under both names.
+//! Names on the left are `application.key`. If Kvorum ignores the name on the right, its reason counts for
+//! both, so that a key has one fate under both names.
 
 use super::values::{self, Translation};
 
@@ -10,13 +10,13 @@ use super::values::{self, Translation};
 pub(super) struct ErlangKey {
     /// `application.key`.
     pub(super) path: &'static str,
-    /// The key of riak.conf that it stands for, or the first of them.
+    /// The equivalent key of riak.conf, or the first of them.
     pub(super) conf: &'static str,
-    /// How its value is written there.
+    /// The form of its value.
     pub(super) form: Form,
 }
 
-/// How a value of Erlang's becomes one of riak.conf's.
+/// The translation of an Erlang value into one of riak.conf.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
     /// Atoms, numbers and strings as they are.
@@ -31,7 +31,7 @@ pub(super) enum Form {
     Inverted,
     /// Some words have another name; others, and numbers, are as they are.
     Words(&'static [(&'static str, &'static str)]),
-    /// A value with a structure of its own. It takes the place of all keys that begin like these.
+    /// A value with a structure of its own. It replaces all keys with these prefixes.
     Special {
         replaces: &'static [&'static str],
         translate: Translation,
@@ -308,7 +308,7 @@ pub(super) const KEYS: &[ErlangKey] = &[
     plain("riak_kv.warn_siblings", "object.siblings.warning_threshold"),
     plain("riak_kv.worker_pool_size", "worker_pool_size"),
     plain("riak_kv.worker_pool_strategy", "worker_pool_strategy"),
-    // By files of Riak 1.x, or for keys that have another form there.
+    // Keys of Riak 1.x's files, and keys that have another form there.
     with("bitcask.expiry_secs", "bitcask.expiry", Form::SecondsOrOff),
     with(
         "bitcask.small_file_threshold",

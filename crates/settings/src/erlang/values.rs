@@ -1,4 +1,4 @@
-//! Values of Erlang's that have a structure of their own, as lines of riak.conf.
+//! Erlang values with a structure of their own, as lines of riak.conf.
 
 use kvorum_erlang_terms::Term;
 
@@ -46,12 +46,12 @@ impl Translated {
     }
 }
 
-/// Why a value cannot be lines.
+/// The reason that a value cannot be lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// It has another form; what was expected.
+    /// It has another form than this one.
     Form(&'static str),
-    /// A part of it would change how objects are kept, and cannot be honoured: its path and why.
+    /// A part of it would change how objects are kept, and cannot be honoured: its path and the reason.
     Refused(String, &'static str),
 }
 

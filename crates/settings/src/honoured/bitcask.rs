@@ -151,8 +151,8 @@ pub(super) const KEYS: &[Key] = &[
         "The share of dead bytes from which space is won back whatever the triggers say, one file \
          after the other: in the files of a partition, and in the value log, whose files have no \
          other trigger. At 30 the disk holds at most 1.5 times what lives, and \
-         four files of the log. While less is free than docs/maintenance.md says is held back, no \
-         more than 5 may be dead. \
+         four files of the log. While less is free than the reserve in docs/maintenance.md, no more \
+         than 5 may be dead. \
          Higher: less is copied, and more space taken; 100 leaves it to the triggers, and the value \
          log gives back only what is dead entirely.",
     )

@@ -62,7 +62,7 @@ pub(super) const KEYS: &[Key] = &[
         "1GB",
         "How much of the node's log may wait for the partitions to catch up. It bounds the time \
          that a start after a crash takes. Each partition catches up when between half of it and \
-         all of it waits, so that not all do so at once. Where the disk has no room for so much, \
-         they do so when a quarter of what is free waits.",
+         all of it waits, so that not all do so at once. If the disk has no room for that, \
+         they do so when a quarter of the free space waits.",
     ),
 ];

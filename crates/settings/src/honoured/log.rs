@@ -49,7 +49,7 @@ pub(super) const KEYS: &[Key] = &[
         Some("$(platform_log_dir)/console.log"),
         Category::Log,
         "The log file. It is put aside when it has `logger.max_file_size`. \
-         Where logrotate is to do that, set `logger.max_file_size` above its size, \
+         If logrotate does that, set `logger.max_file_size` above its size, \
          and let it use `copytruncate`.",
     ),
     Key {
@@ -84,6 +84,6 @@ pub(super) const KEYS: &[Key] = &[
         },
         Some("10"),
         Category::Log,
-        "How many log files that were put aside are kept, `FILE.1` being the newest.",
+        "The number of old log files that are kept; `FILE.1` is the newest.",
     ),
 ];

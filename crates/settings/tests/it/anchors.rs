@@ -1,4 +1,4 @@
-//! Relative paths, and what they are relative to.
+//! Relative paths, and the directories that they are relative to.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ fn anchors() -> Anchors {
     }
 }
 
-/// `kvorum start` with a file that said `platform_data_dir = data` began a new and empty data directory
-/// in each directory that it was called from.
+/// Regression: `kvorum start` with a file that has `platform_data_dir = data` began a new and empty data
+/// directory in each directory that it was called from.
 #[test]
 fn what_a_file_says_goes_by_the_file_and_what_the_command_line_says_by_the_working_directory() {
     let load = |text: &str, set: &[&str], anchors: &Anchors| {

@@ -1,6 +1,6 @@
-//! `advanced.config` and `app.config`: operators set the backend, default properties and listeners in
-//! them, and a server that read riak.conf alone started with another backend and other defaults than
-//! Riak had, without a word.
+//! `advanced.config` and `app.config`. Regression: operators set the backend, default properties and
+//! listeners in them, and a server that read riak.conf alone silently started with another backend and other
+//! defaults than Riak had.
 
 use kvorum_settings::{
     Anchors, Configuration, DeleteMode, KeyFunction, Outcome, Place, Problems, StorageBackend,
@@ -241,7 +241,7 @@ fn malformed_files_are_refused_with_line_and_column() {
         let text = refusal(advanced);
         assert!(text.contains(part), "{advanced}: {text}");
     }
-    // Files with nothing in them are what a fresh installation has.
+    // A fresh installation has files without any settings.
     assert!(load("", "[].").is_ok());
     assert!(load("", "%% nothing\n").is_ok());
 }

@@ -1,5 +1,5 @@
-//! What a vnode reports of its work: a part of its times, every merge, and counts that do not count an
-//! attempt that would have blocked.
+//! A vnode's reports of its work: a part of its times, every merge, and counts that leave out attempts
+//! that would have blocked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::{Bench, storage_key};
 
-/// Goes on by a millisecond whenever it is asked.
+/// A clock that advances by a millisecond with each reading.
 #[derive(Default)]
 struct Ticking(AtomicU64);
 
@@ -52,8 +52,8 @@ impl Reported {
     }
 }
 
-/// Clients that read and write in turn had their reads measured never, as all operations were counted
-/// together.
+/// Regression: the reads of clients that read and write in turn were never measured, as all operations were
+/// counted together.
 #[test]
 fn each_kind_of_work_is_measured_once_in_so_many_times() {
     let (bench, reported) = metered();

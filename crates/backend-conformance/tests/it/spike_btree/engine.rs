@@ -31,7 +31,7 @@ impl EngineUnderTest for BTree {
         "b+tree spike"
     }
 
-    /// The whole store: the library goes back to the commit before where a page of the last one is damaged.
+    /// The whole store: where a page of the last commit is damaged, the library goes back to the one before.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.redb"]
     }

@@ -241,8 +241,8 @@ fn a_group_is_not_failed_by_what_did_not_fit_behind_it() {
     assert!(files.is_synced_to(files.appended()));
 }
 
-/// Puts and removals until both are refused: how many of each were placed, and what was free when the
-/// first put was refused.
+/// Puts and removals until both are refused: the number of each that were placed, and the free bytes at
+/// the first refusal of a put.
 fn fill(files: &Files, disk: &FaultyDisk) -> (usize, usize, u64) {
     let mut sequence = 0;
     let mut placed = |purpose| {
@@ -267,8 +267,8 @@ fn fill(files: &Files, disk: &FaultyDisk) -> (usize, usize, u64) {
     (puts, count(Purpose::Free), available)
 }
 
-/// The first put on a small disk was refused, for want of a whole file of 64 MB. Where there was room for
-/// it, the log took all of the disk, so that nothing could be copied any more, and nothing be removed.
+/// Regression: the first put on a small disk was refused, since a whole file of 64 MB did not fit. On a
+/// larger disk the log took all of the space, so that nothing could be copied or removed any more.
 #[test]
 fn on_a_small_disk_files_are_shorter_and_the_last_part_is_left_to_others() {
     let memory = MemoryDisk::with_blocks(40 << 20, 4096);
@@ -323,7 +323,7 @@ fn the_end_of_a_file_is_left_to_removals_while_there_is_no_next_one() {
     assert!(makes_room(&files, 10_000));
 }
 
-/// A file that was made for removals, of what is held back, takes no puts before that is made up for.
+/// A file that was made for removals, out of the reserve, takes no puts before the reserve is made up for.
 #[test]
 fn a_file_for_removals_takes_puts_once_there_is_room() {
     let memory = MemoryDisk::with_blocks(40 << 20, 4096);

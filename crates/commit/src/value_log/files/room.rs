@@ -1,10 +1,10 @@
 //! Room for what is appended: files are created with their space before places in them are handed out.
 //!
-//! Clients' writes take space here and nowhere else, so that here the last part of the free space is held
-//! back ([`kvorum_disk::Reserve`]): collections and merges copy into it. The file system is asked once for
-//! each file. Where little is free, files are shorter. Where nothing is, puts are refused; removals may
-//! take a part of what is held back, and before that the last part of each file, which is left to them for
-//! as long as the next file is not there.
+//! Clients' writes take space here and nowhere else, so the last part of the free space is held back here
+//! ([`kvorum_disk::Reserve`]): collections and merges copy into it. The file system is asked once for each
+//! file. Files are shorter where little is free. Puts are refused where nothing is; removals may take a part
+//! of the reserve. Before that they may take the last part of each file, which is left to them until the next
+//! file exists.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,37 +17,37 @@ use crate::queue::GroupFailure;
 use crate::value_log::files::{Files, SEGMENT_KIND, failed_creation};
 use crate::value_log::log_segment::LogSegment;
 
-/// A shorter file is not made where space is short, unless longer ones are not wanted. Bytes.
+/// Files are not made shorter than this where space is short, unless shorter ones are configured. Bytes.
 const FILE_BYTES_MIN: u64 = 256 << 10;
-/// What a file for removals alone takes at most. Bytes.
+/// The most that a file for removals alone takes. Bytes.
 const REMOVALS_BYTES_MAX: u64 = 1 << 20;
 /// The part of a file that is left to removals while there is no next one.
 const REMOVALS_PART: u64 = 16;
 
-/// What a file has for batches.
+/// The room of a file for batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileRoom {
-    /// Its space is reserved up to here. Bytes.
+    /// The end of its reserved space. Bytes.
     end: u64,
-    /// It was made of what is held back.
+    /// It was made out of the reserve.
     is_for_removals: bool,
 }
 
-/// Where the next batch goes.
+/// The place of the next batch.
 pub(super) struct Cursor {
     pub(super) segment: Arc<LogSegment>,
-    /// What its file has; `None` before there is one.
+    /// The room of its file; `None` before there is one.
     room: Option<FileRoom>,
 }
 
-/// Where there is room for a batch.
+/// The place that has room for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     /// In the segment that is appended to.
     Here,
     /// In the next one.
     Next,
-    /// In none: the file of this number is missing, or too short.
+    /// In neither: the file of this number is missing or too short.
     Lacking(u64),
 }
 
@@ -79,7 +79,7 @@ impl FileRoom {
 }
 
 impl Cursor {
-    /// At a segment that has no file yet.
+    /// The start of a segment that has no file yet.
     pub(super) fn at(segment: Arc<LogSegment>) -> Self {
         Self {
             segment,
@@ -127,7 +127,7 @@ impl Files {
         Ok(writer)
     }
 
-    /// How long the next file is to be where there is room for it.
+    /// Length of the next file, if there is room for it.
     fn file_bytes(&self, headroom: &Headroom, least: u64, purpose: Purpose) -> u64 {
         let wanted = headroom.file_bytes(self.settings.segment_bytes);
         let is_held_back = purpose == Purpose::Free && headroom.for_puts() < wanted;
@@ -164,7 +164,7 @@ impl Files {
         Ok(writer)
     }
 
-    /// Where there is room for a batch of this length.
+    /// The place that has room for a batch of this length.
     pub(super) fn fit(&self, cursor: &Cursor, len: u64, purpose: Purpose) -> Fit {
         let number = u64::from(cursor.segment.number);
         let end = cursor.segment.end() + len;
@@ -187,7 +187,7 @@ impl Files {
         }
     }
 
-    /// Goes on to the next segment, whether its file is there or not.
+    /// Goes on to the next segment, even before its file exists.
     pub(super) fn advance(&self, cursor: &mut Cursor) -> kvorum_backend::Result<()> {
         let segment = self.next_segment(&cursor.segment)?;
         let mut rooms = self.rooms.lock();
@@ -240,7 +240,7 @@ impl Files {
         }
     }
 
-    /// Has the file of this number, which has no batch yet and may be begun, take one that ends there.
+    /// Extends the room of this file, which has no batch yet, so that it takes a batch with this end.
     fn widen(
         &self,
         number: u64,
@@ -251,10 +251,10 @@ impl Files {
         let mut state = self.state.lock();
         let mut spares = self.spares.lock();
         let Some(known) = self.room_of(number) else {
-            // Somebody else has gone on to it and beyond.
+            // Another thread has already gone beyond it.
             return Ok(());
         };
-        // A file that was made for removals alone has to be made up for before it is given to puts.
+        // A file made for removals alone gives its bytes back to the reserve before it takes puts.
         let owed = match known.is_for(purpose) {
             true => 0,
             false => known.end,
@@ -359,13 +359,13 @@ impl Files {
         self.bytes() + ahead
     }
 
-    /// How long a segment is at present, about, in bytes.
+    /// Approximate length of a segment at present, in bytes.
     pub(crate) fn segment_bytes(&self) -> u64 {
         self.reserve.seen().file_bytes(self.settings.segment_bytes)
     }
 }
 
-/// What a batch may take of the free space.
+/// The free space that a batch may take.
 fn room_for(headroom: &Headroom, purpose: Purpose) -> u64 {
     match purpose {
         Purpose::Store => headroom.for_puts(),
@@ -373,7 +373,7 @@ fn room_for(headroom: &Headroom, purpose: Purpose) -> u64 {
     }
 }
 
-/// Half as long a file, unless it would be too short.
+/// Half the length, unless that would be too short.
 fn shorter(end: u64, least: u64) -> Option<u64> {
     let half = (end / 2).max(least);
     (half < end && half >= FILE_BYTES_MIN).then_some(half)
