@@ -50,7 +50,11 @@ fn message_of(object: &Object, values: Values, key: Option<&[u8]>) -> pb::RpbPut
         }
     };
     pb::RpbPutResp {
-        content: object.siblings().iter().map(content).collect(),
+        content: object
+            .siblings_by_value()
+            .into_iter()
+            .map(content)
+            .collect(),
         vclock: Some(object.clock().encode()),
         key: key.map(Bytes::copy_from_slice),
     }
