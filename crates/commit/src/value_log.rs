@@ -54,7 +54,7 @@ use crate::value_log::item::Batch;
 use crate::value_log::upkeep::Upkeep;
 
 pub use admission::Admission;
-pub use opening::ValueLogOpening;
+pub use opening::{ValueLogOpening, find_log_id};
 pub use upkeep::CollectionDue;
 
 /// What stores have in the log alone may be as long as this part of what is free: they will write it to

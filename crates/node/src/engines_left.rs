@@ -15,6 +15,7 @@ use kvorum_settings::{Settings, StorageBackend};
 use crate::data_directory::{DataDirectory, EngineLeft};
 use crate::engines::name_of;
 use crate::store_roots::StoreRoots;
+use crate::value_log_check::ACCEPT_LOST_VALUE_LOG;
 
 const WITH_FILES: [StorageBackend; 2] = [StorageBackend::Bitcask, StorageBackend::Leveldb];
 /// Behind the name of a file that was found damaged and is kept for inspection.
@@ -96,19 +97,27 @@ pub(crate) fn check_parts(
     disk: &dyn Disk,
     data: &DataDirectory,
     left: &EngineLeft,
+    settings: &Settings,
 ) -> anyhow::Result<()> {
+    let configured = name_of(settings.node.storage_backend);
     for part in &left.parts {
         let path = data.path().join(part);
         if disk.info(&path)?.is_some() {
             continue;
         }
-        if path == data.value_log() {
+        // With another engine it is wanted by none of the stores that are looked at.
+        if path == data.value_log() && left.engine == configured {
+            let accepting = data.path().join(ACCEPT_LOST_VALUE_LOG);
+            if disk.info(&accepting)?.is_some() {
+                continue;
+            }
             bail!(
                 "{} is missing, the value log, in which acknowledged writes are that no other file has; \
-                 put it back, or restore the data directory from a backup. If it is lost for good, create \
-                 it as an empty directory and start again: entries that only it had are lost then, unless \
-                 other replicas have them",
-                path.display()
+                 put it back, or restore the data directory from a backup. If it is lost for good, make an \
+                 empty file {} and start again: entries that only it had are lost then, unless other \
+                 replicas have them",
+                path.display(),
+                accepting.display()
             );
         }
         if path == data.hints(&left.engine) && left.hints != Some(0) {

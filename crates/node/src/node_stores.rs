@@ -22,6 +22,7 @@ use crate::data_directory::{DataDirectory, EngineFile};
 use crate::engines::{self, Engines};
 use crate::hints_opening::HintsOpening;
 use crate::node_log::{self, NodeLog};
+use crate::value_log_check::LogNote;
 
 /// Threads that give stores what the value log has for them; each reads the log.
 const ADMISSION_THREADS_MAX: usize = 4;
@@ -40,6 +41,8 @@ pub(crate) struct NodeStores {
     commit_logs: PathBuf,
     /// The value log, for engines that keep their entries in it.
     value_log: Option<ValueLog>,
+    /// Value logs whose loss was accepted.
+    lost_logs: BTreeSet<u64>,
     /// From the beginning on, where the engine's writes go through one.
     log: Mutex<Option<NodeLog>>,
     earlier: Mutex<EarlierLogs>,
@@ -94,6 +97,7 @@ impl NodeStores {
         };
         Ok(Self {
             reserve,
+            lost_logs: LogNote::read(&*disk, data.path())?.lost().clone(),
             disk,
             engines,
             engine_before,
@@ -153,6 +157,35 @@ impl NodeStores {
         }
         opened.insert(identity, (partition, Arc::downgrade(&store)));
         Ok(store)
+    }
+
+    /// What there is of a partition's store. One that has entries in another value log than the node's is
+    /// not to be opened: it would take them for lost, and note that for good.
+    fn look(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> anyhow::Result<Option<(PathBuf, FoundStore)>> {
+        let Some((directory, found)) = self.engines.find(size, partition, known)? else {
+            return Ok(None);
+        };
+        let foreign = match (&found, &self.value_log) {
+            (FoundStore::Store { log, .. }, Some(own)) if *log != 0 => {
+                let is_known = *log == own.log_id() || self.lost_logs.contains(log);
+                (!is_known).then_some((*log, own.log_id()))
+            }
+            _ => None,
+        };
+        let found = match foreign {
+            Some((log, own)) => FoundStore::Unusable(format!(
+                "{} has entries in the value log {log:#018x}, and this node's is {own:#018x}; put back \
+                 the directory that belongs here",
+                directory.display()
+            )),
+            None => found,
+        };
+        Ok(Some((directory, found)))
     }
 
     fn begin(&self) -> anyhow::Result<Arc<dyn Backend>> {
@@ -309,7 +342,7 @@ impl Stores for NodeStores {
         partition: Partition,
         known: Option<StoreId>,
     ) -> Result<Found, StoreError> {
-        let found = self.engines.find(size, partition, known);
+        let found = self.look(size, partition, known);
         let found = found.map_err(|error| in_one_line(&error))?;
         Ok(
             found.map_or(Found::NotKept, |(directory, found)| match found {

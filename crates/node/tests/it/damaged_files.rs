@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::server::Site;
 
 /// What a start that is refused says.
-fn refused(site: &Site) -> String {
+pub(crate) fn refused(site: &Site) -> String {
     let output = site.run(&["server"]);
     let (out, err) = (&output.stdout, &output.stderr);
     let said = [out, err].map(|bytes| String::from_utf8_lossy(bytes).into_owned());

@@ -37,3 +37,4 @@ mod server;
 mod starting;
 mod statistics;
 mod tls;
+mod value_logs;
