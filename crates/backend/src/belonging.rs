@@ -57,6 +57,8 @@ pub enum FoundStore {
         erased: StoreId,
         /// The id of the node's log in which it has entries; 0 for none.
         log: u64,
+        /// It carries the label that was looked for; one that an earlier version wrote carries none.
+        is_labelled: bool,
     },
     /// Files of a store that cannot be opened as the one that is looked for: in words that name the files.
     Unusable(String),

@@ -299,6 +299,12 @@ impl ValueLog {
         }
     }
 
+    /// The stores that have something in the log, needed or not.
+    pub fn holders(&self) -> BTreeSet<StoreId> {
+        let segments = self.files().segments().into_iter();
+        segments.flat_map(|it| it.holders().into_keys()).collect()
+    }
+
     /// Damage that was found since this was asked last, in words.
     pub fn take_damage(&self) -> Vec<String> {
         std::mem::take(&mut self.keeper.upkeep.lock().damage)

@@ -17,7 +17,7 @@ use crate::vnode_table::Unopened;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
-    /// Its store is open, or being opened.
+    /// Its store is open, being opened, or can be opened by now.
     #[error("the store of partition {0} is not refused: nothing of it is lost")]
     NotRefused(u16),
     /// What there is could not be moved away, or the empty store could not be opened.
@@ -35,7 +35,13 @@ impl Ground {
         held: &mut Held,
         state: &ClusterState,
         partition: Partition,
+        is_refused: bool,
     ) -> Result<Vec<PathBuf>, AcceptError> {
+        // Its directory may be back since it was tried last.
+        if is_refused && let Some(read) = self.read(&KnownStores::of(held), state, partition) {
+            self.admit(held, state, vec![read]);
+            return Err(AcceptError::NotRefused(partition.number()));
+        }
         let moved = self.stores.set_aside(held.size, partition);
         let moved = moved.map_err(AcceptError::Store)?;
         held.stores.insert(partition, Known::NEW);
@@ -43,7 +49,16 @@ impl Ground {
         if let Some(read) = self.read(&KnownStores::of(held), state, partition) {
             self.admit(held, state, vec![read]);
         }
+        self.forget_others(held);
         Ok(moved)
+    }
+
+    /// Has the log keep nothing any more for stores that were replaced or given up. What it keeps too long
+    /// costs space alone. Blocks.
+    pub(crate) fn forget_others(&self, held: &Held) {
+        if let Err(error) = self.stores.forget_others(&held.identities()) {
+            tracing::warn!(event = "stores_not_forgotten", error = %error);
+        }
     }
 }
 
@@ -58,14 +73,14 @@ impl Member {
         let mut held = self.follower.written.lock().await;
         let unopened = self.vnodes.unopened();
         let refused = unopened.iter().find(|(it, _)| it.number() == partition);
-        let Some((refused, Unopened::Failed { .. })) = refused else {
+        let Some((refused, Unopened::Failed { is_refused, .. })) = refused else {
             return Err(AcceptError::NotRefused(partition));
         };
-        let refused = *refused;
+        let (refused, is_refused) = (*refused, *is_refused);
         let (ground, mut next) = (self.follower.ground.clone(), held.clone());
         let state = self.state.current();
         let accept = move || {
-            let accepted = ground.give_up(&mut next, &state, refused);
+            let accepted = ground.give_up(&mut next, &state, refused, is_refused);
             (next, accepted)
         };
         let (next, accepted) = self.runtime.blocking(accept).await;

@@ -10,6 +10,7 @@ use anyhow::bail;
 use kvorum_backend_bitcask::check::is_store as is_bitcask;
 use kvorum_backend_leveldb::repair::has_store_files;
 use kvorum_disk::{Disk, EntryKind};
+use kvorum_member::ACCEPT_LOST_STORES;
 use kvorum_settings::{Settings, StorageBackend};
 
 use crate::data_directory::{DataDirectory, EngineLeft};
@@ -92,7 +93,7 @@ fn put_aside(disk: &dyn Disk, data: &DataDirectory) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses to start without the value log that was there, and warns of hints that are gone.
+/// Refuses to start without the value log or the stores that were there, and warns of hints that are gone.
 pub(crate) fn check_parts(
     disk: &dyn Disk,
     data: &DataDirectory,
@@ -100,6 +101,12 @@ pub(crate) fn check_parts(
     settings: &Settings,
 ) -> anyhow::Result<()> {
     let configured = name_of(settings.node.storage_backend);
+    let roots = StoreRoots::of(settings).filter(|_| left.engine == configured);
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or(path.to_owned());
+    let is_root = |path: &Path| {
+        let mut all = roots.iter().flat_map(StoreRoots::all);
+        all.any(|root| absolute(root) == absolute(path))
+    };
     for part in &left.parts {
         let path = data.path().join(part);
         if disk.info(&path)?.is_some() {
@@ -116,6 +123,20 @@ pub(crate) fn check_parts(
                  put it back, or restore the data directory from a backup. If it is lost for good, make an \
                  empty file {} and start again: entries that only it had are lost then, unless other \
                  replicas have them",
+                path.display(),
+                accepting.display()
+            );
+        }
+        if is_root(&path) {
+            let accepting = data.path().join(ACCEPT_LOST_STORES);
+            if disk.info(&accepting)?.is_some() {
+                continue;
+            }
+            bail!(
+                "{} is missing, in which the stores of this node's partitions are: put that directory back \
+                 (is its disk mounted?). If it is lost for good, make an empty file {} and start again: in a \
+                 cluster the partitions are repaired from the other replicas then; on a node alone they are \
+                 refused until `kvorum admin cluster accept-loss` names them",
                 path.display(),
                 accepting.display()
             );

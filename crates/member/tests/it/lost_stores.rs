@@ -8,7 +8,7 @@ use kvorum_coordinator::{GetOptions, RequestError};
 use kvorum_disk::{Disk, EntryKind, copy_file, create_directory_durably, read_file, replace_file};
 use kvorum_encoding::Address;
 use kvorum_handoff::Direction;
-use kvorum_member::Unopened;
+use kvorum_member::{ACCEPT_LOST_STORES, OpenError, Unopened};
 use kvorum_properties::Quorum;
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::World;
@@ -24,11 +24,85 @@ fn key(number: usize) -> String {
     format!("key{number}")
 }
 
-/// Removes all stores of partitions of a machine that is off.
+/// Removes all stores of partitions of a machine that is off, and says that they are lost for good.
 fn wipe(machine: &Machine) {
     let directory = Path::new("stores");
     if machine.disk.info(directory).unwrap().is_some() {
         machine.disk.remove_directory(directory).unwrap();
+    }
+    accept_loss(machine);
+}
+
+fn accept_loss(machine: &Machine) {
+    let data = Path::new("data");
+    create_directory_durably(&machine.disk, data).unwrap();
+    replace_file(&machine.disk, &data.join(ACCEPT_LOST_STORES), b"").unwrap();
+}
+
+/// A refused start says where the stores should be.
+async fn is_refused(world: &World, machine: &Machine) {
+    let refused = machine.try_start(world).await.unwrap_err();
+    assert!(matches!(refused, OpenError::StoresGone { .. }), "{refused}");
+    let said = refused.to_string();
+    for word in ["is in stores", "put that directory back", ACCEPT_LOST_STORES] {
+        assert!(said.contains(word), "{said}");
+    }
+}
+
+/// Every node made empty stores, repaired them from those of the others, and answered that nothing had
+/// ever been written.
+#[test]
+fn a_cluster_whose_stores_are_not_mounted_does_not_begin_with_empty_ones() {
+    simulated(103, |world| async move {
+        let machines = cluster(&world, 3).await;
+        for number in 0..KEYS {
+            machines[0].put(&key(number), "value").await;
+        }
+        let (mounted, away) = (Path::new("stores"), Path::new("away"));
+        for machine in &machines {
+            machine.stop(&world).await;
+            machine.disk.rename(mounted, away).unwrap();
+        }
+        for machine in &machines {
+            is_refused(&world, machine).await;
+            assert!(machine.disk.info(mounted).unwrap().is_none());
+        }
+        // The stores of another node are none of this one either.
+        copy_tree(&machines[1], away, &machines[0], mounted);
+        is_refused(&world, &machines[0]).await;
+        machines[0].disk.remove_directory(mounted).unwrap();
+        for machine in &machines {
+            machine.disk.rename(away, mounted).unwrap();
+            machine.start(&world).await;
+        }
+        for machine in &machines {
+            assert!(are_complete(machine));
+            assert_eq!(check_none_absent(machine).await, 0);
+        }
+        // One that really lost them is repaired, and a later start asks again.
+        machines[2].stop(&world).await;
+        wipe(&machines[2]);
+        machines[2].start(&world).await;
+        until_repaired(&world, &machines[2]).await;
+        world.runtime().sleep(Duration::from_secs(10)).await;
+        machines[2].stop(&world).await;
+        machines[2].disk.rename(mounted, away).unwrap();
+        is_refused(&world, &machines[2]).await;
+    });
+}
+
+/// A directory of one machine, with all in it, as a directory of another.
+fn copy_tree(from: &Machine, source: &Path, to: &Machine, target: &Path) {
+    create_directory_durably(&to.disk, target).unwrap();
+    for entry in from.disk.list(source).unwrap() {
+        let (source, target) = (source.join(&entry.name), target.join(&entry.name));
+        match entry.kind {
+            EntryKind::Directory => copy_tree(from, &source, to, &target),
+            _ => {
+                let bytes = read_file(&from.disk, &source, 1 << 30).unwrap();
+                replace_file(&to.disk, &target, &bytes).unwrap();
+            }
+        }
     }
 }
 

@@ -217,6 +217,7 @@ impl Stores for DiskStores {
         &self,
         size: RingSize,
         partition: Partition,
+        _known: Option<StoreId>,
         open: Option<Arc<dyn Backend>>,
     ) -> Result<(), StoreError> {
         if let Some(store) = open {
