@@ -299,10 +299,12 @@ impl ValueLog {
         }
     }
 
-    /// The stores that have something in the log, needed or not.
+    /// The stores that need something in the log, as far as is known.
     pub fn holders(&self) -> BTreeSet<StoreId> {
         let segments = self.files().segments().into_iter();
-        segments.flat_map(|it| it.holders().into_keys()).collect()
+        let holders = segments.flat_map(|it| it.holders());
+        let needing = holders.filter(|(_, holding)| holding.is_needed);
+        needing.map(|(store, _)| store).collect()
     }
 
     /// Damage that was found since this was asked last, in words.

@@ -32,8 +32,8 @@ use kvorum_vnode::{LeaseTable, Vnode, VnodeMeter, VnodeSettings};
 use crate::contacts::is_unknown;
 use crate::error::OpenError;
 use crate::held::{Held, HeldFile, Known};
-use crate::recognising::KnownStores;
 use crate::opening::have_others_it;
+use crate::recognising::KnownStores;
 use crate::stores::{Found, StoreError, Stores};
 use crate::vnode_table::{Unopened, VnodeTable};
 

@@ -380,7 +380,10 @@ fn is_of_partition(found: &FoundStore, known: Option<StoreId>) -> Result<(), Str
                 identity.0, known.0
             )),
             None if *is_labelled => Ok(()),
-            None => Err(format!("nothing says whose the store {:#018x} is", identity.0)),
+            None => Err(format!(
+                "nothing says whose the store {:#018x} is",
+                identity.0
+            )),
         },
     }
 }
@@ -545,3 +548,7 @@ impl Stores for NodeStores {
 fn in_one_line(error: &anyhow::Error) -> StoreError {
     format!("{error:#}").into()
 }
+
+#[cfg(test)]
+#[path = "node_stores_test.rs"]
+mod tests;

@@ -44,7 +44,11 @@ async fn is_refused(world: &World, machine: &Machine) {
     let refused = machine.try_start(world).await.unwrap_err();
     assert!(matches!(refused, OpenError::StoresGone { .. }), "{refused}");
     let said = refused.to_string();
-    for word in ["is in stores", "put that directory back", ACCEPT_LOST_STORES] {
+    for word in [
+        "is in stores",
+        "put that directory back",
+        ACCEPT_LOST_STORES,
+    ] {
         assert!(said.contains(word), "{said}");
     }
 }
