@@ -6,7 +6,7 @@ use kvorum_cluster::{AgreedState as _, ClusterState};
 use kvorum_disk::DiskError;
 use kvorum_ring::Partition;
 
-use crate::follower::Ground;
+use crate::follower::{Ground, note_repaired};
 use crate::held::{Held, Known};
 use crate::member::Member;
 use crate::recognising::KnownStores;
@@ -64,13 +64,28 @@ impl Ground {
 
 impl Member {
     /// Gives up what the store of a partition held that could not be opened, and has an empty one serve in
-    /// its place; where other nodes have replicas, it is repaired from them. Returns where the files of the
-    /// store are now, which are kept.
+    /// its place; where other nodes have replicas, it is repaired from them. A store that is open and waits
+    /// for its repair serves what it has. Returns where the files of the store are now, which are kept.
     ///
     /// # Errors
-    /// [`AcceptError::NotRefused`] unless the partition's store could not be opened.
+    /// [`AcceptError::NotRefused`] for a store that is open and lacks nothing, or is being opened.
     pub async fn accept_loss(&self, partition: u16) -> Result<Vec<PathBuf>, AcceptError> {
         let mut held = self.follower.written.lock().await;
+        if let Some(vnode) = self.vnodes.numbered(partition)
+            && !vnode.is_complete()
+        {
+            vnode.mark_complete();
+            let (ground, mut next) = (self.follower.ground.clone(), held.clone());
+            let note = move || {
+                let noted = note_repaired(&ground, &mut next);
+                (next, noted)
+            };
+            let (next, noted) = self.runtime.blocking(note).await;
+            *held = next;
+            noted?;
+            tracing::warn!(event = "loss_accepted", partition, "it serves what it has");
+            return Ok(Vec::new());
+        }
         let unopened = self.vnodes.unopened();
         let refused = unopened.iter().find(|(it, _)| it.number() == partition);
         let Some((refused, Unopened::Failed { is_refused, .. })) = refused else {

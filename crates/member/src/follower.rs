@@ -582,7 +582,7 @@ impl Follower {
 }
 
 /// Writes down which stores lack nothing any more, and which have been found to lack something.
-fn note_repaired(ground: &Ground, held: &mut Held) -> Result<(), DiskError> {
+pub(crate) fn note_repaired(ground: &Ground, held: &mut Held) -> Result<(), DiskError> {
     let mut has_changed = false;
     for vnode in ground.table.all() {
         if let Some(known) = held.stores.get_mut(&vnode.partition())

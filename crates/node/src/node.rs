@@ -15,7 +15,7 @@ use kvorum_object::Limits;
 use kvorum_properties::{PropertyOverlay, Quorum};
 use kvorum_ring::RingSize;
 use kvorum_runtime::{Executor, Listener, Room, Runtime, ThreadHandle};
-use kvorum_settings::{BucketDefaults, DeleteMode, QuorumValue, Settings};
+use kvorum_settings::{BucketDefaults, DeleteMode, QuorumValue, Settings, StorageBackend};
 use kvorum_stats::Stats;
 use kvorum_vnode::VnodeSettings;
 use parking_lot::Mutex;
@@ -289,6 +289,7 @@ fn member_settings(
             is_inbound_enabled: settings.maintenance.handoff_inbound,
             is_outbound_enabled: settings.maintenance.handoff_outbound,
             colocated_replicas: settings.node.colocated_replicas,
+            are_stores_kept: settings.node.storage_backend != StorageBackend::Memory,
             ..TransferSettings::default()
         },
         hint_period: HINT_PERIOD,

@@ -20,7 +20,7 @@ use crate::machine::{
     Machine, NoFigures, Node, PORT, RING_DIRECTORY, Running, VNODE_SETTINGS, address_of,
     coordinator_settings,
 };
-use crate::plan::RunPlan;
+use crate::plan::{Engine, RunPlan};
 use crate::stores::MemberStores;
 
 const DATA_DIRECTORY: &str = "/node/data";
@@ -132,6 +132,7 @@ fn settings(plan: &RunPlan, number: u8) -> anyhow::Result<MemberSettings> {
             answer_wait_max: Duration::from_secs(3),
             retry_pause: Duration::from_millis(200),
             cursor_period: Duration::from_millis(300),
+            are_stores_kept: plan.engine != Engine::Memory,
             ..TransferSettings::default()
         },
         hint_period: Duration::from_secs(1),

@@ -95,6 +95,52 @@ fn a_cluster_whose_stores_are_not_mounted_does_not_begin_with_empty_ones() {
     });
 }
 
+/// Each repaired its empty stores from those of the others and took that for all there is: every key was
+/// answered as never written, with no error.
+#[test]
+fn stores_that_are_all_lost_are_not_repaired_from_one_another_until_an_operator_gives_them_up() {
+    simulated(107, |world| async move {
+        let machines = cluster(&world, 3).await;
+        for number in 0..KEYS {
+            machines[0].put(&key(number), "value").await;
+        }
+        for machine in &machines {
+            machine.stop(&world).await;
+            wipe(machine);
+        }
+        for machine in &machines {
+            machine.start(&world).await;
+        }
+        world.runtime().sleep(Duration::from_secs(60)).await;
+        for machine in &machines {
+            let vnodes = machine.member().vnodes().all();
+            assert!(vnodes.iter().all(|vnode| !vnode.is_complete()));
+            assert_eq!(check_none_absent(machine).await, KEYS);
+        }
+        // With one that lacks nothing, if only by what its operator says, the others are repaired.
+        let member = machines[1].member();
+        let mut given_up = 0;
+        for vnode in member.vnodes().all() {
+            member
+                .accept_loss(vnode.partition().number())
+                .await
+                .unwrap();
+            given_up += 1;
+        }
+        assert!(given_up > 0 && are_complete(&machines[1]));
+        for machine in &machines {
+            until_repaired(&world, machine).await;
+        }
+        assert_eq!(machines[0].get(&key(0)).await, Vec::<String>::new());
+        world.runtime().sleep(Duration::from_secs(10)).await;
+        for machine in &machines {
+            machine.stop(&world).await;
+            machine.start(&world).await;
+            assert!(are_complete(machine));
+        }
+    });
+}
+
 /// A directory of one machine, with all in it, as a directory of another.
 fn copy_tree(from: &Machine, source: &Path, to: &Machine, target: &Path) {
     create_directory_durably(&to.disk, target).unwrap();
