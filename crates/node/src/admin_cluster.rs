@@ -210,7 +210,7 @@ impl ClusterAdmin {
             };
             let _infallible = writeln!(
                 text,
-                "Success: partition {number} goes on with an empty store{what}"
+                "Success: partition {number} goes on without what is lost{what}"
             );
             rows.push(json!({"partition": number, "kept_as": kept}));
         }

@@ -1,5 +1,6 @@
 //! Stores that are gone when a node starts: what they lack is not taken for what nobody wrote.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -194,6 +195,7 @@ fn a_node_without_its_stores_answers_no_reads_until_they_are_repaired() {
             .member()
             .transfers()
             .enable(Direction::Inbound, true);
+        assert_eq!(machines[2].gate.forgotten(), []);
         until_repaired(&world, &machines[2]).await;
         for machine in &machines {
             for number in 0..KEYS {
@@ -203,6 +205,11 @@ fn a_node_without_its_stores_answers_no_reads_until_they_are_repaired() {
         }
         // The record follows, so that the next start finds everything as it should be.
         world.runtime().sleep(Duration::from_secs(10)).await;
+        // The log keeps nothing any more of the stores that were replaced.
+        let vnodes = machines[2].member().vnodes().all();
+        let present = vnodes.iter().map(|vnode| vnode.backend().identity());
+        let forgotten = machines[2].gate.forgotten();
+        assert_eq!(forgotten, [present.collect::<BTreeSet<_>>()]);
         machines[2].stop(&world).await;
         machines[2].start(&world).await;
         assert!(are_complete(&machines[2]));
@@ -377,6 +384,8 @@ fn a_node_that_is_alone_goes_on_without_its_stores_when_their_loss_is_accepted()
             member.accept_loss(number).await.unwrap_err();
         }
         assert!(are_complete(&machine));
+        let known = machine.gate.forgotten().pop().unwrap();
+        assert_eq!(known.len(), 16, "what was given up is forgotten");
         assert_eq!(machine.get(&key(0)).await, Vec::<String>::new());
         machine.put("key", "again").await;
         machine.lose_power(&world).await;
