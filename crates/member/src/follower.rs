@@ -210,8 +210,13 @@ fn check_stores(
     if !have_others_it(state) {
         return Ok(());
     }
+    // A crash may have come between the removal of what had settled elsewhere and its entry in the record.
+    let stale = match is_unknown(state) {
+        true => Vec::new(),
+        false => stale(held, state, ground.node),
+    };
     let (known, mut place) = (KnownStores::of(held), None);
-    for partition in held.stores.keys() {
+    for partition in held.stores.keys().filter(|it| !stale.contains(it)) {
         let Some(identity) = known.identity(*partition) else {
             continue;
         };

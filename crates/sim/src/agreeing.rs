@@ -17,13 +17,11 @@ use kvorum_runtime::{ListenOptions, Moment, Runtime};
 use parking_lot::Mutex;
 
 use crate::machine::{
-    Machine, NoFigures, Node, PORT, RING_DIRECTORY, Running, VNODE_SETTINGS, address_of,
-    coordinator_settings,
+    DATA_DIRECTORY, Machine, NoFigures, Node, PORT, RING_DIRECTORY, Running, VNODE_SETTINGS,
+    address_of, coordinator_settings,
 };
 use crate::plan::{Engine, RunPlan};
 use crate::stores::MemberStores;
-
-const DATA_DIRECTORY: &str = "/node/data";
 
 /// Where a machine's node listens for the others.
 pub(crate) fn peer_address(number: u8) -> SocketAddr {
