@@ -101,14 +101,11 @@ impl Errand {
             if holder != parts.node && !(parts.is_up)(holder) {
                 continue;
             }
-            match self
-                .shared
-                .ask(holder, Question::LacksNothing { partition })
-                .await
-            {
-                // An earlier version does not know.
-                Ok(Answer::Knows(true) | Answer::Refused(_)) => return false,
-                Ok(_) | Err(_) => {}
+            let question = Question::LacksNothing { partition };
+            let answer = self.shared.ask(holder, question).await;
+            // An earlier version does not know.
+            if let Ok(Answer::Knows(true) | Answer::Refused(_)) = answer {
+                return false;
             }
         }
         true
