@@ -245,6 +245,7 @@ pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> R
             identity: StoreId(meta.identity),
             erased: StoreId(meta.erased),
             log: meta.shared_log,
+            is_labelled: !meta.label.is_empty() && meta.label == belonging.label,
         });
     }
     Ok(match (found.refusal, name_of_data(disk, directory)?) {

@@ -57,6 +57,8 @@ pub enum FoundStore {
         erased: StoreId,
         /// The id of the node's log that holds entries of it; 0 for none.
         log: u64,
+        /// It carries the label that was looked for; one that an earlier version wrote carries none.
+        is_labelled: bool,
     },
     /// Files that cannot be opened as the wanted store: a text that names the files.
     Unusable(String),

@@ -44,4 +44,5 @@ pub use recovery::{Recovered, Recovery, recover, recover_some};
 pub use task_driver::TaskDriver;
 pub use value_log::{
     Admission, CollectionDue, ValueLog, ValueLogOpening, ValueLogSettings, ValueLogStatus,
+    find_log_id,
 };

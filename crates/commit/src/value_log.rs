@@ -54,7 +54,7 @@ use crate::value_log::item::Batch;
 use crate::value_log::upkeep::Upkeep;
 
 pub use admission::Admission;
-pub use opening::ValueLogOpening;
+pub use opening::{ValueLogOpening, find_log_id};
 pub use upkeep::CollectionDue;
 
 /// Data that stores have in the log alone is limited to this part of the free space: they will write it to
@@ -302,6 +302,14 @@ impl ValueLog {
             groups,
             batches,
         }
+    }
+
+    /// The stores that need something in the log, as far as is known.
+    pub fn holders(&self) -> BTreeSet<StoreId> {
+        let segments = self.files().segments().into_iter();
+        let holders = segments.flat_map(|it| it.holders());
+        let needing = holders.filter(|(_, holding)| holding.is_needed);
+        needing.map(|(store, _)| store).collect()
     }
 
     /// Damage that was found since this was asked last, in words.

@@ -21,6 +21,9 @@ use crate::transfer_id::{Leg, TransferId, TransferKind};
 use crate::transfers::Shared;
 use crate::wire::{Answer, Question, decode_answer, encode_question};
 
+/// Why a repair rests whose sources lack something themselves.
+const NO_SOURCE: &str = "no other replica is there that lacks nothing; if none will be, `kvorum admin cluster accept-loss` goes on with what is here";
+
 /// How an errand ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -45,6 +48,10 @@ impl Errand {
             Ok(vnode) => vnode,
             Err(reason) => return Ended::Resting(reason.into()),
         };
+        if !vnode.is_complete() && self.id.kind == TransferKind::Repair && self.lacks_source().await
+        {
+            return Ended::Resting(NO_SOURCE.into());
+        }
         // What was read elsewhere before a delete must not be merged after the delete is forgotten.
         let _kept = vnode.keep_tombstones();
         let runtime = &self.shared.parts.runtime;
@@ -77,6 +84,31 @@ impl Errand {
             self.until_admitted(machine.unpaid()).await;
         }
         self.report().await
+    }
+
+    /// True when every source lacks something itself, or cannot be asked: what they have between them may be
+    /// nothing, and would be answered with from then on. Before anything is fetched: what a source had while
+    /// it lacked something is not all that it has when that is over.
+    async fn lacks_source(&self) -> bool {
+        let parts = &self.shared.parts;
+        if !parts.settings.are_stores_kept || self.legs.is_empty() {
+            return false;
+        }
+        let mut sources: Vec<_> = self.legs.iter().map(|leg| leg.source).collect();
+        sources.sort_by_key(|source| self.shared.holder(*source) != parts.node);
+        for partition in sources {
+            let holder = self.shared.holder(partition);
+            if holder != parts.node && !(parts.is_up)(holder) {
+                continue;
+            }
+            let question = Question::LacksNothing { partition };
+            let answer = self.shared.ask(holder, question).await;
+            // An earlier version does not know.
+            if let Ok(Answer::Knows(true) | Answer::Refused(_)) = answer {
+                return false;
+            }
+        }
+        true
     }
 
     /// Waits until the budget admits this number of bytes.

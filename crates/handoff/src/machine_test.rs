@@ -126,7 +126,9 @@ impl World {
                     bytes: body.slice(from..to),
                 }
             }
-            Question::Knows { .. } => unreachable!("a transfer does not ask that"),
+            Question::Knows { .. } | Question::LacksNothing { .. } => {
+                unreachable!("a transfer does not ask that")
+            }
         }
     }
 

@@ -25,6 +25,9 @@ pub struct TransferSettings {
     pub is_inbound_enabled: bool,
     /// Whether others may fetch from it from the start on (`handoff.outbound`).
     pub is_outbound_enabled: bool,
+    /// Stores outlive a stop. Where they do not, all replicas may lack everything, and that is all there is:
+    /// a repair ends without a source that lacks nothing.
+    pub are_stores_kept: bool,
     /// Several replicas of a key may live on one node, as in Riak.
     pub colocated_replicas: bool,
 }
@@ -41,6 +44,7 @@ impl Default for TransferSettings {
             cursor_period: Duration::from_secs(5),
             is_inbound_enabled: true,
             is_outbound_enabled: true,
+            are_stores_kept: true,
             colocated_replicas: false,
         }
     }

@@ -82,6 +82,10 @@ impl Source {
     ) -> Answer {
         match question {
             Question::Knows { partition, epoch } => Answer::Knows(self.knows(partition, epoch)),
+            Question::LacksNothing { partition } => {
+                let vnode = self.vnodes.vnode(partition);
+                Answer::Knows(vnode.is_some_and(|vnode| vnode.is_complete()))
+            }
             Question::Piece {
                 session,
                 offset,

@@ -30,6 +30,7 @@ const KNOWS: u8 = 3;
 const LATER: u8 = 4;
 const UNKNOWN_SESSION: u8 = 5;
 const REFUSED: u8 = 6;
+const LACKS_NOTHING: u8 = 7;
 
 /// Why bytes are no message of this service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +84,8 @@ pub(crate) enum Question {
     },
     /// Whether the node has durably learned this epoch.
     Knows { partition: Partition, epoch: Epoch },
+    /// Whether the partition is open there and lacks nothing. An earlier version refuses the question.
+    LacksNothing { partition: Partition },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,6 +172,7 @@ impl Entry {
 ///           piece_bytes_max u32
 /// piece   = 2: session, offset u64, bytes_max u32
 /// knows   = 3: partition u16, epoch u64
+/// lacks   = 7: partition u16
 /// session = kind u8 (1 ownership, 2 growth, 3 repair), target u16, source u16, number u64,
 ///           sequence u32
 /// wanted  = u8 0 all; 1 some: replicas u16, varint count, owners u16 each
@@ -202,6 +206,10 @@ pub(crate) fn encode_question(question: &Question) -> Message {
             out.put_u16_le(partition.number());
             out.put_u64_le(epoch.get());
         }
+        Question::LacksNothing { partition } => {
+            out.put_u8(LACKS_NOTHING);
+            out.put_u16_le(partition.number());
+        }
     }
     Message::of_head(sealed(out))
 }
@@ -226,6 +234,9 @@ pub(crate) fn decode_question(message: &Message) -> Result<Question, WireError> 
         KNOWS => Question::Knows {
             partition: reader.partition()?,
             epoch: Epoch::new(reader.bytes.u64()?),
+        },
+        LACKS_NOTHING => Question::LacksNothing {
+            partition: reader.partition()?,
         },
         _ => return Err(reader.malformed()),
     };

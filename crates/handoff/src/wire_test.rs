@@ -52,6 +52,9 @@ fn questions() -> Vec<Question> {
             partition: partition(63),
             epoch: Epoch::new(2),
         },
+        Question::LacksNothing {
+            partition: partition(63),
+        },
     ]
 }
 

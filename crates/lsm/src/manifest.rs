@@ -335,6 +335,7 @@ pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> R
             identity: StoreId(manifest.identity),
             erased: StoreId(manifest.erased),
             log: manifest.shared_log,
+            is_labelled: !manifest.label.is_empty() && manifest.label == belonging.label,
         });
     }
     Ok(match (found.refusal, name_of_data(disk, directory)?) {

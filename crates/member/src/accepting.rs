@@ -6,7 +6,7 @@ use kvorum_cluster::{AgreedState as _, ClusterState};
 use kvorum_disk::DiskError;
 use kvorum_ring::Partition;
 
-use crate::follower::Ground;
+use crate::follower::{Ground, note_repaired};
 use crate::held::{Held, Known};
 use crate::member::Member;
 use crate::recognising::KnownStores;
@@ -17,7 +17,7 @@ use crate::vnode_table::Unopened;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
-    /// The store is open or being opened.
+    /// Its store is open, being opened, or can be opened by now.
     #[error("the store of partition {0} is not refused: nothing of it is lost")]
     NotRefused(u16),
     /// The files could not be moved away, or the empty store could not be opened.
@@ -35,7 +35,13 @@ impl Ground {
         held: &mut Held,
         state: &ClusterState,
         partition: Partition,
+        is_refused: bool,
     ) -> Result<Vec<PathBuf>, AcceptError> {
+        // Its directory may be back since it was tried last.
+        if is_refused && let Some(read) = self.read(&KnownStores::of(held), state, partition) {
+            self.admit(held, state, vec![read]);
+            return Err(AcceptError::NotRefused(partition.number()));
+        }
         let moved = self.stores.set_aside(held.size, partition);
         let moved = moved.map_err(AcceptError::Store)?;
         held.stores.insert(partition, Known::NEW);
@@ -43,29 +49,53 @@ impl Ground {
         if let Some(read) = self.read(&KnownStores::of(held), state, partition) {
             self.admit(held, state, vec![read]);
         }
+        self.forget_others(held);
         Ok(moved)
+    }
+
+    /// Has the log keep nothing any more for stores that were replaced or given up. What it keeps too long
+    /// costs space alone. Blocks.
+    pub(crate) fn forget_others(&self, held: &Held) {
+        if let Err(error) = self.stores.forget_others(&held.identities()) {
+            tracing::warn!(event = "stores_not_forgotten", error = %error);
+        }
     }
 }
 
 impl Member {
-    /// Gives up the contents of a partition's store that could not be opened, and serves the partition from
-    /// an empty store; other nodes' replicas, where there are any, repair it. The files of the old store are
-    /// kept. Returns their new place.
+    /// Gives up what the store of a partition held that could not be opened, and has an empty one serve in
+    /// its place; where other nodes have replicas, it is repaired from them. A store that is open and waits
+    /// for its repair serves what it has. Returns where the files of the store are now, which are kept.
     ///
     /// # Errors
-    /// [`AcceptError::NotRefused`] unless the partition's store could not be opened.
+    /// [`AcceptError::NotRefused`] for a store that is open and lacks nothing, or is being opened.
     pub async fn accept_loss(&self, partition: u16) -> Result<Vec<PathBuf>, AcceptError> {
         let mut held = self.follower.written.lock().await;
+        if let Some(vnode) = self.vnodes.numbered(partition)
+            && !vnode.is_complete()
+        {
+            vnode.mark_complete();
+            let (ground, mut next) = (self.follower.ground.clone(), held.clone());
+            let note = move || {
+                let noted = note_repaired(&ground, &mut next);
+                (next, noted)
+            };
+            let (next, noted) = self.runtime.blocking(note).await;
+            *held = next;
+            noted?;
+            tracing::warn!(event = "loss_accepted", partition, "it serves what it has");
+            return Ok(Vec::new());
+        }
         let unopened = self.vnodes.unopened();
         let refused = unopened.iter().find(|(it, _)| it.number() == partition);
-        let Some((refused, Unopened::Failed { .. })) = refused else {
+        let Some((refused, Unopened::Failed { is_refused, .. })) = refused else {
             return Err(AcceptError::NotRefused(partition));
         };
-        let refused = *refused;
+        let (refused, is_refused) = (*refused, *is_refused);
         let (ground, mut next) = (self.follower.ground.clone(), held.clone());
         let state = self.state.current();
         let accept = move || {
-            let accepted = ground.give_up(&mut next, &state, refused);
+            let accepted = ground.give_up(&mut next, &state, refused, is_refused);
             (next, accepted)
         };
         let (next, accepted) = self.runtime.blocking(accept).await;

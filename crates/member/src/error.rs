@@ -119,6 +119,22 @@ pub enum OpenError {
         /// The engine, as `storage_backend` names it.
         before: String,
     },
+    /// None of the stores is there that this node had. Put their directory back, or accept the loss.
+    #[error(
+        "none of the {stores} stores that this node had is in {}: put that directory back (is its disk \
+         mounted?). Nothing was changed. If they are lost for good, make an empty file {} and start again: \
+         the partitions are repaired from the other replicas then, and answer no reads before; see that \
+         the other nodes have theirs",
+        directory.display(), accepting.display()
+    )]
+    StoresGone {
+        /// Where they should be.
+        directory: PathBuf,
+        /// How many there were.
+        stores: usize,
+        /// The file by which their loss is accepted.
+        accepting: PathBuf,
+    },
     /// The stores cannot be opened.
     #[error("{0}")]
     Stores(StoreError),

@@ -14,6 +14,7 @@
 //! but the record.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,8 +32,9 @@ use kvorum_vnode::{LeaseTable, Vnode, VnodeMeter, VnodeSettings};
 use crate::contacts::is_unknown;
 use crate::error::OpenError;
 use crate::held::{Held, HeldFile, Known};
+use crate::opening::have_others_it;
 use crate::recognising::KnownStores;
-use crate::stores::{StoreError, Stores};
+use crate::stores::{Found, StoreError, Stores};
 use crate::vnode_table::{Unopened, VnodeTable};
 
 /// What could not be opened or removed is tried again after this long.
@@ -121,7 +123,11 @@ pub(crate) struct Beginning {
 }
 
 /// Clears away what is of no use, and opens what is needed before anything is served. Blocks.
-pub(crate) fn begin(ground: &Ground, state: &ClusterState) -> Result<Beginning, OpenError> {
+pub(crate) fn begin(
+    ground: &Ground,
+    state: &ClusterState,
+    loss: &Loss,
+) -> Result<Beginning, OpenError> {
     let size = state.ring().size();
     let mut wanted = wanted(state, ground.node);
     let recorded = ground.held.load()?;
@@ -133,11 +139,19 @@ pub(crate) fn begin(ground: &Ground, state: &ClusterState) -> Result<Beginning, 
         wanted = held.since.clone();
     }
     check_engine(ground, &held, state)?;
+    if ground.stores.begins_anew() {
+        // Written down below, before anything says that these are the stores of another engine: the others
+        // of the record are not missed after a crash.
+        held.expect_none();
+    } else {
+        check_stores(ground, &mut held, state, loss)?;
+    }
     // Before the state is known, nothing is known to be of no use.
     if !is_unknown(state) {
         for partition in stale(&held, state, ground.node) {
             tracing::info!(event = "store_left_over", partition = partition.number());
-            let removed = ground.stores.remove(held.size, partition, None);
+            let known = held.identity(partition);
+            let removed = ground.stores.remove(held.size, partition, known, None);
             removed.map_err(OpenError::Stores)?;
             held.remove(partition);
         }
@@ -152,7 +166,7 @@ pub(crate) fn begin(ground: &Ground, state: &ClusterState) -> Result<Beginning, 
             // Where there is no record yet, what is there is this node's own.
             None if is_first => {}
             None => {
-                let removed = ground.stores.remove(size, *partition, None);
+                let removed = ground.stores.remove(size, *partition, None, None);
                 removed.map_err(OpenError::Stores)?;
                 let is_new = receives.contains(partition);
                 held.stores.insert(*partition, Known::nothing(is_new));
@@ -170,6 +184,74 @@ pub(crate) fn begin(ground: &Ground, state: &ClusterState) -> Result<Beginning, 
         hints,
         partitions: wanted.into_keys().collect(),
     })
+}
+
+/// A file of this name in the data directory, which an operator makes, has the next start go on without
+/// stores that are lost for good.
+pub const ACCEPT_LOST_STORES: &str = "accept_lost_stores";
+
+/// What an operator says of stores that are gone, all of them.
+pub(crate) struct Loss {
+    /// The file by which it is accepted.
+    pub(crate) file: PathBuf,
+    pub(crate) is_accepted: bool,
+}
+
+/// Refuses to start where none of the stores is there that this node had. Each of them alone is replaced
+/// and repaired from the other replicas; all of them are missing where a disk is not mounted, and so they
+/// may be on the other nodes, which would repair themselves from empty stores. On a node alone each
+/// partition is refused by itself.
+fn check_stores(
+    ground: &Ground,
+    held: &mut Held,
+    state: &ClusterState,
+    loss: &Loss,
+) -> Result<(), OpenError> {
+    if !have_others_it(state) {
+        return Ok(());
+    }
+    // A crash may have come between the removal of what had settled elsewhere and its entry in the record.
+    let stale = match is_unknown(state) {
+        true => Vec::new(),
+        false => stale(held, state, ground.node),
+    };
+    let (known, mut place) = (KnownStores::of(held), None);
+    for partition in held.stores.keys().filter(|it| !stale.contains(it)) {
+        let Some(identity) = known.identity(*partition) else {
+            continue;
+        };
+        match ground.stores.find(held.size, *partition, Some(identity)) {
+            Ok(Found::Nothing { directory }) => place = Some(directory),
+            Ok(Found::Store {
+                directory,
+                identity: found,
+                erased,
+            }) if ![found, erased].contains(&identity) => place = Some(directory),
+            // It is there. What keeps it from being opened is told for each.
+            Ok(_) | Err(_) => return Ok(()),
+        }
+    }
+    let Some(place) = place else {
+        return Ok(());
+    };
+    let stores = held.identities().len();
+    let directory = place.parent().unwrap_or(&place).to_owned();
+    if !loss.is_accepted {
+        let accepting = loss.file.clone();
+        return Err(OpenError::StoresGone {
+            directory,
+            stores,
+            accepting,
+        });
+    }
+    tracing::warn!(
+        event = "stores_given_up",
+        directory = %directory.display(),
+        stores,
+        "they answer no reads until they are repaired from the other replicas",
+    );
+    held.expect_none();
+    Ok(())
 }
 
 /// Refuses an engine that would stand empty in place of another one's stores where nobody else has what
@@ -295,7 +377,7 @@ impl Ground {
         let receives: BTreeSet<Partition> =
             received(state.ring(), self.node).map(|it| it.0).collect();
         for (partition, since) in new.iter().filter(|(it, _)| !had.contains(it)) {
-            let removed = self.stores.remove(held.size, *partition, None);
+            let removed = self.stores.remove(held.size, *partition, None, None);
             removed.map_err(FollowError::Store)?;
             held.since.insert(*partition, *since);
             let is_new = receives.contains(partition);
@@ -342,7 +424,8 @@ impl Ground {
     ) -> Result<(), StoreError> {
         for (partition, vnode) in partitions {
             let store = vnode.map(|vnode| vnode.backend().clone());
-            self.stores.remove(held.size, partition, store)?;
+            let known = held.identity(partition);
+            self.stores.remove(held.size, partition, known, store)?;
             held.remove(partition);
         }
         self.held.store(held)?;
@@ -503,7 +586,7 @@ impl Follower {
 }
 
 /// Writes down which stores lack nothing any more, and which have been found to lack something.
-fn note_repaired(ground: &Ground, held: &mut Held) -> Result<(), DiskError> {
+pub(crate) fn note_repaired(ground: &Ground, held: &mut Held) -> Result<(), DiskError> {
     let mut has_changed = false;
     for vnode in ground.table.all() {
         if let Some(known) = held.stores.get_mut(&vnode.partition())
@@ -515,6 +598,11 @@ fn note_repaired(ground: &Ground, held: &mut Held) -> Result<(), DiskError> {
         }
     }
     if has_changed {
+        // Before it is written that nothing is lacking: it is not repaired twice. While something is, what
+        // was set aside may be the last copy.
+        if !held.lacks_something() && ground.table.unopened().is_empty() {
+            ground.forget_others(held);
+        }
         ground.held.store(held)?;
     }
     Ok(())

@@ -73,6 +73,24 @@ impl Held {
         }
     }
 
+    /// The identity by which a partition's store is known, if there was one.
+    pub(crate) fn identity(&self, partition: Partition) -> Option<StoreId> {
+        let known = self.stores.get(&partition).filter(|known| known.is_real());
+        known.map(|known| known.store)
+    }
+
+    /// The identities by which stores are known.
+    pub(crate) fn identities(&self) -> BTreeSet<StoreId> {
+        let known = self.stores.values().filter(|known| known.is_real());
+        known.map(|known| known.store).collect()
+    }
+
+    /// None of the stores that were there is expected any more: whatever is found lacks something.
+    pub(crate) fn expect_none(&mut self) {
+        let real = self.stores.values_mut().filter(|known| known.is_real());
+        real.for_each(|known| *known = Known::NOTHING);
+    }
+
     pub(crate) fn remove(&mut self, partition: Partition) {
         self.since.remove(&partition);
         self.stores.remove(&partition);

@@ -51,6 +51,7 @@ pub use kvorum_peer::{Encryption, PeerSettings, connections_max as peer_connecti
 
 pub use accepting::AcceptError;
 pub use error::{JoinError, OpenError};
+pub use follower::ACCEPT_LOST_STORES;
 pub use health::{DEGRADED, Finding, Health, Membership, READY};
 pub use joining::Joined;
 pub use known_stores::{RecordedStores, known_stores};

@@ -31,7 +31,7 @@ use crate::chronicle;
 use crate::contacts::{Contacts, is_unknown};
 use crate::dispatch::{Dispatch, Up};
 use crate::error::OpenError;
-use crate::follower::{self, Follower, Ground};
+use crate::follower::{self, ACCEPT_LOST_STORES, Follower, Ground, Loss};
 use crate::founding::{self, Opening};
 use crate::generation;
 use crate::health::{Health, HealthWatch};
@@ -213,8 +213,19 @@ impl Member {
         };
         let vnodes = ground.table.clone();
         let (opening_ground, current) = (ground.clone(), state.current());
-        let begin = move || follower::begin(&opening_ground, &current);
+        let file = data_directory.join(ACCEPT_LOST_STORES);
+        let loss = Loss {
+            is_accepted: disk.info(&file)?.is_some(),
+            file: file.clone(),
+        };
+        let is_loss_accepted = loss.is_accepted;
+        let begin = move || follower::begin(&opening_ground, &current, &loss);
         let beginning = runtime.blocking(begin).await?;
+        if is_loss_accepted {
+            // It is in the record by now, and holds for one start.
+            disk.remove_file(&file)?;
+            disk.sync_directory(&data_directory)?;
+        }
         let (held, partitions) = (beginning.held, beginning.partitions);
         let hints = hint_store::open_hints(beginning.hints, &hint_leases, settings.vnode)?;
         let known = KnownStores::of(&held);

@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 use crate::contacts::is_unknown;
 use crate::follower::{Follower, Ground};
 use crate::held::Held;
-use crate::recognising::{KnownStores, Verdict};
+use crate::recognising::{KnownStores, Refused, Verdict};
 use crate::stores::StoreError;
 use crate::vnode_table::Unopened;
 
@@ -240,7 +240,7 @@ impl Ground {
         let found = self.stores.find(known.size, partition, identity)?;
         match known.judge(partition, &found, have_others_it(state)) {
             Verdict::Open(identity) => Ok(identity),
-            Verdict::Refuse(why) => Err(why.into()),
+            Verdict::Refuse(why) => Err(Refused(why).into()),
             Verdict::Replace(why) => {
                 let moved = self.stores.set_aside(known.size, partition)?;
                 tracing::warn!(
@@ -307,8 +307,9 @@ impl Ground {
     }
 
     fn note_failure(&self, partition: Partition, error: &StoreError) {
-        let reason = error.to_string();
-        let is_news = self.table.fail(partition, reason, self.runtime.now());
+        let (reason, is_refused) = (error.to_string(), error.is::<Refused>());
+        let now = self.runtime.now();
+        let is_news = self.table.fail(partition, reason, is_refused, now);
         if is_news {
             let number = partition.number();
             tracing::error!(event = "vnode_not_opened", partition = number, error = %error);

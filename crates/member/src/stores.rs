@@ -1,5 +1,6 @@
 //! Where stores come from: whoever builds a member knows engines and commit logs, a member does not.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,6 +84,17 @@ pub trait Stores: Send + Sync {
         1
     }
 
+    /// No store of the run before is there: its engine kept nothing over a stop, or was another one.
+    fn begins_anew(&self) -> bool {
+        self.engine_before().is_some()
+    }
+
+    /// Has the log that all stores share keep nothing any more for stores that are not among `known`, are not
+    /// open and lie in no directory of a store: they were replaced or given up.
+    fn forget_others(&self, _known: &BTreeSet<StoreId>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// The engine of the run before, when the present one is another: its stores stay where they are and
     /// are not looked at.
     fn engine_before(&self) -> Option<String> {
@@ -114,11 +126,14 @@ pub trait Stores: Send + Sync {
         known: Option<StoreId>,
     ) -> Result<Arc<dyn Backend>, StoreError>;
 
-    /// Removes what there is of a partition's store: `open`, or only files of an earlier run.
+    /// Removes what there is of a partition's store: `open`, or only files of an earlier run. Files of
+    /// another store than the one of identity `known`, or than the partition's where none is known, are set
+    /// aside instead.
     fn remove(
         &self,
         size: RingSize,
         partition: Partition,
+        known: Option<StoreId>,
         open: Option<Arc<dyn Backend>>,
     ) -> Result<(), StoreError>;
 }

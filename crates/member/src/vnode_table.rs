@@ -47,6 +47,9 @@ pub enum Unopened {
         attempts: u32,
         /// Why, in words.
         error: String,
+        /// It is missing or another store, and stays refused until its directory is back or its loss is
+        /// accepted; else it may be opened as it is some time.
+        is_refused: bool,
     },
 }
 
@@ -121,7 +124,13 @@ impl VnodeTable {
     }
 
     /// A store could not be opened; false when that was known, for the same reason.
-    pub(crate) fn fail(&self, partition: Partition, error: String, at: Moment) -> bool {
+    pub(crate) fn fail(
+        &self,
+        partition: Partition,
+        error: String,
+        is_refused: bool,
+        at: Moment,
+    ) -> bool {
         self.change(|_, changing| {
             let Some(unopened) = changing.unopened.get_mut(&partition) else {
                 return false;
@@ -138,6 +147,7 @@ impl VnodeTable {
                 at,
                 attempts,
                 error,
+                is_refused,
             };
             is_news
         })

@@ -15,6 +15,7 @@ mod round_trip;
 mod transfer_verbs;
 mod transfers_view;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use kvorum_cluster::{
     AgreedState as _, ClusterState, Command, Member as MemberEntry, MemberStatus, ProposeError,
     StagedChange,
 };
-use kvorum_member::Member;
+use kvorum_member::{Member, Unopened};
 use kvorum_ring::{NodeId, Partition};
 use kvorum_runtime::WallTime;
 use serde_json::json;
@@ -46,6 +47,33 @@ const RULER: &str =
 pub(crate) struct ClusterAdmin {
     pub(crate) member: Arc<Member>,
     pub(crate) maintenance: Arc<Maintenance>,
+}
+
+/// Partitions whose stores are refused as missing or others, and the others with the reason why their loss
+/// is not accepted unless they are named.
+fn split_refused(
+    unopened: BTreeMap<Partition, Unopened>,
+) -> (Vec<Partition>, Vec<(Partition, String)>) {
+    let (mut refused, mut others) = (Vec::new(), Vec::new());
+    for (partition, unopened) in unopened {
+        match unopened {
+            Unopened::Failed {
+                is_refused: true, ..
+            } => refused.push(partition),
+            Unopened::Failed { error, .. } => {
+                let number = partition.number();
+                let why = format!(
+                    "its store could not be opened, and may be whole ({error}); `kvorum admin cluster \
+                     accept-loss {number}` gives it up all the same"
+                );
+                others.push((partition, why));
+            }
+            Unopened::Opening { .. } => {
+                others.push((partition, "its store is being opened".to_owned()));
+            }
+        }
+    }
+    (refused, others)
 }
 
 impl ClusterAdmin {
@@ -139,11 +167,21 @@ impl ClusterAdmin {
         receiver.recv().ok()
     }
 
-    /// Accepts the loss of one partition, or of all whose stores could not be opened.
+    /// Of one partition, or of all whose stores are missing or others. Those that could not be opened for
+    /// another reason may be whole: an operator has to name them.
     fn accept_loss(&self, partition: &str) -> AdminReply {
         let size = self.state().ring().size();
+        let (mut text, mut rows) = (String::new(), Vec::new());
         let partitions: Vec<Partition> = match partition {
-            "all" => self.member.vnodes().unopened().into_keys().collect(),
+            "all" => {
+                let (refused, others) = split_refused(self.member.vnodes().unopened());
+                for (partition, why) in others {
+                    let number = partition.number();
+                    let _infallible = writeln!(text, "Skipped: partition {number}: {why}");
+                    rows.push(json!({"partition": number, "skipped": why}));
+                }
+                refused
+            }
             _ => partitions_view::named(size, partition)
                 .into_iter()
                 .collect(),
@@ -151,14 +189,19 @@ impl ClusterAdmin {
         if partitions.is_empty() && partition != "all" {
             return AdminReply::refused(format!("Failed: there is no partition {partition}"));
         }
-        let (mut text, mut rows) = (String::new(), Vec::new());
+        let mut has_failed = false;
         for partition in partitions {
             let (member, number) = (self.member.clone(), partition.number());
             let accepting = async move { member.accept_loss(number).await };
             let moved = match self.wait_for("accept loss", accepting) {
                 Some(Ok(moved)) => moved,
-                Some(Err(error)) => return AdminReply::refused(format!("Failed: {error}")),
-                None => return AdminReply::refused("Failed: the node is stopping"),
+                Some(Err(error)) => {
+                    has_failed = true;
+                    let _infallible = writeln!(text, "Failed: {error}");
+                    rows.push(json!({"partition": number, "error": error.to_string()}));
+                    continue;
+                }
+                None => return AdminReply::refused(format!("{text}Failed: the node is stopping")),
             };
             let kept: Vec<String> = moved.iter().map(|it| it.display().to_string()).collect();
             let what = match kept.is_empty() {
@@ -167,11 +210,14 @@ impl ClusterAdmin {
             };
             let _infallible = writeln!(
                 text,
-                "Success: partition {number} goes on with an empty store{what}"
+                "Success: partition {number} goes on without what is lost{what}"
             );
             rows.push(json!({"partition": number, "kept_as": kept}));
         }
-        AdminReply::ok(text, json!(rows))
+        match has_failed {
+            true => AdminReply::refused(text.trim_end()),
+            false => AdminReply::ok(text, json!(rows)),
+        }
     }
 
     fn node_named(&self, name: &str) -> Result<NodeId, AdminReply> {

@@ -16,6 +16,11 @@
 //!   dot_leases     the actors that vnodes may go on with after a clean stop
 //!   commit_log/    of an earlier version: what was durable and not yet synced by the engines
 //!   value_log/     entries of all stores that leave them there, from their acknowledgement on
+//!   value_logs     which value log is here, and which ones were given up
+//!   accept_lost_value_log
+//!                  made by an operator: the next start goes on without a value log that is lost
+//!   accept_lost_stores
+//!                  the same for stores of partitions
 //!   backup         what this directory was restored from, until it is started
 //!   place          when this file was born, by which a copy of the directory is known; another one is
 //!                  in ring/

@@ -3,6 +3,7 @@
 mod bitcask;
 mod leveldb;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,13 +12,14 @@ use kvorum_backend::{Backend, Belonging, FoundStore, HINTS_LABEL, StoreId};
 use kvorum_backend_bitcask::{Bitcask, MergePolicy, ReadCache};
 use kvorum_backend_leveldb::{Leveldb, Shared, Tiers, remove_store};
 use kvorum_commit::ValueLog;
-use kvorum_disk::{Disk, Reserve, create_directory_durably};
+use kvorum_disk::{Disk, EntryKind, Reserve, create_directory_durably};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Randomness;
 use kvorum_settings::{DurabilityMode, Settings, StorageBackend};
 
 use crate::maintenance::machine;
 use crate::store_roots::StoreRoots;
+use crate::value_log_check::find_of;
 
 use self::leveldb::Memory;
 
@@ -165,10 +167,8 @@ impl Engines {
             return Ok(None);
         };
         let (disk, belonging) = (&*self.disk, belonging(size, partition, known));
-        let find = match self.settings.node.storage_backend {
-            StorageBackend::Leveldb => kvorum_backend_leveldb::find_store,
-            StorageBackend::Bitcask => kvorum_backend_bitcask::check::find_store,
-            StorageBackend::Memory => return Ok(None),
+        let Some(find) = find_of(self.settings.node.storage_backend) else {
+            return Ok(None);
         };
         let found = find(disk, &directory, &belonging)
             .with_context(|| format!("look into {}", directory.display()))?;
@@ -208,14 +208,6 @@ impl Engines {
         Ok(moved)
     }
 
-    /// True when there is something of a partition's store on the disk. Blocks.
-    pub(crate) fn has_files(&self, size: RingSize, partition: Partition) -> anyhow::Result<bool> {
-        match self.partition_directory(size, partition) {
-            Some(directory) => Ok(self.disk.info(&directory)?.is_some()),
-            None => Ok(false),
-        }
-    }
-
     /// Which store a partition's files are, as far as they tell.
     pub(crate) fn identity_left(&self, size: RingSize, partition: Partition) -> Option<StoreId> {
         let directory = self.partition_directory(size, partition)?;
@@ -229,6 +221,50 @@ impl Engines {
             StorageBackend::Memory => None,
         };
         identity.flatten().map(StoreId)
+    }
+
+    /// Where the record of the node's stores is.
+    pub(crate) fn ring_directory(&self) -> &Path {
+        &self.settings.node.ring_state_dir
+    }
+
+    /// The identities of all stores that lie where some engine has its stores, without those that were set
+    /// aside. Blocks.
+    ///
+    /// # Errors
+    /// Some directory does not say which store it holds.
+    pub(crate) fn identities_there(&self) -> anyhow::Result<BTreeSet<StoreId>> {
+        let mut there = BTreeSet::new();
+        for engine in [StorageBackend::Bitcask, StorageBackend::Leveldb] {
+            let Some(find) = find_of(engine) else {
+                continue;
+            };
+            let mut settings = self.settings.clone();
+            settings.node.storage_backend = engine;
+            let hints = settings.node.data_dir.join("hints").join(name_of(engine));
+            let mut directories = vec![hints];
+            if let Some(roots) = StoreRoots::of(&settings)
+                && self.disk.info(&roots.own)?.is_some()
+            {
+                let entries = self.disk.list(&roots.own)?.into_iter();
+                let of_stores = entries.filter(|it| it.name != LOST_NAME);
+                directories.extend(of_stores.map(|it| roots.own.join(it.name)));
+            }
+            for directory in directories {
+                let is_there = self.disk.info(&directory)?;
+                if is_there.is_none_or(|it| it.kind != EntryKind::Directory) {
+                    continue;
+                }
+                match find(&*self.disk, &directory, &Belonging::default())? {
+                    FoundStore::Nothing => {}
+                    FoundStore::Store {
+                        identity, erased, ..
+                    } => there.extend([identity, erased]),
+                    FoundStore::Unusable(why) => bail!("{why}"),
+                }
+            }
+        }
+        Ok(there)
     }
 
     /// The directory of the store of hints; `None` for an engine that has no files.
@@ -251,6 +287,22 @@ impl Engines {
             RingSize::SMALLEST,
             log,
         )
+    }
+
+    /// What is on the disk of the store of hints, or of the one of this label, if any; `None` for an engine
+    /// that has no files. Blocks.
+    pub(crate) fn find_hints(&self, label: &str) -> anyhow::Result<Option<FoundStore>> {
+        let engine = self.settings.node.storage_backend;
+        let (Some(directory), Some(find)) = (self.hints_directory(), find_of(engine)) else {
+            return Ok(None);
+        };
+        let belonging = Belonging {
+            label: label.to_owned(),
+            identity: None,
+        };
+        let found = find(&*self.disk, &directory, &belonging);
+        let context = || format!("look into {}", directory.display());
+        found.with_context(context).map(Some)
     }
 
     /// The identity of the store of hints by its files; `None` if they have none.

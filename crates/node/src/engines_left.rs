@@ -10,11 +10,13 @@ use anyhow::bail;
 use kvorum_backend_bitcask::check::is_store as is_bitcask;
 use kvorum_backend_leveldb::repair::has_store_files;
 use kvorum_disk::{Disk, EntryKind};
+use kvorum_member::ACCEPT_LOST_STORES;
 use kvorum_settings::{Settings, StorageBackend};
 
 use crate::data_directory::{DataDirectory, EngineLeft};
 use crate::engines::name_of;
 use crate::store_roots::StoreRoots;
+use crate::value_log_check::ACCEPT_LOST_VALUE_LOG;
 
 const WITH_FILES: [StorageBackend; 2] = [StorageBackend::Bitcask, StorageBackend::Leveldb];
 /// Name of a damaged file `engine` that is kept for inspection.
@@ -91,24 +93,52 @@ fn put_aside(disk: &dyn Disk, data: &DataDirectory) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses to start without the value log that was there, and warns of hints that are gone.
+/// Refuses to start without the value log or the stores that were there, and warns of hints that are gone.
 pub(crate) fn check_parts(
     disk: &dyn Disk,
     data: &DataDirectory,
     left: &EngineLeft,
+    settings: &Settings,
 ) -> anyhow::Result<()> {
+    let configured = name_of(settings.node.storage_backend);
+    let roots = StoreRoots::of(settings).filter(|_| left.engine == configured);
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or(path.to_owned());
+    let is_root = |path: &Path| {
+        let mut all = roots.iter().flat_map(StoreRoots::all);
+        all.any(|root| absolute(root) == absolute(path))
+    };
     for part in &left.parts {
         let path = data.path().join(part);
         if disk.info(&path)?.is_some() {
             continue;
         }
-        if path == data.value_log() {
+        // With another engine it is wanted by none of the stores that are looked at.
+        if path == data.value_log() && left.engine == configured {
+            let accepting = data.path().join(ACCEPT_LOST_VALUE_LOG);
+            if disk.info(&accepting)?.is_some() {
+                continue;
+            }
             bail!(
                 "{} is missing, the value log, in which acknowledged writes are that no other file has; \
-                 put it back, or restore the data directory from a backup. If it is lost for good, create \
-                 it as an empty directory and start again: entries that only it had are lost then, unless \
-                 other replicas have them",
-                path.display()
+                 put it back, or restore the data directory from a backup. If it is lost for good, make an \
+                 empty file {} and start again: entries that only it had are lost then, unless other \
+                 replicas have them",
+                path.display(),
+                accepting.display()
+            );
+        }
+        if is_root(&path) {
+            let accepting = data.path().join(ACCEPT_LOST_STORES);
+            if disk.info(&accepting)?.is_some() {
+                continue;
+            }
+            bail!(
+                "{} is missing, in which the stores of this node's partitions are: put that directory back \
+                 (is its disk mounted?). If it is lost for good, make an empty file {} and start again: in a \
+                 cluster the partitions are repaired from the other replicas then; on a node alone they are \
+                 refused until `kvorum admin cluster accept-loss` names them",
+                path.display(),
+                accepting.display()
             );
         }
         if path == data.hints(&left.engine) && left.hints != Some(0) {

@@ -6,11 +6,14 @@
 //! log. A store that merely cannot be opened at present (no right, no file handle, a device that fails) is no
 //! damaged one, and refused.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use kvorum_backend::{Backend, BackendError, ErrorKind, SharedLog as _};
+use kvorum_backend::{
+    Backend, BackendError, ErrorKind, FoundStore, HINTS_LABEL, SharedLog as _, StoreId,
+};
 use kvorum_backend_leveldb::repair::{Repair, has_store_files, options};
 use kvorum_commit::ValueLog;
 use kvorum_disk::{Disk, create_directory_durably};
@@ -25,6 +28,9 @@ pub(crate) struct HintsOpening<'a> {
     pub(crate) disk: &'a Arc<dyn Disk>,
     pub(crate) engines: &'a Engines,
     pub(crate) log: Option<&'a ValueLog>,
+    /// Stores of partitions: a copy of one of them is no store of hints, and the value log keeps what the
+    /// partition has there.
+    pub(crate) recorded: BTreeSet<StoreId>,
 }
 
 impl HintsOpening<'_> {
@@ -33,9 +39,16 @@ impl HintsOpening<'_> {
         &self,
         admit: impl Fn(&Arc<dyn Backend>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Arc<dyn Backend>> {
-        let error = match self.attempt(&admit) {
-            Ok(hints) => return Ok(hints),
-            Err(error) => error,
+        let is_partitions = self.is_copy_of_partition();
+        let error = match is_partitions {
+            true => anyhow::Error::from(BackendError::new(
+                ErrorKind::Corrupt,
+                "it is a copy of the store of a partition of this node",
+            )),
+            false => match self.attempt(&admit) {
+                Ok(hints) => return Ok(hints),
+                Err(error) => error,
+            },
         };
         let Some(directory) = self.engines.hints_directory() else {
             return Err(error);
@@ -50,7 +63,11 @@ impl HintsOpening<'_> {
             });
         }
         let reason = format!("{error:#}");
-        match self.repaired(&directory) {
+        let repaired = match is_partitions {
+            true => Ok(false),
+            false => self.repaired(&directory),
+        };
+        match repaired {
             Ok(true) => {
                 if let Ok(hints) = self.attempt(&admit) {
                     let directory = directory.display();
@@ -74,6 +91,17 @@ impl HintsOpening<'_> {
         );
         let opened = self.attempt(&admit);
         opened.with_context(|| format!("open an empty store of hints in {}", directory.display()))
+    }
+
+    /// True for a copy of the store of one of this node's partitions, whichever label it has.
+    fn is_copy_of_partition(&self) -> bool {
+        // One copy of the identity may be another store's: then the label says which one counts.
+        let of_label = |label| match self.engines.find_hints(label) {
+            Ok(Some(FoundStore::Store { identity, .. })) => Some(identity),
+            _ => None,
+        };
+        let identity = of_label(HINTS_LABEL).or_else(|| of_label(""));
+        identity.is_some_and(|it| self.recorded.contains(&it))
     }
 
     fn attempt(
@@ -102,10 +130,12 @@ impl HintsOpening<'_> {
         }
     }
 
-    /// Moves the store away, and makes the value log keep nothing for it any more.
+    /// Moves the store away, and has the value log keep nothing for it any more, unless a partition's is a
+    /// copy of it.
     fn set_aside(&self, directory: &Path) -> anyhow::Result<PathBuf> {
         let disk = &**self.disk;
         let identity = self.engines.hints_identity_left();
+        let identity = identity.filter(|it| !self.recorded.contains(it));
         let lost = directory.with_file_name(LOST_NAME);
         create_directory_durably(disk, &lost)?;
         let kept_as = free_name(disk, &lost, self.engines.name())?;

@@ -47,6 +47,7 @@ mod tls_files;
 mod tls_issuing;
 mod tls_upkeep;
 mod tls_view;
+mod value_log_check;
 mod verify;
 mod vnode_figures;
 mod vnode_view;

@@ -17,7 +17,7 @@ use kvorum_ring::RingSize;
 use kvorum_runtime::{Executor, Listener, Room, Runtime, ThreadHandle};
 use kvorum_settings::{
     BucketDefaults, DeleteMode, KeyFunction as ConfiguredFunction, QuorumValue, Settings,
-    SyncOnWrite as ConfiguredSync,
+    StorageBackend, SyncOnWrite as ConfiguredSync,
 };
 use kvorum_stats::Stats;
 use kvorum_vnode::VnodeSettings;
@@ -33,6 +33,7 @@ use crate::node_log::NodeLog;
 use crate::node_stores::NodeStores;
 use crate::store_roots::{self, StoreRoots};
 use crate::tls_upkeep::TlsUpkeep;
+use crate::value_log_check;
 use crate::vnode_figures::VnodeFigures;
 
 /// Hints are looked through this often at least.
@@ -88,6 +89,7 @@ impl Node {
         let before = engine_before(&*disk, &data, settings)?;
         store_roots::settle(&*disk, data.path(), settings)?;
         let remnant = engines_left::any_store(&*disk, &data, settings)?;
+        value_log_check::settle(&*disk, &data, settings)?;
         let stores = NodeStores::new(disk.clone(), &runtime, settings, &data, before)?;
         let stores = Arc::new(stores);
         let stats = Arc::new(Stats::default());
@@ -202,7 +204,8 @@ impl Node {
         self.member.close_stores().context("close the stores")?;
         self.member.seal().context("seal the vnodes' dot leases")?;
         self.data
-            .note_engine(&RealDisk, self.figures.engine, Some(hints), &self.parts)
+            .note_engine(&RealDisk, self.figures.engine, Some(hints), &self.parts)?;
+        value_log_check::note_present(&RealDisk, &self.data)
     }
 }
 
@@ -220,7 +223,7 @@ fn engine_before(
         EngineFile::Missing => return engines_left::settle_unknown(disk, data, settings, false),
         EngineFile::Damaged => return engines_left::settle_unknown(disk, data, settings, true),
     };
-    engines_left::check_parts(disk, data, &left)?;
+    engines_left::check_parts(disk, data, &left, settings)?;
     let left = Some(left).filter(|it| it.engine != configured && it.engine != engines::MEMORY);
     let Some(EngineLeft { engine, hints, .. }) = left else {
         return Ok(None);
@@ -292,6 +295,7 @@ fn member_settings(
             is_inbound_enabled: settings.maintenance.handoff_inbound,
             is_outbound_enabled: settings.maintenance.handoff_outbound,
             colocated_replicas: settings.node.colocated_replicas,
+            are_stores_kept: settings.node.storage_backend != StorageBackend::Memory,
             ..TransferSettings::default()
         },
         hint_period: HINT_PERIOD,

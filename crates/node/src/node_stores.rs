@@ -12,7 +12,7 @@ use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_commit::{Admission, Recovered, ValueLog, recover_some};
 use kvorum_disk::{Disk, Reserve};
-use kvorum_member::{Found, StoreError, Stores};
+use kvorum_member::{Found, StoreError, Stores, known_stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
@@ -22,6 +22,7 @@ use crate::data_directory::{DataDirectory, EngineFile};
 use crate::engines::{self, Engines};
 use crate::hints_opening::HintsOpening;
 use crate::node_log::{self, NodeLog};
+use crate::value_log_check::LogNote;
 
 /// Threads that give stores what the value log has for them; each reads the log.
 const ADMISSION_THREADS_MAX: usize = 4;
@@ -33,16 +34,18 @@ pub(crate) struct NodeStores {
     /// The free space that clients' writes leave alone, if the engine has files.
     reserve: Option<Arc<Reserve>>,
     engine_before: Option<String>,
-    /// The engine of the run before kept nothing over its stop, and no store is missed.
+    /// The engine of the run before kept nothing over its stop.
     kept_nothing: bool,
     /// Where an earlier version had its commit logs.
     commit_logs: PathBuf,
     /// The value log, for engines that keep their entries in it.
     value_log: Option<ValueLog>,
+    /// Value logs whose loss was accepted.
+    lost_logs: BTreeSet<u64>,
     /// From the beginning on, where the engine's writes go through one.
     log: Mutex<Option<NodeLog>>,
     earlier: Mutex<EarlierLogs>,
-    /// The partition of each open store.
+    /// Which partition each store that is open is of; none for the store of hints.
     opened: Mutex<Opened>,
 }
 
@@ -57,7 +60,7 @@ struct EarlierLogs {
 }
 
 /// Stores that are open, by their identity.
-type Opened = BTreeMap<StoreId, (Partition, Weak<dyn Backend>)>;
+type Opened = BTreeMap<StoreId, (Option<Partition>, Weak<dyn Backend>)>;
 
 /// Stores that could not be brought up to date.
 type Failed = Vec<(StoreId, BackendError)>;
@@ -93,6 +96,7 @@ impl NodeStores {
         };
         Ok(Self {
             reserve,
+            lost_logs: LogNote::read(&*disk, data.path())?.lost().clone(),
             disk,
             engines,
             engine_before,
@@ -134,17 +138,22 @@ impl NodeStores {
     /// Opened beside each other, both would take the other's entries in the log for their own.
     fn note_opened(
         &self,
-        partition: Partition,
+        partition: Option<Partition>,
         store: Arc<dyn Backend>,
     ) -> Result<Arc<dyn Backend>, StoreError> {
         let identity = store.identity();
         let mut opened = self.opened.lock();
         let other = opened.get(&identity).filter(|it| it.1.strong_count() > 0);
         if let Some((other, _)) = other.filter(|(other, _)| *other != partition) {
-            let (number, other) = (partition.number(), other.number());
+            let of = |partition: Option<Partition>| match partition {
+                Some(partition) => format!("partition {}", partition.number()),
+                None => "the store of hints".to_owned(),
+            };
             let why = format!(
-                "the directory of partition {number} is a copy of that of partition {other} (store \
-                 {:#018x}); put back the directory that belongs here",
+                "the directory of {} is a copy of that of {} (store {:#018x}); put back the directory that \
+                 belongs here",
+                of(partition),
+                of(*other),
                 identity.0
             );
             return Err(why.into());
@@ -153,11 +162,69 @@ impl NodeStores {
         Ok(store)
     }
 
+    /// What there is of a partition's store. One that has entries in another value log than the node's is
+    /// not to be opened: it would take them for lost, and note that for good.
+    fn look(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> anyhow::Result<Option<(PathBuf, FoundStore)>> {
+        let Some((directory, found)) = self.engines.find(size, partition, known)? else {
+            return Ok(None);
+        };
+        let foreign = match (&found, &self.value_log) {
+            (FoundStore::Store { log, .. }, Some(own)) if *log != 0 => {
+                let is_known = *log == own.log_id() || self.lost_logs.contains(log);
+                (!is_known).then_some((*log, own.log_id()))
+            }
+            _ => None,
+        };
+        let found = match foreign {
+            Some((log, own)) => FoundStore::Unusable(format!(
+                "{} has entries in the value log {log:#018x}, and this node's is {own:#018x}; put back \
+                 the directory that belongs here",
+                directory.display()
+            )),
+            None => found,
+        };
+        Ok(Some((directory, found)))
+    }
+
+    /// The stores of partitions that the node's record knows.
+    fn recorded(&self) -> anyhow::Result<BTreeSet<StoreId>> {
+        let recorded = known_stores(&*self.disk, self.engines.ring_directory())?;
+        let stores = recorded.into_iter().flat_map(|it| it.stores.into_values());
+        Ok(stores.collect())
+    }
+
+    /// Has the value log keep nothing any more for stores that are gone. One that is open or in some
+    /// directory of a store is not gone, and neither is anything while a directory does not say which store
+    /// it holds.
+    fn forget_gone(&self, gone: &BTreeSet<StoreId>) -> anyhow::Result<()> {
+        let Some(log) = self.value_log.as_ref().filter(|_| !gone.is_empty()) else {
+            return Ok(());
+        };
+        let mut there = self.engines.identities_there()?;
+        let opened = self.opened.lock();
+        let open = opened.iter().filter(|(_, it)| it.1.strong_count() > 0);
+        there.extend(open.map(|(identity, _)| *identity));
+        drop(opened);
+        for store in gone.difference(&there) {
+            log.announce_erasure(*store)?;
+            log.forget(*store, *store)?;
+            let store = format!("{:#018x}", store.0);
+            tracing::info!(event = "store_forgotten", %store, "the value log keeps nothing of it");
+        }
+        Ok(())
+    }
+
     fn begin(&self) -> anyhow::Result<Arc<dyn Backend>> {
         let opening = HintsOpening {
             disk: &self.disk,
             engines: &self.engines,
             log: self.value_log.as_ref(),
+            recorded: self.recorded()?,
         };
         // It gets what earlier logs have for it, and the others find theirs when they are admitted.
         let hints = opening.open(|hints| {
@@ -167,6 +234,8 @@ impl NodeStores {
                 None => Ok(()),
             }
         })?;
+        let hints = self.note_opened(None, hints);
+        let hints = hints.map_err(|error| anyhow::anyhow!(error))?;
         *self.log.lock() = self.value_log.as_ref().map(|log| NodeLog {
             values: log.clone(),
             merges: self.engines.merge_policy(),
@@ -234,22 +303,39 @@ impl NodeStores {
     }
 
     /// The value log keeps what a store has in it until it is known to be erased: one that is not open
-    /// is opened for that.
-    fn remove_unopened(&self, size: RingSize, partition: Partition) -> anyhow::Result<()> {
+    /// is opened for that. What is not the partition's store is set aside: it may be another partition's,
+    /// and the only copy of that.
+    fn remove_unopened(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> anyhow::Result<()> {
+        let Some((_, found)) = self.look(size, partition, known)? else {
+            return self.engines.remove(size, partition);
+        };
+        if let FoundStore::Nothing = found {
+            self.engines.remove(size, partition)?;
+        } else if let Err(reason) = is_of_partition(&found, known) {
+            let kept_as = self.engines.set_aside(size, partition)?;
+            let index = partition.index_decimal(size);
+            tracing::warn!(event = "store_set_aside", partition = %index, ?kept_as, %reason);
+        } else {
+            return self.erase_unopened(size, partition, known);
+        }
+        self.forget_gone(&known.into_iter().collect())
+    }
+
+    fn erase_unopened(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> anyhow::Result<()> {
         let Some(log) = &self.value_log else {
             return self.engines.remove(size, partition);
         };
-        if !self.engines.has_files(size, partition)? {
-            return Ok(());
-        }
-        if let Some((_, FoundStore::Unusable(why))) = self.engines.find(size, partition, None)? {
-            // It may be another partition's, and the only copy of that.
-            let kept_as = self.engines.set_aside(size, partition)?;
-            let index = partition.index_decimal(size);
-            tracing::warn!(event = "store_set_aside", partition = %index, ?kept_as, reason = %why);
-            return Ok(());
-        }
-        let erased = match self.engines.open(size, partition, None, Some(log)) {
+        let erased = match self.engines.open(size, partition, known, Some(log)) {
             Ok(store) => {
                 store.erase()?;
                 store.close()?;
@@ -271,6 +357,32 @@ impl NodeStores {
             Some(store) => Ok(log.forget(store, store)?),
             None => Ok(()),
         }
+    }
+}
+
+/// The error says why what was found is not the store of its partition: it is neither the one that is known,
+/// nor, where none is known, one that carries the partition's label.
+fn is_of_partition(found: &FoundStore, known: Option<StoreId>) -> Result<(), String> {
+    match found {
+        FoundStore::Nothing => Ok(()),
+        FoundStore::Unusable(why) => Err(why.clone()),
+        FoundStore::Store {
+            identity,
+            erased,
+            is_labelled,
+            ..
+        } => match known {
+            Some(known) if [*identity, *erased].contains(&known) => Ok(()),
+            Some(known) => Err(format!(
+                "it is the store {:#018x}, and this partition had {:#018x}",
+                identity.0, known.0
+            )),
+            None if *is_labelled => Ok(()),
+            None => Err(format!(
+                "nothing says whose the store {:#018x} is",
+                identity.0
+            )),
+        },
     }
 }
 
@@ -297,6 +409,17 @@ impl Stores for NodeStores {
         self.engine_before.clone()
     }
 
+    fn begins_anew(&self) -> bool {
+        self.kept_nothing || self.engine_before.is_some()
+    }
+
+    fn forget_others(&self, known: &BTreeSet<StoreId>) -> Result<(), StoreError> {
+        let holders = self.value_log.as_ref().map(ValueLog::holders);
+        let mut others = holders.unwrap_or_default();
+        others.retain(|store| !known.contains(store));
+        Ok(self.forget_gone(&others)?)
+    }
+
     fn begin(&self) -> Result<Arc<dyn Backend>, StoreError> {
         Ok(NodeStores::begin(self)?)
     }
@@ -307,11 +430,10 @@ impl Stores for NodeStores {
         partition: Partition,
         known: Option<StoreId>,
     ) -> Result<Found, StoreError> {
-        let found = self.engines.find(size, partition, known);
+        let found = self.look(size, partition, known);
         let found = found.map_err(|error| in_one_line(&error))?;
         Ok(
             found.map_or(Found::NotKept, |(directory, found)| match found {
-                FoundStore::Nothing if self.kept_nothing => Found::NotKept,
                 FoundStore::Nothing => Found::Nothing { directory },
                 FoundStore::Store {
                     identity, erased, ..
@@ -339,7 +461,7 @@ impl Stores for NodeStores {
         let log = self.value_log.as_ref();
         let opened = self.engines.open(size, partition, known, log);
         let opened = opened.map_err(|error| in_one_line(&error))?;
-        self.note_opened(partition, opened)
+        self.note_opened(Some(partition), opened)
     }
 
     fn admit(&self, stores: &[Arc<dyn Backend>]) -> Vec<Result<Arc<dyn Backend>, StoreError>> {
@@ -396,7 +518,7 @@ impl Stores for NodeStores {
     ) -> Result<Arc<dyn Backend>, StoreError> {
         let log = self.value_log.as_ref();
         let store = self.engines.open(size, partition, known, log)?;
-        let store = self.note_opened(partition, store)?;
+        let store = self.note_opened(Some(partition), store)?;
         if let Some(log) = &self.value_log {
             let mut failed = self.admit_to(log, std::slice::from_ref(&store))?;
             if let Some((_, error)) = failed.pop() {
@@ -410,6 +532,7 @@ impl Stores for NodeStores {
         &self,
         size: RingSize,
         partition: Partition,
+        known: Option<StoreId>,
         open: Option<Arc<dyn Backend>>,
     ) -> Result<(), StoreError> {
         if let Some(store) = open {
@@ -417,7 +540,7 @@ impl Stores for NodeStores {
             store.close()?;
             return Ok(self.engines.remove(size, partition)?);
         }
-        Ok(self.remove_unopened(size, partition)?)
+        Ok(self.remove_unopened(size, partition, known)?)
     }
 }
 
@@ -425,3 +548,7 @@ impl Stores for NodeStores {
 fn in_one_line(error: &anyhow::Error) -> StoreError {
     format!("{error:#}").into()
 }
+
+#[cfg(test)]
+#[path = "node_stores_test.rs"]
+mod tests;

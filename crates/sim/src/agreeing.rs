@@ -17,13 +17,11 @@ use kvorum_runtime::{ListenOptions, Moment, Runtime};
 use parking_lot::Mutex;
 
 use crate::machine::{
-    Machine, NoFigures, Node, PORT, RING_DIRECTORY, Running, VNODE_SETTINGS, address_of,
-    coordinator_settings,
+    DATA_DIRECTORY, Machine, NoFigures, Node, PORT, RING_DIRECTORY, Running, VNODE_SETTINGS,
+    address_of, coordinator_settings,
 };
-use crate::plan::RunPlan;
+use crate::plan::{Engine, RunPlan};
 use crate::stores::MemberStores;
-
-const DATA_DIRECTORY: &str = "/node/data";
 
 /// Where a machine's node listens for the others.
 pub(crate) fn peer_address(number: u8) -> SocketAddr {
@@ -132,6 +130,7 @@ fn settings(plan: &RunPlan, number: u8) -> anyhow::Result<MemberSettings> {
             answer_wait_max: Duration::from_secs(3),
             retry_pause: Duration::from_millis(200),
             cursor_period: Duration::from_millis(300),
+            are_stores_kept: plan.engine != Engine::Memory,
             ..TransferSettings::default()
         },
         hint_period: Duration::from_secs(1),

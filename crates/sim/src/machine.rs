@@ -16,10 +16,13 @@ use kvorum_coordinator::{
     Coordinator, CoordinatorSettings, HintPageLimits, HintStore as _, LocalVnodes,
     MaintenanceWitness, Meter, RequestError, RequestKind, TombstoneKeeping, VnodeHints,
 };
-use kvorum_disk::{CrashOptions, Disk, FaultyDisk, MemoryDisk, Rule, RuleId};
+use kvorum_disk::{
+    CrashOptions, Disk, FaultyDisk, MemoryDisk, Rule, RuleId, create_directory_durably,
+    replace_file,
+};
 use kvorum_encoding::StorageKey;
 use kvorum_liveness::Liveness;
-use kvorum_member::Member;
+use kvorum_member::{ACCEPT_LOST_STORES, Member};
 use kvorum_object::{Limits, Object};
 use kvorum_peer::PeerService;
 use kvorum_ring::{NodeId, Partition};
@@ -33,6 +36,8 @@ use crate::plan::{Control, RunPlan};
 use crate::stores::{SimulatedStores, Upkeep};
 use crate::told::Told;
 
+/// Where a member keeps what is its node's own.
+pub(crate) const DATA_DIRECTORY: &str = "/node/data";
 pub(crate) const PORT: u16 = 8099;
 pub(crate) const DIRECTORY: &str = "/node";
 /// What a member keeps of the cluster and of itself. The rest of its directory is data.
@@ -275,6 +280,10 @@ impl Machine {
         let (disk, ring) = (MemoryDisk::new(), Path::new(RING_DIRECTORY));
         copy_directory(copy, &disk, Path::new(DIRECTORY), &|it| it != ring)?;
         copy_directory(&kept, &disk, ring, &|_| true)?;
+        // What an operator does who replaces a disk for good: a start without any store is refused else.
+        let data = Path::new(DATA_DIRECTORY);
+        create_directory_durably(&disk, data)?;
+        replace_file(&disk, &data.join(ACCEPT_LOST_STORES), b"")?;
         self.kill_onto(|_| disk);
         Ok(())
     }

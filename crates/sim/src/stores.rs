@@ -537,6 +537,7 @@ impl Stores for MemberStores {
         &self,
         size: RingSize,
         partition: Partition,
+        _known: Option<StoreId>,
         open: Option<Arc<dyn Backend>>,
     ) -> Result<(), StoreError> {
         let path = directory(size, Which::Partition(partition));

@@ -71,12 +71,8 @@ pub(crate) fn open(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Ope
         ));
         identity = None;
     }
-    let log_id = match &identity {
-        Some(identity) => identity.log_id,
-        None => log_id_of(disk, directory, &numbers)?
-            .or(noted.as_ref().map(|it| it.log_id))
-            .unwrap_or(log_id),
-    };
+    let known = known_id(disk, directory, identity.as_ref(), &numbers, noted.as_ref())?;
+    let log_id = known.unwrap_or(log_id);
     let mut opening = Opening {
         disk,
         directory,
@@ -116,6 +112,40 @@ pub(crate) fn open(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Ope
         torn: opening.torn,
         report: opening.report,
     })
+}
+
+/// The id of the log that an opening of `directory` would go on with; `None` where it would begin a new one.
+/// Nothing is written.
+///
+/// # Errors
+/// Those of the disk; [`ErrorKind::NewerFormat`].
+pub fn find_log_id(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
+    let found = disk.info(directory).map_err(|error| from_disk(&error))?;
+    if found.is_none() {
+        return Ok(None);
+    }
+    let numbers = list_segments(disk, directory).map_err(|error| from_segment(&error))?;
+    let noted = Dropped::read(disk, directory)?;
+    let identity = match Identity::read(disk, directory)? {
+        Some(it) if is_of_another_log(disk, directory, &numbers, it.log_id)? => None,
+        identity => identity,
+    };
+    known_id(disk, directory, identity.as_ref(), &numbers, noted.as_ref())
+}
+
+/// The log's id by the file that names it, or else by its segments, or by its note of what it let go.
+fn known_id(
+    disk: &dyn Disk,
+    directory: &Path,
+    identity: Option<&Identity>,
+    numbers: &[u64],
+    noted: Option<&Dropped>,
+) -> Result<Option<u64>> {
+    if let Some(identity) = identity {
+        return Ok(Some(identity.log_id));
+    }
+    let by_segments = log_id_of(disk, directory, numbers)?;
+    Ok(by_segments.or(noted.map(|it| it.log_id)))
 }
 
 /// True where segments exist and all whole ones belong to another log: the file that names the log was put

@@ -1,5 +1,6 @@
 //! Stores that are gone when a node starts: what they lack is not taken for what nobody wrote.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use kvorum_coordinator::{GetOptions, RequestError};
 use kvorum_disk::{Disk, EntryKind, copy_file, create_directory_durably, read_file, replace_file};
 use kvorum_encoding::Address;
 use kvorum_handoff::Direction;
-use kvorum_member::Unopened;
+use kvorum_member::{ACCEPT_LOST_STORES, OpenError, Unopened};
 use kvorum_properties::Quorum;
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::World;
@@ -24,11 +25,135 @@ fn key(number: usize) -> String {
     format!("key{number}")
 }
 
-/// Removes all stores of partitions of a machine that is off.
+/// Removes all stores of partitions of a machine that is off, and says that they are lost for good.
 fn wipe(machine: &Machine) {
     let directory = Path::new("stores");
     if machine.disk.info(directory).unwrap().is_some() {
         machine.disk.remove_directory(directory).unwrap();
+    }
+    accept_loss(machine);
+}
+
+fn accept_loss(machine: &Machine) {
+    let data = Path::new("data");
+    create_directory_durably(&machine.disk, data).unwrap();
+    replace_file(&machine.disk, &data.join(ACCEPT_LOST_STORES), b"").unwrap();
+}
+
+/// A refused start says where the stores should be.
+async fn is_refused(world: &World, machine: &Machine) {
+    let refused = machine.try_start(world).await.unwrap_err();
+    assert!(matches!(refused, OpenError::StoresGone { .. }), "{refused}");
+    let said = refused.to_string();
+    for word in [
+        "is in stores",
+        "put that directory back",
+        ACCEPT_LOST_STORES,
+    ] {
+        assert!(said.contains(word), "{said}");
+    }
+}
+
+/// Every node made empty stores, repaired them from those of the others, and answered that nothing had
+/// ever been written.
+#[test]
+fn a_cluster_whose_stores_are_not_mounted_does_not_begin_with_empty_ones() {
+    simulated(103, |world| async move {
+        let machines = cluster(&world, 3).await;
+        for number in 0..KEYS {
+            machines[0].put(&key(number), "value").await;
+        }
+        let (mounted, away) = (Path::new("stores"), Path::new("away"));
+        for machine in &machines {
+            machine.stop(&world).await;
+            machine.disk.rename(mounted, away).unwrap();
+        }
+        for machine in &machines {
+            is_refused(&world, machine).await;
+            assert!(machine.disk.info(mounted).unwrap().is_none());
+        }
+        // The stores of another node are none of this one either.
+        copy_tree(&machines[1], away, &machines[0], mounted);
+        is_refused(&world, &machines[0]).await;
+        machines[0].disk.remove_directory(mounted).unwrap();
+        for machine in &machines {
+            machine.disk.rename(away, mounted).unwrap();
+            machine.start(&world).await;
+        }
+        for machine in &machines {
+            assert!(are_complete(machine));
+            assert_eq!(check_none_absent(machine).await, 0);
+        }
+        // One that really lost them is repaired, and a later start asks again.
+        machines[2].stop(&world).await;
+        wipe(&machines[2]);
+        machines[2].start(&world).await;
+        until_repaired(&world, &machines[2]).await;
+        world.runtime().sleep(Duration::from_secs(10)).await;
+        machines[2].stop(&world).await;
+        machines[2].disk.rename(mounted, away).unwrap();
+        is_refused(&world, &machines[2]).await;
+    });
+}
+
+/// Each repaired its empty stores from those of the others and took that for all there is: every key was
+/// answered as never written, with no error.
+#[test]
+fn stores_that_are_all_lost_are_not_repaired_from_one_another_until_an_operator_gives_them_up() {
+    simulated(107, |world| async move {
+        let machines = cluster(&world, 3).await;
+        for number in 0..KEYS {
+            machines[0].put(&key(number), "value").await;
+        }
+        for machine in &machines {
+            machine.stop(&world).await;
+            wipe(machine);
+        }
+        for machine in &machines {
+            machine.start(&world).await;
+        }
+        world.runtime().sleep(Duration::from_secs(60)).await;
+        for machine in &machines {
+            let vnodes = machine.member().vnodes().all();
+            assert!(vnodes.iter().all(|vnode| !vnode.is_complete()));
+            assert_eq!(check_none_absent(machine).await, KEYS);
+        }
+        // With one that lacks nothing, if only by what its operator says, the others are repaired.
+        let member = machines[1].member();
+        let mut given_up = 0;
+        for vnode in member.vnodes().all() {
+            member
+                .accept_loss(vnode.partition().number())
+                .await
+                .unwrap();
+            given_up += 1;
+        }
+        assert!(given_up > 0 && are_complete(&machines[1]));
+        for machine in &machines {
+            until_repaired(&world, machine).await;
+        }
+        assert_eq!(machines[0].get(&key(0)).await, Vec::<String>::new());
+        world.runtime().sleep(Duration::from_secs(10)).await;
+        for machine in &machines {
+            machine.stop(&world).await;
+            machine.start(&world).await;
+            assert!(are_complete(machine));
+        }
+    });
+}
+
+/// A directory of one machine, with all in it, as a directory of another.
+fn copy_tree(from: &Machine, source: &Path, to: &Machine, target: &Path) {
+    create_directory_durably(&to.disk, target).unwrap();
+    for entry in from.disk.list(source).unwrap() {
+        let (source, target) = (source.join(&entry.name), target.join(&entry.name));
+        match entry.kind {
+            EntryKind::Directory => copy_tree(from, &source, to, &target),
+            _ => {
+                let bytes = read_file(&from.disk, &source, 1 << 30).unwrap();
+                replace_file(&to.disk, &target, &bytes).unwrap();
+            }
+        }
     }
 }
 
@@ -70,6 +195,7 @@ fn a_node_without_its_stores_answers_no_reads_until_they_are_repaired() {
             .member()
             .transfers()
             .enable(Direction::Inbound, true);
+        assert_eq!(machines[2].gate.forgotten(), []);
         until_repaired(&world, &machines[2]).await;
         for machine in &machines {
             for number in 0..KEYS {
@@ -79,6 +205,11 @@ fn a_node_without_its_stores_answers_no_reads_until_they_are_repaired() {
         }
         // The record follows, so that the next start finds everything as it should be.
         world.runtime().sleep(Duration::from_secs(10)).await;
+        // The log keeps nothing any more of the stores that were replaced.
+        let vnodes = machines[2].member().vnodes().all();
+        let present = vnodes.iter().map(|vnode| vnode.backend().identity());
+        let forgotten = machines[2].gate.forgotten();
+        assert_eq!(forgotten, [present.collect::<BTreeSet<_>>()]);
         machines[2].stop(&world).await;
         machines[2].start(&world).await;
         assert!(are_complete(&machines[2]));
@@ -253,6 +384,8 @@ fn a_node_that_is_alone_goes_on_without_its_stores_when_their_loss_is_accepted()
             member.accept_loss(number).await.unwrap_err();
         }
         assert!(are_complete(&machine));
+        let known = machine.gate.forgotten().pop().unwrap();
+        assert_eq!(known.len(), 16, "what was given up is forgotten");
         assert_eq!(machine.get(&key(0)).await, Vec::<String>::new());
         machine.put("key", "again").await;
         machine.lose_power(&world).await;

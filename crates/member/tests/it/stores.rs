@@ -27,6 +27,8 @@ pub(crate) struct DiskStores {
 pub(crate) struct Gate {
     closed: Mutex<Closed>,
     opened: Condvar,
+    /// Each time when the log was to keep nothing for others than these.
+    forgotten: Mutex<Vec<BTreeSet<StoreId>>>,
 }
 
 #[derive(Default)]
@@ -55,6 +57,10 @@ impl Gate {
     pub(crate) fn open(&self) {
         *self.closed.lock() = Closed::default();
         self.opened.notify_all();
+    }
+
+    pub(crate) fn forgotten(&self) -> Vec<BTreeSet<StoreId>> {
+        self.forgotten.lock().clone()
     }
 
     fn pass(&self, partition: Partition) -> Result<(), StoreError> {
@@ -213,6 +219,11 @@ impl Stores for DiskStores {
         stores.iter().map(committed).collect()
     }
 
+    fn forget_others(&self, known: &BTreeSet<StoreId>) -> Result<(), StoreError> {
+        self.gate.forgotten.lock().push(known.clone());
+        Ok(())
+    }
+
     fn openings_at_once(&self) -> usize {
         2
     }
@@ -231,6 +242,7 @@ impl Stores for DiskStores {
         &self,
         size: RingSize,
         partition: Partition,
+        _known: Option<StoreId>,
         open: Option<Arc<dyn Backend>>,
     ) -> Result<(), StoreError> {
         if let Some(store) = open {

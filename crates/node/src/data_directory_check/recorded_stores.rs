@@ -1,21 +1,16 @@
 //! Compares the stores that the record of a node names (`ring/stores`) with those on the disk.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use kvorum_backend::{BackendError, Belonging, FoundStore, StoreId};
-use kvorum_commit::anatomy::KnownSegments;
+use kvorum_backend::{Belonging, FoundStore, StoreId};
 use kvorum_disk::Disk;
 use kvorum_inspect::Checked;
 use kvorum_member::{RecordedStores, known_stores};
-use kvorum_segment::list_segments;
 
 use crate::data_directory::VALUE_LOG_NAME;
 use crate::store_roots::{NOTED_ENGINES, noted_root};
-
-/// Stands in place of the id of a log for a store that has entries in none.
-const NO_LOG: u64 = 0;
+use crate::value_log_check::{Find, LogNote, NamedLogs, compare};
 
 /// Adds stores that are missing or exchanged. `engine` is the name in the file `engine`, if it has one.
 pub(super) fn check(
@@ -42,49 +37,22 @@ pub(super) fn check(
         return Ok(());
     }
     let logs = check_stores(disk, data, (find, &root), &recorded, checked);
-    if let Some(what) = what_is_wrong_with_log(disk, &data.join(VALUE_LOG_NAME), &logs)? {
+    let note = LogNote::read(disk, data)?;
+    if let Some((_, what)) = compare(disk, &data.join(VALUE_LOG_NAME), &logs, &note)? {
         checked.find(VALUE_LOG_NAME, 0, 0, what);
     }
     Ok(())
 }
 
-/// Compares the value log with the ids of the logs in which stores have entries.
-fn what_is_wrong_with_log(
-    disk: &dyn Disk,
-    value_log: &Path,
-    logs: &BTreeSet<u64>,
-) -> anyhow::Result<Option<&'static str>> {
-    if logs.is_empty() {
-        return Ok(None);
-    }
-    let segments = match disk.info(value_log)? {
-        Some(_) => list_segments(disk, value_log)?,
-        None => Vec::new(),
-    };
-    if segments.is_empty() {
-        let what = "stores have entries in the value log, and no segment of it is there";
-        return Ok(Some(what));
-    }
-    let known = KnownSegments::read(disk, value_log, &segments)?;
-    for log in logs {
-        if !known.may_be_of(disk, value_log, *log)? {
-            let what = "stores have entries in another value log than this one; put back the directory that \
-                        belongs here";
-            return Ok(Some(what));
-        }
-    }
-    Ok(None)
-}
-
-/// Looks at every store that is recorded. Returns the ids of the logs in which they have entries.
+/// Looks at every store that is recorded. Returns the logs in which they have entries.
 fn check_stores(
     disk: &dyn Disk,
     data: &Path,
     (find, root): (Find, &Path),
     recorded: &RecordedStores,
     checked: &mut Checked,
-) -> BTreeSet<u64> {
-    let mut logs = BTreeSet::new();
+) -> NamedLogs {
+    let mut logs = NamedLogs::default();
     for (partition, known) in &recorded.stores {
         let index = partition.index_decimal(recorded.size);
         let path = root.join(&index);
@@ -94,11 +62,7 @@ fn check_stores(
         };
         let what = match find(disk, &path, &belonging) {
             Ok(found) => {
-                if let FoundStore::Store { log, .. } = &found
-                    && *log != NO_LOG
-                {
-                    logs.insert(*log);
-                }
+                logs.add(&path, &found, Some(*known));
                 what_is_wrong(&found, *known)
             }
             Err(error) => Some(format!("cannot be looked at: {error}")),
@@ -130,10 +94,8 @@ fn what_is_wrong(found: &FoundStore, known: StoreId) -> Option<String> {
     }
 }
 
-type Find = fn(&dyn Disk, &Path, &Belonging) -> Result<FoundStore, BackendError>;
-
-/// The function that looks at stores, and their directory; `None` for an engine that has no files. An
-/// engine that nothing names is found by its directory.
+/// How the stores are looked at, and where they are; `None` for an engine that has no files. Where nothing
+/// names the engine, its directory does.
 fn place_of_stores(
     disk: &dyn Disk,
     data: &Path,

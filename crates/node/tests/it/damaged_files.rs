@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::server::Site;
 
-/// The output of a start that is refused.
-fn refused(site: &Site) -> String {
+/// What a start that is refused says.
+pub(crate) fn refused(site: &Site) -> String {
     let output = site.run(&["server"]);
     let (out, err) = (&output.stdout, &output.stderr);
     let said = [out, err].map(|bytes| String::from_utf8_lossy(bytes).into_owned());

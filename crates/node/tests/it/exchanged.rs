@@ -210,3 +210,71 @@ async fn a_copy_of_another_partitions_directory_is_refused_and_kept() {
         server.stop();
     }
 }
+
+/// `all` moved away what a start could not open for a moment, too: stores that were whole.
+#[tokio::test]
+async fn all_losses_are_accepted_of_stores_that_are_refused_and_of_no_others() {
+    let site = site_of("bitcask");
+    let server = site.start();
+    write(&mut site.client().await, 1).await;
+    server.stop();
+    let all = directories(&site, "bitcask");
+    fs::remove_dir_all(&all[1]).unwrap();
+    // Nothing can be read there for now.
+    let away = site.path().join("away");
+    fs::rename(&all[4], &away).unwrap();
+    fs::write(&all[4], "in the way").unwrap();
+
+    let server = site.start_until(are_failed(2));
+    let output = site.run(&["admin", "cluster", "accept-loss", "all"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}");
+    assert_eq!(
+        text.matches("goes on without what is lost").count(),
+        1,
+        "{text}"
+    );
+    assert_eq!(text.matches("Skipped: partition").count(), 1, "{text}");
+    assert!(text.contains("may be whole"), "{text}");
+    assert!(all[4].exists(), "{text}");
+    fs::remove_file(&all[4]).unwrap();
+    fs::rename(&away, &all[4]).unwrap();
+    wait_until_open(&site);
+    let mut client = site.client().await;
+    let mut absent = 0;
+    for number in 0..KEYS {
+        let reply = client.get_key(b"b", &number.to_be_bytes()).await.unwrap();
+        absent += u16::from(reply.content.is_empty());
+    }
+    assert!((1..KEYS / 2).contains(&absent), "{absent}");
+    server.stop();
+}
+
+/// Killed before its first stores were open, a node that had kept its objects in memory missed those of the
+/// run before, which had never had any files.
+#[tokio::test]
+async fn a_change_from_memory_that_is_killed_half_way_misses_no_stores() {
+    let mut site = site_of("memory");
+    site.start().stop();
+    let root = site.path().join("data/bitcask");
+    site.settings = site_of("bitcask").settings;
+    // Nothing can be opened there for now.
+    fs::create_dir_all(&root).unwrap();
+    let names = names_of_partitions();
+    for index in &names {
+        fs::write(root.join(index), "in the way").unwrap();
+    }
+    drop(site.start_until(are_failed(8)));
+    for index in &names {
+        fs::remove_file(root.join(index)).unwrap();
+    }
+    let server = site.start();
+    write(&mut site.client().await, 1).await;
+    assert_eq!(refused(&mut site.client().await, 1).await, 0);
+    server.stop();
+}
+
+fn names_of_partitions() -> Vec<String> {
+    let size = kvorum_ring::RingSize::new(8).unwrap();
+    size.partitions().map(|it| it.index_decimal(size)).collect()
+}

@@ -39,3 +39,4 @@ mod server;
 mod starting;
 mod statistics;
 mod tls;
+mod value_logs;
