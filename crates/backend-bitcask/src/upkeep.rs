@@ -290,20 +290,36 @@ impl Store {
             let urgency = self.merge_urgency(entry, catalog, &settings);
             return Some(merge_task(entry, TaskKind::Merge, job.position(), urgency));
         }
-        upkeep
-            .round
-            .retain(|number| catalog.segments.contains_key(number));
+        let room_bytes = self.room_for_copies();
+        let oldest = self.oldest_in_log();
+        upkeep.round.retain(|number| {
+            let entry = catalog.segments.get(number);
+            let known = entry.map(|it| self.candidate(catalog, *number, &it.stats, oldest));
+            known.is_some_and(|it| it.copied_bytes() <= room_bytes)
+        });
         if upkeep.round.is_empty() {
             let mut candidates = self.candidates(catalog);
             candidates.retain(|it| upkeep.is_mergeable(it.number));
+            candidates.retain(|it| it.copied_bytes() <= room_bytes);
             let whole = self.whole_store(catalog);
             let output = self.output_candidate(upkeep, catalog);
+            let output = output.filter(|it| it.copied_bytes() <= room_bytes);
             upkeep.round = choose_round(&candidates, output, whole, &settings).into();
         }
         let number = upkeep.round.front()?;
         let entry = catalog.segments.get(number)?;
         let urgency = self.merge_urgency(entry, catalog, &settings);
         Some(merge_task(entry, TaskKind::Merge, 0, urgency))
+    }
+
+    /// What the copy of a segment may take. Files of earlier versions may be longer than what is held back:
+    /// those of which the copy does not fit are left alone, and others make room.
+    fn room_for_copies(&self) -> u64 {
+        let headroom = self.headroom();
+        match headroom.is_scarce() {
+            true => headroom.available,
+            false => u64::MAX,
+        }
     }
 
     /// The bound on what is dead holds at any load; the rest of merging can wait for what pays.

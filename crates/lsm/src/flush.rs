@@ -7,11 +7,12 @@ use kvorum_backend::{
     BackendError, ErrorKind, Result, StepOutcome, Task, TaskKind, Timestamp, Urgency,
 };
 
-use crate::compaction::Job;
+use crate::compaction::{Job, Reached};
 use crate::install::{are_unlisted, blob_record, record};
 use crate::log::log_path;
 use crate::memtable::Memtable;
 use crate::merge::{MergeWalk, Source};
+use crate::policy::WORTH_PART;
 use crate::store::Store;
 use crate::upkeep::Upkeep;
 use crate::version::Version;
@@ -109,13 +110,13 @@ impl Store {
     }
 
     /// Where puts are refused for want of space, what is in memory is not waited for: it may delete what
-    /// tables still name.
+    /// tables still name. It has to be enough for that.
     pub(crate) fn wants_flush(&self, version: &Version) -> bool {
         let bytes = version.memtable.bytes();
         !version.frozen.is_empty()
             || bytes >= self.memtable_bytes_max()
             || (bytes > 0 && self.shared.memory.wants_flush(bytes))
-            || (bytes > 0 && self.headroom().is_exhausted())
+            || (bytes > 0 && self.headroom().refuses_puts() && is_worth_flushing(version))
             || self.is_far_behind_log()
     }
 
@@ -172,7 +173,7 @@ impl Store {
         };
         let outcome = flush.job.step(self, budget_bytes, now);
         let (cost_bytes, is_done) = match outcome {
-            Ok(outcome) => outcome,
+            Ok((cost_bytes, reached)) => (cost_bytes, matches!(reached, Reached::End)),
             Err(error) => return Err(self.give_up_flush(upkeep, error)),
         };
         if is_done && let Some(flush) = upkeep.flush.take() {
@@ -287,6 +288,13 @@ impl Store {
             .map(|(number, _)| log_path(&self.directory, *number));
         self.remove_files(paths);
     }
+}
+
+/// True when what is in memory may free a part of what tables have.
+fn is_worth_flushing(version: &Version) -> bool {
+    let in_memory = version.memtables().map(|it| it.len() as u64).sum::<u64>();
+    let in_tables = version.tables().map(|it| it.properties.entries).sum();
+    in_memory.saturating_mul(WORTH_PART) >= in_tables
 }
 
 impl Version {

@@ -396,7 +396,12 @@ impl ValueLog {
         if upkeep.is_held {
             return None;
         }
-        choose(&upkeep.facts, self.dead_percent_max())
+        let headroom = self.files().reserve.seen();
+        let room_bytes = match headroom.is_scarce() {
+            true => headroom.available,
+            false => u64::MAX,
+        };
+        choose(&upkeep.facts, self.dead_percent_max(), room_bytes)
     }
 
     /// Goes on collecting a segment, or begins.
