@@ -423,7 +423,7 @@ fn overwrites_fill_it_and_it_heals(engine: Engine, value_bytes_max: u64) {
 /// what they free is there for puts before long.
 fn deletes_make_room_on_a_disk_full_of_what_lives(engine: Engine, value_bytes_max: u64) {
     let mut world = World::new(engine, value_bytes_max, seed());
-    let mut keys = 0;
+    let mut keys = 0_u64;
     let mut refused = 0;
     while refused < 20 {
         let store = usize::try_from(world.below(STORES.into())).unwrap();
