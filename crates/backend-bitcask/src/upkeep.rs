@@ -33,6 +33,8 @@ const FILE_BYTES_AIM_MIN: u64 = 256 << 10;
 /// Where puts are refused for want of space, no more of the store than this may be dead, whatever is
 /// allowed elsewhere: copying much for little is better than refusing. Percent.
 const EXHAUSTED_DEAD_PERCENT: u8 = 5;
+/// The same where removals are soon refused too.
+const DEAD_PERCENT_FOR_REMOVALS: u8 = 1;
 
 /// The subject of expiry in the node's log: no segment has this number.
 const EXPIRES_IN_LOG: u32 = 0;
@@ -176,11 +178,16 @@ impl Store {
     /// wait for the night, or for more to be dead.
     fn merge_settings(&self) -> MergeSettings {
         let mut settings = self.settings.merge.clone();
-        if self.headroom().is_exhausted() && settings.policy != MergePolicy::Never {
+        let headroom = self.headroom();
+        if headroom.is_exhausted() && settings.policy != MergePolicy::Never {
             settings.policy = MergePolicy::Always;
             let trigger = &mut settings.store_dead_trigger_percent;
             if *trigger <= 100 {
-                *trigger = EXHAUSTED_DEAD_PERCENT.min(*trigger);
+                let most = match headroom.is_short_for_removals() {
+                    true => DEAD_PERCENT_FOR_REMOVALS,
+                    false => EXHAUSTED_DEAD_PERCENT,
+                };
+                *trigger = most.min(*trigger);
             }
         }
         settings

@@ -104,6 +104,12 @@ impl Headroom {
         self.for_puts() < PUT_FILE_BYTES_MIN.min(self.reserve / 4)
     }
 
+    /// True when removals have used up half of what they may take of the reserve. They are refused when all is
+    /// used up, so anything that frees space is worth its while.
+    pub fn is_short_for_removals(&self) -> bool {
+        self.available < self.reserve / 4 * 3
+    }
+
     /// How long a file may be, of `wanted` bytes, of which some are copied before any of them is removed.
     pub fn part_bytes(&self, wanted: u64) -> u64 {
         wanted.min((self.usable / PART_PART).max(PART_BYTES_MIN))

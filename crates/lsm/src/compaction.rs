@@ -4,7 +4,6 @@
 //! file on the way.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{Result, Timestamp};
@@ -15,14 +14,14 @@ use crate::error::IntoBackend;
 use crate::merge::{MergeWalk, Merged};
 use crate::moved::Moved;
 use crate::store::{Store, table_path};
-use crate::version::Version;
+use crate::version::{Outline, Version};
 use crate::{Body, Entry};
 
 /// What becomes of a merge's tables.
 pub(crate) struct Job {
     walk: MergeWalk,
     /// What was there when it began: what is below the output stays below it.
-    version: Arc<Version>,
+    outline: Outline,
     output_level: usize,
     /// Tables of the input, newest first and those of the output level last.
     pub(crate) inputs: Vec<u64>,
@@ -66,14 +65,14 @@ pub(crate) struct WrittenBlob {
 impl Job {
     pub(crate) fn new(
         walk: MergeWalk,
-        version: Arc<Version>,
+        version: &Version,
         output_level: usize,
         inputs: Vec<u64>,
         is_flush: bool,
     ) -> Self {
         Self {
             walk,
-            version,
+            outline: version.outline(),
             output_level,
             inputs,
             writer: None,
@@ -187,9 +186,8 @@ impl Job {
         }
         #[cfg(not(feature = "planted-defects"))]
         let _defects_only = store;
-        let zero = &self.version.levels[0];
-        let is_in_zero = self.is_flush && zero.iter().any(|it| it.properties.overlaps(from, to));
-        is_in_zero || self.version.is_below(self.output_level, from, to)
+        let is_in_zero = self.is_flush && self.outline.is_in_zero(from, to);
+        is_in_zero || self.outline.is_below(self.output_level, from, to)
     }
 
     fn put(&mut self, store: &Store, mut entry: Moved, table_bytes_max: u64) -> Result<()> {
@@ -248,7 +246,7 @@ impl Job {
     fn start_output(&self, store: &Store) -> Result<TableWriter> {
         let number = store.take_number();
         let path = table_path(&store.directory, number);
-        let is_last = self.output_level + 1 >= self.version.levels.len();
+        let is_last = self.output_level + 1 >= self.outline.levels();
         let options = store.settings.table_options(self.output_level, is_last);
         let id = store.table_id(number);
         TableWriter::create(store.disk_of(self.output_level), &path, id, options).into_backend()

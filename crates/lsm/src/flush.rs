@@ -12,7 +12,7 @@ use crate::install::{are_unlisted, blob_record, record};
 use crate::log::log_path;
 use crate::memtable::Memtable;
 use crate::merge::{MergeWalk, Source};
-use crate::policy::WORTH_PART;
+use crate::policy::worth_part;
 use crate::store::Store;
 use crate::upkeep::Upkeep;
 use crate::version::Version;
@@ -109,6 +109,13 @@ impl Store {
         }
     }
 
+    /// True when what is in memory may free a part of what tables have.
+    fn is_worth_flushing(&self, version: &Version) -> bool {
+        let in_memory = version.memtables().map(|it| it.len() as u64).sum::<u64>();
+        let in_tables = version.tables().map(|it| it.properties.entries).sum();
+        in_memory.saturating_mul(worth_part(&self.headroom())) >= in_tables
+    }
+
     /// Where puts are refused for want of space, what is in memory is not waited for: it may delete what
     /// tables still name. It has to be enough for that.
     pub(crate) fn wants_flush(&self, version: &Version) -> bool {
@@ -116,7 +123,7 @@ impl Store {
         !version.frozen.is_empty()
             || bytes >= self.memtable_bytes_max()
             || (bytes > 0 && self.shared.memory.wants_flush(bytes))
-            || (bytes > 0 && self.headroom().refuses_puts() && is_worth_flushing(version))
+            || (bytes > 0 && self.headroom().refuses_puts() && self.is_worth_flushing(version))
             || self.is_far_behind_log()
     }
 
@@ -208,7 +215,7 @@ impl Store {
         Ok(Flush {
             memtables,
             sequence,
-            job: Job::new(walk, version, 0, Vec::new(), true),
+            job: Job::new(walk, &version, 0, Vec::new(), true),
         })
     }
 
@@ -288,13 +295,6 @@ impl Store {
             .map(|(number, _)| log_path(&self.directory, *number));
         self.remove_files(paths);
     }
-}
-
-/// True when what is in memory may free a part of what tables have.
-fn is_worth_flushing(version: &Version) -> bool {
-    let in_memory = version.memtables().map(|it| it.len() as u64).sum::<u64>();
-    let in_tables = version.tables().map(|it| it.properties.entries).sum();
-    in_memory.saturating_mul(WORTH_PART) >= in_tables
 }
 
 impl Version {

@@ -212,7 +212,7 @@ fn start_merge(
     let sources = sources.collect();
     let numbers = pick.inputs.iter().chain(&pick.below).copied().collect();
     let walk = MergeWalk::new(sources);
-    let mut job = Job::new(walk, version, pick.output, numbers, false);
+    let mut job = Job::new(walk, &version, pick.output, numbers, false);
     job.gives_up = gives_up;
     if let Some(ranges) = ranges_below {
         job = job.in_parts(ranges, from);

@@ -12,10 +12,13 @@
 //! several tables without keys in common, which count as one.
 
 use bytes::Bytes;
+use kvorum_disk::Headroom;
 
-/// New entries that are this part of all are worth a flush and a merge where puts are refused: of each byte
+/// New entries that are this part of all are worth a flush and a merge where puts are refused: for each byte
 /// that is freed, no more than so many are copied.
-pub const WORTH_PART: u64 = 32;
+const WORTH_PART: u64 = 32;
+/// The same where removals are soon refused too.
+const WORTH_PART_FOR_REMOVALS: u64 = 256;
 
 /// When tables are merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,12 +185,20 @@ fn zero_layers(shape: &Shape) -> usize {
     layers(tables(shape, 0), |it| (&it.smallest, &it.largest)).count()
 }
 
-/// True when merging level 0 for the sake of space is worth what it costs: it has a part of all entries.
-pub fn is_zero_worth_merging(shape: &Shape) -> bool {
+/// The part of all entries that new ones have to be for a flush and a merge where puts are refused.
+pub fn worth_part(headroom: &Headroom) -> u64 {
+    match headroom.is_short_for_removals() {
+        true => WORTH_PART_FOR_REMOVALS,
+        false => WORTH_PART,
+    }
+}
+
+/// True when merging level 0 for the sake of space is worth what it costs: it has such a part of all entries.
+pub fn is_zero_worth_merging(shape: &Shape, worth_part: u64) -> bool {
     let entries = |it: &[TableShape]| it.iter().map(|it| it.entries).sum::<u64>();
     let all: u64 = shape.levels.iter().map(|it| entries(it)).sum();
     let zero = entries(tables(shape, 0));
-    zero > 0 && zero.saturating_mul(WORTH_PART) >= all
+    zero > 0 && zero.saturating_mul(worth_part) >= all
 }
 
 /// The merges that are due, most wanted first.

@@ -262,7 +262,9 @@ impl Store {
         let shape = self.shape(version);
         settings.table_bytes_max = self.table_bytes_max(false);
         settings.room_bytes = headroom.is_scarce().then_some(headroom.available);
-        if headroom.refuses_puts() && policy::is_zero_worth_merging(&shape) {
+        if headroom.refuses_puts()
+            && policy::is_zero_worth_merging(&shape, policy::worth_part(&headroom))
+        {
             settings.level_zero_tables = 1;
         }
         policy::picks(&shape, &settings, now.0)
