@@ -519,11 +519,6 @@ fn leveldb_takes_deletes_on_a_disk_full_of_what_lives() {
 }
 
 #[test]
-fn bitcask_takes_deletes_on_a_disk_full_of_small_values() {
-    deletes_make_room_on_a_disk_full_of_what_lives(Engine::Bitcask, SMALL_VALUE_BYTES);
-}
-
-#[test]
 fn leveldb_takes_deletes_on_a_disk_full_of_small_values() {
     deletes_make_room_on_a_disk_full_of_what_lives(Engine::Leveldb, SMALL_VALUE_BYTES);
 }
