@@ -53,7 +53,7 @@ impl Store {
             let gives_up = payer == Payer::Upkeep
                 && upkeep.troubles.is_lasting(&pick, now)
                 && is_manifest_readable(&*self.disk, &self.directory);
-            upkeep.merge = Some(start_merge(version, pick, gives_up, None));
+            upkeep.merge = Some(start_merge(&version, pick, gives_up, None));
         }
         let Some((pick, job)) = &mut upkeep.merge else {
             return Ok(StepOutcome::nothing_left());
@@ -132,7 +132,7 @@ impl Store {
         self.retire_files(part.below.iter().map(|it| table_path(&self.directory, *it)));
         pick.below = rest;
         Ok(start_merge(
-            self.version.load_full(),
+            &self.version.load(),
             pick,
             gives_up,
             Some(next),
@@ -169,12 +169,7 @@ impl Store {
 
 /// Begins a merge, or goes on with it from a key; one that gives up goes on without the blocks that the device
 /// cannot read.
-fn start_merge(
-    version: Arc<Version>,
-    pick: Pick,
-    gives_up: bool,
-    from: Option<Bytes>,
-) -> (Pick, Job) {
+fn start_merge(version: &Version, pick: Pick, gives_up: bool, from: Option<Bytes>) -> (Pick, Job) {
     let taken = |it: &LevelTable| match (gives_up, &it.table) {
         (true, Some(table)) => LevelTable {
             table: Some(Arc::new(Table::clone(table).giving_up_bad_sectors())),
@@ -212,7 +207,7 @@ fn start_merge(
     let sources = sources.collect();
     let numbers = pick.inputs.iter().chain(&pick.below).copied().collect();
     let walk = MergeWalk::new(sources);
-    let mut job = Job::new(walk, &version, pick.output, numbers, false);
+    let mut job = Job::new(walk, version, pick.output, numbers, false);
     job.gives_up = gives_up;
     if let Some(ranges) = ranges_below {
         job = job.in_parts(ranges, from);
