@@ -33,6 +33,8 @@ const FILE_BYTES_AIM_MIN: u64 = 256 << 10;
 /// Limit of garbage in the store while puts are refused for want of space, whatever is allowed otherwise:
 /// copying much for little is better than refusing. Percent.
 const EXHAUSTED_DEAD_PERCENT: u8 = 5;
+/// The same where removals are soon refused too.
+const DEAD_PERCENT_FOR_REMOVALS: u8 = 1;
 
 /// The subject of expiry in the node's log: no segment has this number.
 const EXPIRES_IN_LOG: u32 = 0;
@@ -175,11 +177,16 @@ impl Store {
     /// the night nor for more garbage.
     fn merge_settings(&self) -> MergeSettings {
         let mut settings = self.settings.merge.clone();
-        if self.headroom().is_exhausted() && settings.policy != MergePolicy::Never {
+        let headroom = self.headroom();
+        if headroom.is_exhausted() && settings.policy != MergePolicy::Never {
             settings.policy = MergePolicy::Always;
             let trigger = &mut settings.store_dead_trigger_percent;
             if *trigger <= 100 {
-                *trigger = EXHAUSTED_DEAD_PERCENT.min(*trigger);
+                let most = match headroom.is_short_for_removals() {
+                    true => DEAD_PERCENT_FOR_REMOVALS,
+                    false => EXHAUSTED_DEAD_PERCENT,
+                };
+                *trigger = most.min(*trigger);
             }
         }
         settings
@@ -289,20 +296,36 @@ impl Store {
             let urgency = self.merge_urgency(entry, catalog, &settings);
             return Some(merge_task(entry, TaskKind::Merge, job.position(), urgency));
         }
-        upkeep
-            .round
-            .retain(|number| catalog.segments.contains_key(number));
+        let room_bytes = self.room_for_copies();
+        let oldest = self.oldest_in_log();
+        upkeep.round.retain(|number| {
+            let entry = catalog.segments.get(number);
+            let known = entry.map(|it| self.candidate(catalog, *number, &it.stats, oldest));
+            known.is_some_and(|it| it.copied_bytes() <= room_bytes)
+        });
         if upkeep.round.is_empty() {
             let mut candidates = self.candidates(catalog);
             candidates.retain(|it| upkeep.is_mergeable(it.number));
+            candidates.retain(|it| it.copied_bytes() <= room_bytes);
             let whole = self.whole_store(catalog);
             let output = self.output_candidate(upkeep, catalog);
+            let output = output.filter(|it| it.copied_bytes() <= room_bytes);
             upkeep.round = choose_round(&candidates, output, whole, &settings).into();
         }
         let number = upkeep.round.front()?;
         let entry = catalog.segments.get(number)?;
         let urgency = self.merge_urgency(entry, catalog, &settings);
         Some(merge_task(entry, TaskKind::Merge, 0, urgency))
+    }
+
+    /// What the copy of a segment may take. Files of earlier versions may be longer than what is held back:
+    /// those of which the copy does not fit are left alone, and others make room.
+    fn room_for_copies(&self) -> u64 {
+        let headroom = self.headroom();
+        match headroom.is_scarce() {
+            true => headroom.available,
+            false => u64::MAX,
+        }
     }
 
     /// The bound on what is dead holds at any load; the rest of merging can wait for what pays.

@@ -40,10 +40,15 @@ impl Candidate {
         percent(self.dead_bytes, self.bytes)
     }
 
+    /// What merging it writes, in bytes.
+    pub(crate) fn copied_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.dead_bytes)
+    }
+
     /// What is freed for each byte read and written, times the age.
     fn worth(&self, newest: u32) -> u128 {
         let age = u128::from(newest.saturating_sub(self.number)) + 1;
-        let copied = u128::from(self.bytes.saturating_sub(self.dead_bytes));
+        let copied = u128::from(self.copied_bytes());
         let cost = u128::from(self.bytes) + copied + 1;
         // In millionths, so that whole numbers do.
         u128::from(self.dead_bytes) * age * 1_000_000 / cost

@@ -38,7 +38,7 @@ pub use error::{DiskError, ErrorKind, Operation};
 pub use faulty::{Fault, FaultyDisk, LoggedOperation, Rule, RuleId};
 pub use memory::{CrashOptions, DataSurvival, MemoryDisk, NameSurvival};
 pub use real::RealDisk;
-pub use reserve::{Headroom, Reserve};
+pub use reserve::{Headroom, PUT_FILE_BYTES_MIN, Reserve};
 
 /// The result of every disk operation.
 pub type Result<T> = std::result::Result<T, DiskError>;

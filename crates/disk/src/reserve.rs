@@ -29,11 +29,19 @@ const RESERVE_BYTES_MAX: u64 = 4 << 30;
 const FILE_PART: u64 = 32;
 /// Shorter files would cost more than they give back. Bytes.
 const FILE_BYTES_MIN: u64 = 1 << 20;
-/// The largest part by which the usable space falls each time that the node's files are counted: the count
-/// lacks files that are being written or are still read.
+/// The same of files of which several are copied before the first of them is removed.
+const PART_PART: u64 = 128;
+const PART_BYTES_MIN: u64 = 256 << 10;
+/// A shorter file for clients' writes is not made where space is short. Bytes.
+pub const PUT_FILE_BYTES_MIN: u64 = 256 << 10;
+/// What the node can have falls by this part at most each time that its files are counted: those that are
+/// being written or are still read are not among them.
 const FORGOTTEN_PART: u64 = 256;
-/// Limits of appends to files without reserved space, before the file systems are asked again: a part of the
-/// rest, and a number of bytes.
+/// It falls by this part at most each time that background work looks, some times a second: where puts are
+/// refused nothing is written, and the files are not counted again.
+const FORGOTTEN_PART_OF_LOOK: u64 = 1024;
+/// What may be appended to files without reserved space before the file systems are asked again: this
+/// part of what is left, and no more than so many bytes.
 const ALLOWED_PART: u64 = 4;
 const ALLOWED_BYTES_MAX: u64 = 64 << 20;
 
@@ -91,6 +99,22 @@ impl Headroom {
         self.available < self.reserve.saturating_add(self.reserve / 4)
     }
 
+    /// True when clients' writes are refused: there is no room for another file for them.
+    pub fn refuses_puts(&self) -> bool {
+        self.for_puts() < PUT_FILE_BYTES_MIN.min(self.reserve / 4)
+    }
+
+    /// True when removals have used up half of what they may take of the reserve. They are refused when all is
+    /// used up, so anything that frees space is worth its while.
+    pub fn is_short_for_removals(&self) -> bool {
+        self.available < self.reserve / 4 * 3
+    }
+
+    /// How long a file may be, of `wanted` bytes, of which some are copied before any of them is removed.
+    pub fn part_bytes(&self, wanted: u64) -> u64 {
+        wanted.min((self.usable / PART_PART).max(PART_BYTES_MIN))
+    }
+
     /// Length of a file that is reserved or copied as a whole, where `wanted` bytes are wanted.
     pub fn file_bytes(&self, wanted: u64) -> u64 {
         wanted.min((self.usable / FILE_PART).max(FILE_BYTES_MIN))
@@ -145,8 +169,19 @@ impl Reserve {
     /// Notes the space that the node's files take, in bytes.
     pub fn set_own_bytes(&self, bytes: u64) {
         self.own_bytes.store(bytes, Ordering::Relaxed);
+        self.forget(FORGOTTEN_PART);
+    }
+
+    /// Asks the file systems as background work does, some times a second. What another program has taken
+    /// is no longer held to be the node's after a while, also where nothing is written.
+    pub fn look(&self) -> Headroom {
+        self.forget(FORGOTTEN_PART_OF_LOOK);
+        self.measure()
+    }
+
+    fn forget(&self, part: u64) {
         for place in self.places.lock().iter_mut() {
-            place.usable -= place.usable / FORGOTTEN_PART;
+            place.usable -= place.usable / part;
         }
     }
 
@@ -307,6 +342,22 @@ mod tests {
             reserve.measure();
         }
         assert!(reserve.seen().reserve < first.reserve / 10);
+    }
+
+    /// Another program filled the disk. Puts were refused, so nothing was appended and nothing was counted,
+    /// and the reserve of the whole disk was held back for good.
+    #[test]
+    fn what_another_program_takes_shrinks_the_reserve_though_nothing_is_written() {
+        let disk = MemoryDisk::with_capacity(64 * MEBIBYTE);
+        let reserve = Reserve::new(Arc::new(disk.clone()), Path::new(""));
+        reserve.measure();
+        let other = disk.open(Path::new("other"), OpenMode::CreateNew).unwrap();
+        other.allocate(61 * MEBIBYTE).unwrap();
+        assert!(reserve.look().refuses_puts());
+        for _ in 0..10_000 {
+            reserve.look();
+        }
+        assert!(!reserve.seen().refuses_puts(), "{:?}", reserve.seen());
     }
 
     #[test]

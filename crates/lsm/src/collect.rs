@@ -149,15 +149,18 @@ impl Store {
     pub(crate) fn blob_to_collect(&self, version: &Version, upkeep: &Upkeep) -> Option<u64> {
         let used = version.blob_use();
         let percent = u64::from(self.blob_garbage_percent().clamp(1, 100));
-        let garbage = |it: &Arc<BlobFile>| {
-            let live = used.get(&it.file).copied().unwrap_or(0);
-            it.block_bytes.saturating_sub(live)
+        let live = |it: &Arc<BlobFile>| used.get(&it.file).copied().unwrap_or(0);
+        let garbage = |it: &Arc<BlobFile>| it.block_bytes.saturating_sub(live(it));
+        let headroom = self.headroom();
+        let has_room = |it: &Arc<BlobFile>| {
+            !headroom.is_scarce() || live(it).min(it.block_bytes) <= headroom.available
         };
         version
             .blobs
             .values()
             .filter(|it| !upkeep.uncollectable.contains(&it.file))
             .filter(|it| it.table.is_some() && garbage(it) * 100 > it.block_bytes * percent)
+            .filter(|it| has_room(it))
             .max_by_key(|it| garbage(it))
             .map(|it| it.file)
             .or_else(|| self.misplaced_blob(version, upkeep))

@@ -4,7 +4,6 @@
 //! file on the way.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{Result, Timestamp};
@@ -15,14 +14,14 @@ use crate::error::IntoBackend;
 use crate::merge::{MergeWalk, Merged};
 use crate::moved::Moved;
 use crate::store::{Store, table_path};
-use crate::version::Version;
+use crate::version::{Outline, Version};
 use crate::{Body, Entry};
 
 /// What becomes of a merge's tables.
 pub(crate) struct Job {
     walk: MergeWalk,
     /// What was there when it began: what is below the output stays below it.
-    version: Arc<Version>,
+    outline: Outline,
     output_level: usize,
     /// Tables of the input, newest first and those of the output level last.
     pub(crate) inputs: Vec<u64>,
@@ -35,8 +34,26 @@ pub(crate) struct Job {
     is_flush: bool,
     /// Bytes of entries and bodies that were added to outputs.
     bytes_out: u64,
+    /// Bytes of the outputs that are finished.
+    finished_bytes: u64,
+    /// The ranges of the output level's tables that take part, in key order; `None` for what is not done in
+    /// parts.
+    ranges_below: Option<Vec<(Bytes, Bytes)>>,
+    /// It goes on without the blocks that the device cannot read.
+    pub(crate) gives_up: bool,
     /// For encoding.
     buffer: Vec<u8>,
+}
+
+/// How far a step came.
+pub(crate) enum Reached {
+    /// The end of its budget.
+    Budget,
+    /// The end of a part: outputs for all keys below this one are written and synced, and no table of the
+    /// output level has keys on both sides.
+    Part(Bytes),
+    /// All is written and synced.
+    End,
 }
 
 /// A blob file that a flush has written.
@@ -48,14 +65,14 @@ pub(crate) struct WrittenBlob {
 impl Job {
     pub(crate) fn new(
         walk: MergeWalk,
-        version: Arc<Version>,
+        version: &Version,
         output_level: usize,
         inputs: Vec<u64>,
         is_flush: bool,
     ) -> Self {
         Self {
             walk,
-            version,
+            outline: version.outline(),
             output_level,
             inputs,
             writer: None,
@@ -65,37 +82,77 @@ impl Job {
             written_blob: None,
             is_flush,
             bytes_out: 0,
+            finished_bytes: 0,
+            ranges_below: None,
+            gives_up: false,
             buffer: Vec::new(),
         }
     }
 
-    /// Merges until so many bytes were read and written. True when all is written and synced.
+    /// The same for what is done in parts where space is scarce, from a key on.
+    pub(crate) fn in_parts(
+        mut self,
+        ranges_below: Vec<(Bytes, Bytes)>,
+        from: Option<Bytes>,
+    ) -> Self {
+        self.ranges_below = Some(ranges_below);
+        self.range_from = from;
+        self
+    }
+
+    /// Merges until so many bytes were read and written, or until a part is to be installed.
     pub(crate) fn step(
         &mut self,
         store: &Store,
         budget_bytes: u64,
         now: Timestamp,
-    ) -> Result<(u64, bool)> {
+    ) -> Result<(u64, Reached)> {
         let from = self.walk.bytes() + self.bytes_out;
+        let table_bytes_max = store.table_bytes_max(self.is_flush);
+        let part_bytes = match store.headroom().is_scarce() {
+            true => table_bytes_max,
+            false => u64::MAX,
+        };
         loop {
             let cost = self.walk.bytes() + self.bytes_out - from;
             if cost >= budget_bytes.max(1) {
-                return Ok((cost, false));
+                return Ok((cost, Reached::Budget));
             }
             match self.walk.advance(&store.read_side)? {
                 Merged::Hidden => {}
                 Merged::Entry(entry) => {
+                    if self.output_bytes() >= part_bytes && self.is_between_tables_below() {
+                        let next = Bytes::copy_from_slice(self.walk.key());
+                        self.end_output(store, Some(next.clone()))?;
+                        return Ok((cost, Reached::Part(next)));
+                    }
                     if let Some(entry) = self.kept(store, entry, now) {
-                        self.put(store, entry)?;
+                        self.put(store, entry, table_bytes_max)?;
                     }
                 }
                 Merged::End => {
                     self.end_output(store, None)?;
                     self.end_blobs(store)?;
-                    return Ok((cost, true));
+                    return Ok((cost, Reached::End));
                 }
             }
         }
+    }
+
+    fn output_bytes(&self) -> u64 {
+        self.finished_bytes + self.writer.as_ref().map_or(0, TableWriter::len)
+    }
+
+    /// True when no table of the output level has keys below the present one and others that are not.
+    fn is_between_tables_below(&self) -> bool {
+        let Some(ranges) = &self.ranges_below else {
+            return false;
+        };
+        let key = self.walk.key();
+        let at = ranges.partition_point(|(_, largest)| &largest[..] < key);
+        ranges
+            .get(at)
+            .is_none_or(|(smallest, _)| &smallest[..] >= key)
     }
 
     /// The files of the outputs, finished or not.
@@ -129,12 +186,11 @@ impl Job {
         }
         #[cfg(not(feature = "planted-defects"))]
         let _defects_only = store;
-        let zero = &self.version.levels[0];
-        let is_in_zero = self.is_flush && zero.iter().any(|it| it.properties.overlaps(from, to));
-        is_in_zero || self.version.is_below(self.output_level, from, to)
+        let is_in_zero = self.is_flush && self.outline.is_in_zero(from, to);
+        is_in_zero || self.outline.is_below(self.output_level, from, to)
     }
 
-    fn put(&mut self, store: &Store, mut entry: Moved) -> Result<()> {
+    fn put(&mut self, store: &Store, mut entry: Moved, table_bytes_max: u64) -> Result<()> {
         if self.is_flush {
             entry = entry.opened_from(store.settings.blob_threshold_bytes);
             if let Moved::Entry(entry) = &mut entry {
@@ -144,8 +200,8 @@ impl Job {
         let is_full = self
             .writer
             .as_ref()
-            .is_some_and(|it| it.len() >= store.settings.policy.table_bytes_max);
-        if is_full && !self.is_flush {
+            .is_some_and(|it| it.len() >= table_bytes_max);
+        if is_full {
             let next = Bytes::copy_from_slice(self.walk.key());
             self.end_output(store, Some(next))?;
         }
@@ -190,7 +246,7 @@ impl Job {
     fn start_output(&self, store: &Store) -> Result<TableWriter> {
         let number = store.take_number();
         let path = table_path(&store.directory, number);
-        let is_last = self.output_level + 1 >= self.version.levels.len();
+        let is_last = self.output_level + 1 >= self.outline.levels();
         let options = store.settings.table_options(self.output_level, is_last);
         let id = store.table_id(number);
         TableWriter::create(store.disk_of(self.output_level), &path, id, options).into_backend()
@@ -215,6 +271,7 @@ impl Job {
             }
             let table = finished.map_err(|error| store.fail_if_sync(&error))?;
             store.count_written(table.file_len);
+            self.finished_bytes += table.file_len;
             self.written.push(table);
         }
         Ok(())

@@ -7,11 +7,12 @@ use kvorum_backend::{
     BackendError, ErrorKind, Result, StepOutcome, Task, TaskKind, Timestamp, Urgency,
 };
 
-use crate::compaction::Job;
+use crate::compaction::{Job, Reached};
 use crate::install::{are_unlisted, blob_record, record};
 use crate::log::log_path;
 use crate::memtable::Memtable;
 use crate::merge::{MergeWalk, Source};
+use crate::policy::worth_part;
 use crate::store::Store;
 use crate::upkeep::Upkeep;
 use crate::version::Version;
@@ -108,6 +109,13 @@ impl Store {
         }
     }
 
+    /// True when what is in memory may free a part of what tables have.
+    fn is_worth_flushing(&self, version: &Version) -> bool {
+        let in_memory = version.memtables().map(|it| it.len() as u64).sum::<u64>();
+        let in_tables = version.tables().map(|it| it.properties.entries).sum();
+        in_memory.saturating_mul(worth_part(&self.headroom())) >= in_tables
+    }
+
     /// True when a flush is due. While puts are refused for want of space, the memtable is flushed early: it
     /// may delete entries that tables still have.
     pub(crate) fn wants_flush(&self, version: &Version) -> bool {
@@ -115,7 +123,7 @@ impl Store {
         !version.frozen.is_empty()
             || bytes >= self.memtable_bytes_max()
             || (bytes > 0 && self.shared.memory.wants_flush(bytes))
-            || (bytes > 0 && self.headroom().is_exhausted())
+            || (bytes > 0 && self.headroom().refuses_puts() && self.is_worth_flushing(version))
             || self.is_far_behind_log()
     }
 
@@ -172,7 +180,7 @@ impl Store {
         };
         let outcome = flush.job.step(self, budget_bytes, now);
         let (cost_bytes, is_done) = match outcome {
-            Ok(outcome) => outcome,
+            Ok((cost_bytes, reached)) => (cost_bytes, matches!(reached, Reached::End)),
             Err(error) => return Err(self.give_up_flush(upkeep, error)),
         };
         if is_done && let Some(flush) = upkeep.flush.take() {
@@ -207,7 +215,7 @@ impl Store {
         Ok(Flush {
             memtables,
             sequence,
-            job: Job::new(walk, version, 0, Vec::new(), true),
+            job: Job::new(walk, &version, 0, Vec::new(), true),
         })
     }
 

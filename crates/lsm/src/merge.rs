@@ -13,6 +13,7 @@ use crate::Entry;
 use crate::KeyRange;
 use crate::error::{IntoBackend, from_sst};
 use crate::memtable::{Memtable, Page, Paged};
+use crate::policy::layers;
 use crate::store::ReadSide;
 use crate::version::{LevelTable, Version};
 
@@ -213,9 +214,10 @@ pub(crate) fn gap_between(smallest: &Bytes, largest: &Bytes) -> Mark {
     lost(smallest.clone(), behind.into(), Bytes::new())
 }
 
-/// A run of one table.
-pub(crate) fn alone(table: &LevelTable) -> Arc<Vec<LevelTable>> {
-    Arc::new(vec![table.clone()])
+/// The runs of level 0, newest first.
+pub(crate) fn layers_of(zero: &[LevelTable]) -> impl Iterator<Item = Arc<Vec<LevelTable>>> {
+    let layers = layers(zero, |it| (&it.properties.smallest, &it.properties.largest));
+    layers.map(|it| Arc::new(it.to_vec()))
 }
 
 /// How a walk hands out entries.
@@ -290,8 +292,7 @@ impl MergeWalk {
             .filter(|it| !it.is_empty())
             .map(|it| Source::memtable(it, sequence, from.clone()))
             .collect();
-        let zero = version.levels[0].iter();
-        let mut runs: Vec<Arc<Vec<LevelTable>>> = zero.map(alone).collect();
+        let mut runs: Vec<Arc<Vec<LevelTable>>> = layers_of(&version.levels[0]).collect();
         let levels = version.levels[1..].iter();
         runs.extend(levels.filter(|it| !it.is_empty()).cloned());
         let count = runs.len();

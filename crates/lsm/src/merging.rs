@@ -1,14 +1,16 @@
 //! Merging tables downwards, as the policy wants it.
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use kvorum_backend::{ErrorKind, Result, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 use kvorum_sst::{ScanOptions, Table};
 
-use crate::compaction::Job;
+use crate::compaction::{Job, Reached};
 use crate::install::are_unlisted;
-use crate::merge::{MergeWalk, READ_AHEAD_BYTES, Source, alone};
+use crate::merge::{MergeWalk, READ_AHEAD_BYTES, Source, layers_of};
 use crate::opening::is_manifest_readable;
 use crate::policy::{Pick, Reason};
 use crate::store::{Store, table_path};
@@ -51,7 +53,7 @@ impl Store {
             let gives_up = payer == Payer::Upkeep
                 && upkeep.troubles.is_lasting(&pick, now)
                 && is_manifest_readable(&*self.disk, &self.directory);
-            upkeep.merge = Some(start_merge(version, pick, gives_up));
+            upkeep.merge = Some(start_merge(&version, pick, gives_up, None));
         }
         let Some((pick, job)) = &mut upkeep.merge else {
             return Ok(StepOutcome::nothing_left());
@@ -71,9 +73,20 @@ impl Store {
                 }
             }
         }
-        let (cost_bytes, is_done) = outcome?;
-        if is_done && let Some((pick, job)) = upkeep.merge.take() {
-            self.install_merge(&pick, job)?;
+        let (cost_bytes, reached) = outcome?;
+        let is_done = matches!(reached, Reached::End);
+        match reached {
+            Reached::Budget => {}
+            Reached::Part(next) => {
+                if let Some((pick, job)) = upkeep.merge.take() {
+                    upkeep.merge = Some(self.install_part(pick, job, next)?);
+                }
+            }
+            Reached::End => {
+                if let Some((pick, job)) = upkeep.merge.take() {
+                    self.install_merge(&pick, job)?;
+                }
+            }
         }
         Ok(StepOutcome {
             cost_bytes,
@@ -96,7 +109,47 @@ impl Store {
         Ok(())
     }
 
+    /// Tables for the keys below `next` take the place of those of the output level. What they were merged
+    /// with stays until the whole is done: it is newer, and says the same. Returns what is left to do.
+    fn install_part(&self, mut pick: Pick, mut job: Job, next: Bytes) -> Result<(Pick, Job)> {
+        let version = self.version.load_full();
+        let is_passed = |it: &&LevelTable| it.properties.largest < next;
+        let passed = version.levels[pick.output].iter().filter(is_passed);
+        let passed: Vec<u64> = passed.map(|it| it.number).collect();
+        drop(version);
+        let (below, rest): (Vec<u64>, Vec<u64>) =
+            pick.below.iter().partition(|it| passed.contains(it));
+        let part = Pick {
+            inputs: Vec::new(),
+            below,
+            ..pick.clone()
+        };
+        self.install(&part, &mut job)?;
+        let gives_up = job.gives_up;
+        // Their files are open, and take space, for as long as the job has them.
+        drop(job);
+        self.replaced.release_unread();
+        self.retire_files(part.below.iter().map(|it| table_path(&self.directory, *it)));
+        pick.below = rest;
+        Ok(start_merge(
+            &self.version.load(),
+            pick,
+            gives_up,
+            Some(next),
+        ))
+    }
+
     fn install_merge(&self, pick: &Pick, mut job: Job) -> Result<()> {
+        self.install(pick, &mut job)?;
+        // The oldest first: should some stay, and the manifest be lost, none comes back that was removed.
+        let oldest_first = job.inputs.iter().rev();
+        let paths = oldest_first.map(|it| table_path(&self.directory, *it));
+        self.retire_files(paths);
+        self.counters.merges.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn install(&self, pick: &Pick, job: &mut Job) -> Result<()> {
         let written = std::mem::take(&mut job.written);
         let mut was_listing = false;
         let exchanged = self.publish(&written).and_then(|tables| {
@@ -110,17 +163,13 @@ impl Store {
             }
             return Err(error);
         }
-        // The oldest first: should some stay, and the manifest be lost, none comes back that was removed.
-        let oldest_first = job.inputs.iter().rev();
-        let paths = oldest_first.map(|it| table_path(&self.directory, *it));
-        self.retire_files(paths);
-        self.counters.merges.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 }
 
-/// Begins a merge; one that gives up goes on without the blocks that the device cannot read.
-fn start_merge(version: Arc<Version>, pick: Pick, gives_up: bool) -> (Pick, Job) {
+/// Begins a merge, or goes on with it from a key; one that gives up goes on without the blocks that the device
+/// cannot read.
+fn start_merge(version: &Version, pick: Pick, gives_up: bool, from: Option<Bytes>) -> (Pick, Job) {
     let taken = |it: &LevelTable| match (gives_up, &it.table) {
         (true, Some(table)) => LevelTable {
             table: Some(Arc::new(Table::clone(table).giving_up_bad_sectors())),
@@ -135,23 +184,34 @@ fn start_merge(version: Arc<Version>, pick: Pick, gives_up: bool) -> (Pick, Job)
     };
     let inputs = of(pick.level, &pick.inputs);
     let mut runs: Vec<Arc<Vec<LevelTable>>> = match pick.level {
-        0 => inputs.iter().map(alone).collect(),
+        0 => layers_of(&inputs).collect(),
         _ => vec![Arc::new(inputs)],
     };
+    let mut ranges_below = None;
     if pick.output != pick.level {
         let below = of(pick.output, &pick.below);
+        let range = |it: &LevelTable| {
+            let properties = &it.properties;
+            (properties.smallest.clone(), properties.largest.clone())
+        };
+        ranges_below = Some(below.iter().map(range).collect());
         runs.push(Arc::new(below));
     }
     // Layers with the same keys are all read again at the same time.
     let options = ScanOptions {
         read_ahead_bytes: (READ_AHEAD_BYTES / runs.len()).max(READ_AHEAD_BYTES_MIN),
+        from: from.clone().map_or(Bound::Unbounded, Bound::Included),
         ..ScanOptions::default()
     };
     let sources = runs.iter().map(|it| Source::run(it, options.clone()));
     let sources = sources.collect();
     let numbers = pick.inputs.iter().chain(&pick.below).copied().collect();
     let walk = MergeWalk::new(sources);
-    let job = Job::new(walk, version, pick.output, numbers, false);
+    let mut job = Job::new(walk, version, pick.output, numbers, false);
+    job.gives_up = gives_up;
+    if let Some(ranges) = ranges_below {
+        job = job.in_parts(ranges, from);
+    }
     (pick, job)
 }
 

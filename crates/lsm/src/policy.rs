@@ -7,9 +7,18 @@
 //! the time, and as many dead entries as live ones.
 //!
 //! Level 0 holds flushed tables, which overlap, newest first. All of it is merged at once: a part
-//! would leave the same tables to be looked at by every read and save nothing.
+//! would leave the same tables to be looked at by every read and save nothing. Where space is scarce, no
+//! more of it is merged at once than there is room for, the oldest first. On a small disk a flush writes
+//! several tables without keys in common, which count as one.
 
 use bytes::Bytes;
+use kvorum_disk::Headroom;
+
+/// New entries that are this part of all are worth a flush and a merge where puts are refused: for each byte
+/// that is freed, no more than so many are copied.
+const WORTH_PART: u64 = 32;
+/// The same where removals are soon refused too.
+const WORTH_PART_FOR_REMOVALS: u64 = 256;
 
 /// When tables are merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +44,9 @@ pub struct PolicySettings {
     pub slow_from_tables: usize,
     /// With this many tables on level 0, putting pays as much as can be asked.
     pub slowest_at_tables: usize,
+    /// What a merge may write before anything that it replaces is removed; `None` where space is plentiful.
+    /// Merges are then as small as that asks for.
+    pub room_bytes: Option<u64>,
 }
 
 impl Default for PolicySettings {
@@ -49,6 +61,7 @@ impl Default for PolicySettings {
             table_bytes_max: 64 << 20,
             slow_from_tables: 8,
             slowest_at_tables: 20,
+            room_bytes: None,
         }
     }
 }
@@ -163,6 +176,31 @@ pub fn base_level(shape: &Shape, settings: &PolicySettings) -> usize {
         .unwrap_or(last_level(settings))
 }
 
+/// The tables of level 0 by layers: those that follow each other in key order are one.
+pub fn layers<T>(zero: &[T], range: impl Fn(&T) -> (&Bytes, &Bytes)) -> impl Iterator<Item = &[T]> {
+    zero.chunk_by(move |one, next| range(one).1 < range(next).0)
+}
+
+fn zero_layers(shape: &Shape) -> usize {
+    layers(tables(shape, 0), |it| (&it.smallest, &it.largest)).count()
+}
+
+/// The part of all entries that new ones have to be for a flush and a merge where puts are refused.
+pub fn worth_part(headroom: &Headroom) -> u64 {
+    match headroom.is_short_for_removals() {
+        true => WORTH_PART_FOR_REMOVALS,
+        false => WORTH_PART,
+    }
+}
+
+/// True when merging level 0 for the sake of space is worth what it costs: it has such a part of all entries.
+pub fn is_zero_worth_merging(shape: &Shape, worth_part: u64) -> bool {
+    let entries = |it: &[TableShape]| it.iter().map(|it| it.entries).sum::<u64>();
+    let all: u64 = shape.levels.iter().map(|it| entries(it)).sum();
+    let zero = entries(tables(shape, 0));
+    zero > 0 && zero.saturating_mul(worth_part) >= all
+}
+
 /// The merges that are due, most wanted first.
 pub fn picks(shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick> {
     let mut picks: Vec<Pick> = size_picks(shape, settings).collect();
@@ -179,7 +217,7 @@ pub fn picks(shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick> {
 /// What the store owes.
 pub fn debt(shape: &Shape, settings: &PolicySettings) -> Debt {
     let targets = targets(shape, settings);
-    let zero = tables(shape, 0).len();
+    let zero = zero_layers(shape);
     let mut bytes = 0;
     // What is over in a level moves down with what it overlaps, and is then over in the next.
     let mut carried = match zero >= settings.level_zero_tables {
@@ -234,7 +272,7 @@ fn size_picks<'a>(
     (0..last_level(settings)).filter_map(move |level| {
         let held = level_bytes(shape, level);
         let percent = if level == 0 {
-            let by_count = 100 * tables(shape, 0).len() / settings.level_zero_tables.max(1);
+            let by_count = 100 * zero_layers(shape) / settings.level_zero_tables.max(1);
             by_count as u64
         } else if level < base {
             // Not in use any more: drained before anything else grows.
@@ -249,18 +287,76 @@ fn size_picks<'a>(
         if !is_over {
             return None;
         }
-        let output = if level < base { base } else { level + 1 };
+        let output = next_below(shape, level, base);
         let inputs: Vec<&TableShape> = match level {
-            0 => tables(shape, 0).iter().collect(),
-            _ => cheapest(shape, level, output).into_iter().collect(),
+            0 => of_level_zero(shape, output, settings),
+            _ => cheapest(shape, level, output, settings)
+                .into_iter()
+                .collect(),
         };
         pick(shape, Reason::Size, percent, level, &inputs, output)
     })
 }
 
-/// The table that moves down with the least to rewrite for what it is. A removal frees what it
-/// removes, so it counts double.
-fn cheapest(shape: &Shape, level: usize, output: usize) -> Option<&TableShape> {
+/// The level that tables go down to: none that has older entries is passed over.
+fn next_below(shape: &Shape, level: usize, base: usize) -> usize {
+    let mut unused = level + 1..base;
+    let next = unused.find(|it| !tables(shape, *it).is_empty());
+    next.unwrap_or(base.max(level + 1))
+}
+
+/// What a merge writes at most before anything that it replaces is removed: the tables of one part, which
+/// ends where one of the level below does.
+fn part_bytes(shape: &Shape, output: usize, settings: &PolicySettings) -> u64 {
+    let longest = tables(shape, output).iter().map(|it| it.bytes).max();
+    settings
+        .table_bytes_max
+        .saturating_add(longest.unwrap_or(0))
+}
+
+/// The tables of level 0 that are merged: all, or as many of the oldest as there is room for. Where there is
+/// none even for the oldest, the smallest goes that has nothing older below it on the level.
+fn of_level_zero<'a>(
+    shape: &'a Shape,
+    output: usize,
+    settings: &PolicySettings,
+) -> Vec<&'a TableShape> {
+    let zero = tables(shape, 0);
+    let Some(room_bytes) = settings.room_bytes else {
+        return zero.iter().collect();
+    };
+    let mut needed = part_bytes(shape, output, settings);
+    let oldest_first = zero.iter().rev();
+    let fitting = oldest_first.take_while(|table| {
+        needed = needed.saturating_add(table.bytes);
+        needed <= room_bytes
+    });
+    let count = fitting.count();
+    if count > 0 {
+        return zero[zero.len() - count..].iter().collect();
+    }
+    let is_oldest = |(at, table): &(usize, &TableShape)| {
+        let mut older = zero[at + 1..].iter();
+        !older.any(|it| it.overlaps(&table.smallest, &table.largest))
+    };
+    let alone = zero.iter().enumerate().filter(is_oldest);
+    let smallest = alone.min_by_key(|(_, table)| table.bytes);
+    smallest.into_iter().map(|(_, table)| table).collect()
+}
+
+/// The table that moves down with the least to rewrite for what it is, among those for which there is room.
+/// A removal frees what it removes, so it counts double.
+fn cheapest<'a>(
+    shape: &'a Shape,
+    level: usize,
+    output: usize,
+    settings: &PolicySettings,
+) -> Option<&'a TableShape> {
+    let part_bytes = part_bytes(shape, output, settings);
+    let lacks_room = |table: &TableShape| {
+        let mut room = settings.room_bytes.iter();
+        room.any(|room| part_bytes.saturating_add(table.bytes) > *room)
+    };
     tables(shape, level).iter().min_by_key(|table| {
         let below = tables(shape, output);
         let first = below.partition_point(|it| it.largest < table.smallest);
@@ -269,7 +365,8 @@ fn cheapest(shape: &Shape, level: usize, output: usize) -> Option<&TableShape> {
             .take_while(|it| it.smallest <= table.largest);
         let overlap: u64 = overlapping.map(|it| it.bytes).sum();
         let removals = table.bytes * table.removals / table.entries.max(1);
-        1000 * (overlap + table.bytes) / (table.bytes + removals).max(1)
+        let cost = 1000 * (overlap + table.bytes) / (table.bytes + removals).max(1);
+        (lacks_room(table), cost)
     })
 }
 
@@ -318,8 +415,8 @@ fn garbage_pick(shape: &Shape, settings: &PolicySettings, now: u64) -> Option<Pi
             return pick(shape, reason, 0, level, &[table], output);
         }
     }
-    let zero: Vec<&TableShape> = tables(shape, 0).iter().collect();
-    let output = base_level(shape, settings);
+    let output = next_below(shape, 0, base_level(shape, settings));
+    let zero = of_level_zero(shape, output, settings);
     let reason = if zero.iter().all(|it| is_expired(it, settings, now)) {
         Reason::Expired
     } else if frees_enough(shape, &zero, output, settings) {

@@ -311,3 +311,91 @@ fn writers_feel_level_zero_smoothly() {
             .all(|pair| pair[1] >= pair[0] && pair[1] - pair[0] < 100)
     );
 }
+
+/// A table that holds the keys from one letter to another, of so many bytes and entries.
+fn table(number: u64, from: &'static str, to: &'static str, bytes: u64) -> TableShape {
+    TableShape {
+        number,
+        bytes,
+        smallest: Bytes::from(from),
+        largest: Bytes::from(to),
+        entries: bytes,
+        removals: 0,
+        half_expired_at: None,
+        expired_at: None,
+        is_misplaced: false,
+    }
+}
+
+fn picked(zero: Vec<TableShape>, room_bytes: Option<u64>) -> (Vec<u64>, Vec<u64>) {
+    let mut levels = vec![Vec::new(); 6];
+    levels[0] = zero;
+    levels[5] = vec![table(1, "a", "m", 10), table(2, "n", "z", 10)];
+    let settings = PolicySettings {
+        level_zero_tables: 1,
+        table_bytes_max: 10,
+        room_bytes,
+        ..settings()
+    };
+    let mut picks = picks(&Shape { levels }, &settings, 0);
+    let pick = picks.remove(0);
+    (pick.inputs, pick.below)
+}
+
+/// On a small disk level 0 was merged with the whole store at once, its copy never fitted, and puts were
+/// refused for good.
+#[test]
+fn where_space_is_scarce_no_more_of_level_zero_is_merged_than_there_is_room_for() {
+    let zero = || {
+        vec![
+            table(9, "b", "y", 50),
+            table(8, "c", "f", 5),
+            table(7, "c", "f", 20),
+            table(6, "n", "z", 30),
+        ]
+    };
+    assert_eq!(picked(zero(), None), (vec![9, 8, 7, 6], vec![1, 2]));
+    // A part takes a table of the output and one of the level below.
+    assert_eq!(picked(zero(), Some(120)).0, [8, 7, 6]);
+    assert_eq!(picked(zero(), Some(50)), (vec![6], vec![2]));
+    // None fits: of those with nothing older beneath them the smallest.
+    assert_eq!(picked(zero(), Some(40)), (vec![7], vec![1]));
+}
+
+#[test]
+fn tables_of_one_flush_count_once() {
+    let flush = |number| {
+        [
+            table(number, "a", "f", 1),
+            table(number + 1, "g", "m", 1),
+            table(number + 2, "n", "z", 1),
+        ]
+    };
+    let due = |flushes: u64| {
+        let mut levels = vec![Vec::new(); 6];
+        levels[0] = (0..flushes).rev().flat_map(|it| flush(3 * it)).collect();
+        !picks(&Shape { levels }, &settings(), 0).is_empty()
+    };
+    assert!(!due(3) && due(4));
+}
+
+#[test]
+fn new_tables_do_not_pass_older_ones_on_a_level_that_is_not_in_use() {
+    let mut levels = vec![Vec::new(); 6];
+    levels[0] = (0..50).map(|it| table(100 + it, "a", "z", 1)).collect();
+    levels[2] = vec![table(3, "a", "z", 10)];
+    let picks = picks(&Shape { levels }, &settings(), 0);
+    let zero = picks.iter().find(|it| it.level == 0).unwrap();
+    assert_eq!((zero.output, &zero.below[..]), (2, &[3][..]));
+}
+
+#[test]
+fn a_small_part_of_new_entries_is_not_worth_a_merge() {
+    let is_worth = |bytes, part| {
+        let mut levels = vec![Vec::new(); 6];
+        levels[0] = vec![table(2, "a", "z", bytes)];
+        levels[5] = vec![table(1, "a", "z", 1000)];
+        is_zero_worth_merging(&Shape { levels }, part)
+    };
+    assert!(!is_worth(20, 32) && is_worth(40, 32) && is_worth(20, 256) && !is_worth(0, 256));
+}

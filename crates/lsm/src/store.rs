@@ -210,6 +210,16 @@ impl Store {
         }
     }
 
+    /// A job starts another table when one has this many bytes. A flush writes one, unless the disk is small:
+    /// a merge has to make room for the whole of what it takes from level 0.
+    pub(crate) fn table_bytes_max(&self, is_flush: bool) -> u64 {
+        let set = match is_flush {
+            true => u64::MAX,
+            false => self.settings.policy.table_bytes_max,
+        };
+        self.headroom().part_bytes(set)
+    }
+
     /// Takes room for puts to the store's own log.
     pub(crate) fn take_room(&self, bytes: u64, purpose: Purpose) -> Result<()> {
         let has_room = |it: &Arc<Reserve>| it.take(bytes, purpose == Purpose::Free);

@@ -14,6 +14,7 @@ use kvorum_backend::{
 use crate::collect::CollectJob;
 use crate::compaction::Job;
 use crate::flush::{Flush, flush_task};
+use crate::merge::layers_of;
 use crate::merging::{Payer, merge_task};
 use crate::policy::{self, Pick};
 use crate::relocation::Relocation;
@@ -189,6 +190,7 @@ impl Store {
         if zero <= settings.slow_from_tables && !is_flushing_late {
             return;
         }
+        let zero = layers_of(&version.levels[0]).count();
         let debt = policy::debt(&self.shape(&version), settings);
         let least = if is_flushing_late { FLUSHED_FACTOR } else { 1 };
         let factor = least + PAID_FACTOR_MAX * debt.pressure_permille / 1000;
@@ -252,13 +254,19 @@ impl Store {
         version.shape(self.expiry.age_micros(), is_misplaced)
     }
 
-    /// The merges that are due. While puts are refused for want of space, new tables are merged at once:
-    /// older entries that they supersede count as used until then.
+    /// The merges that are due. Where puts are refused for want of space, new tables are merged at once if
+    /// that may free a part of what is there: what they supersede in older ones counts as used until then.
     pub(crate) fn picks(&self, version: &Version, now: Timestamp) -> Vec<Pick> {
         let mut settings = self.settings.policy.clone();
-        if self.headroom().is_exhausted() {
+        let headroom = self.headroom();
+        let shape = self.shape(version);
+        settings.table_bytes_max = self.table_bytes_max(false);
+        settings.room_bytes = headroom.is_scarce().then_some(headroom.available);
+        if headroom.refuses_puts()
+            && policy::is_zero_worth_merging(&shape, policy::worth_part(&headroom))
+        {
             settings.level_zero_tables = 1;
         }
-        policy::picks(&self.shape(version), &settings, now.0)
+        policy::picks(&shape, &settings, now.0)
     }
 }

@@ -39,6 +39,33 @@ impl LevelTable {
     }
 }
 
+/// What the tables of each level were at one moment. A job that goes on for long goes by it: a version would
+/// keep files open that are removed meanwhile, and segments of the node's log, and their space would not be
+/// free.
+pub(crate) struct Outline {
+    levels: Vec<Vec<Arc<Properties>>>,
+}
+
+impl Outline {
+    pub(crate) fn levels(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// True when a table of level 0 may hold a key between these, both included.
+    pub(crate) fn is_in_zero(&self, from: &[u8], to: &[u8]) -> bool {
+        self.levels[0].iter().any(|it| it.overlaps(from, to))
+    }
+
+    /// The same of a level below `level`.
+    pub(crate) fn is_below(&self, level: usize, from: &[u8], to: &[u8]) -> bool {
+        let deeper = self.levels.iter().skip(level + 1);
+        deeper.into_iter().any(|tables| {
+            let at = tables.partition_point(|it| &it.largest[..] < from);
+            tables.get(at).is_some_and(|it| it.overlaps(from, to))
+        })
+    }
+}
+
 /// An immutable view of a store.
 #[derive(Clone)]
 pub struct Version {
@@ -90,15 +117,15 @@ impl Version {
         rest.take_while(move |it| &it.properties.smallest[..] <= key)
     }
 
-    /// True when a level below `level` may hold a key between these, both included.
-    pub(crate) fn is_below(&self, level: usize, from: &[u8], to: &[u8]) -> bool {
-        let deeper = self.levels.iter().skip(level + 1);
-        deeper.into_iter().any(|tables| {
-            let at = tables.partition_point(|it| &it.properties.largest[..] < from);
-            tables
-                .get(at)
-                .is_some_and(|it| it.properties.overlaps(from, to))
-        })
+    /// What its tables are, without the tables.
+    pub(crate) fn outline(&self) -> Outline {
+        let of = |tables: &Arc<Vec<LevelTable>>| {
+            let properties = tables.iter().map(|it| it.properties.clone());
+            properties.collect()
+        };
+        Outline {
+            levels: self.levels.iter().map(of).collect(),
+        }
     }
 
     /// What the policy looks at.

@@ -531,7 +531,7 @@ fn owner_of(vnode: &Vnode) -> Owner {
 
 /// The room on the file systems of the log and of the stores, if it is known.
 fn disk_room(reserve: &Reserve) -> Option<DiskRoom> {
-    let headroom = reserve.measure();
+    let headroom = reserve.look();
     (headroom != Headroom::UNKNOWN).then_some(DiskRoom {
         available_bytes: headroom.available,
         reserve_bytes: headroom.reserve,

@@ -71,15 +71,22 @@ pub(crate) fn totals(segments: &[SegmentFacts]) -> (u64, u64) {
     (bytes, dead)
 }
 
-/// The segment to collect now, if the dead take more than `dead_percent_max` of all.
-pub(crate) fn choose(segments: &[SegmentFacts], dead_percent_max: u8) -> Option<u32> {
+/// The segment to collect now, if the dead take more than `dead_percent_max` of all. What lives in it has
+/// to fit into `room_bytes`.
+pub(crate) fn choose(
+    segments: &[SegmentFacts],
+    dead_percent_max: u8,
+    room_bytes: u64,
+) -> Option<u32> {
     let (bytes, dead) = totals(segments);
     let is_due = u128::from(dead) * 100 > u128::from(bytes) * u128::from(dead_percent_max);
     if !is_due {
         return None;
     }
     let newest = segments.iter().map(|it| it.number).max()?;
-    let closed = segments.iter().filter(|it| it.is_closed);
+    let closed = segments
+        .iter()
+        .filter(|it| it.is_closed && it.live_bytes <= room_bytes);
     let best = closed.max_by_key(|it| (it.worth(newest), u32::MAX - it.number))?;
     (best.dead_bytes() > 0).then_some(best.number)
 }
@@ -92,7 +99,7 @@ pub(crate) fn owed_bytes(segments: &[SegmentFacts], dead_percent_max: u8) -> u64
     left.retain(|it| it.has_to_be_read() || !it.is_closed);
     let mut owed = 0;
     for _ in 0..VICTIMS_COUNTED {
-        let Some(number) = choose(&left, dead_percent_max) else {
+        let Some(number) = choose(&left, dead_percent_max, u64::MAX) else {
             break;
         };
         let collected = left.extract_if(.., |it| it.number == number);
@@ -104,6 +111,21 @@ pub(crate) fn owed_bytes(segments: &[SegmentFacts], dead_percent_max: u8) -> u64
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn choose(segments: &[SegmentFacts], dead_percent_max: u8) -> Option<u32> {
+        super::choose(segments, dead_percent_max, u64::MAX)
+    }
+
+    /// Segments of an earlier version were longer than what was held back. The one that was worth most was
+    /// tried for ever, and its copy never fitted.
+    #[test]
+    fn a_segment_of_which_the_copy_does_not_fit_is_left_alone() {
+        let segments = [facts(1, 40), facts(2, 20), facts(3, 0)];
+        let chosen = |room, left: &[SegmentFacts]| super::choose(left, 5, room);
+        assert_eq!(chosen(30, &segments[..2]), Some(2));
+        assert_eq!(chosen(10, &segments[..2]), None);
+        assert_eq!(chosen(0, &segments), Some(3));
+    }
 
     fn facts(number: u32, live_bytes: u64) -> SegmentFacts {
         SegmentFacts {

@@ -30,6 +30,8 @@ const PRESSING_PERCENT: u8 = 3;
 /// Limit of garbage while puts are refused for want of space, whatever is allowed otherwise: copying much for
 /// little is better than refusing. Percent.
 const EXHAUSTED_DEAD_PERCENT: u8 = 5;
+/// The same where removals are soon refused too: those of small values take nearly as much as they free.
+const DEAD_PERCENT_FOR_REMOVALS: u8 = 1;
 
 /// What upkeep knows and does.
 #[derive(Default)]
@@ -194,9 +196,13 @@ impl ValueLog {
     fn dead_percent_max(&self) -> u8 {
         let files = self.files();
         let set = files.settings.dead_percent_max;
-        match files.reserve.seen().is_exhausted() && set < 100 {
-            true => set.min(EXHAUSTED_DEAD_PERCENT),
-            false => set,
+        let headroom = files.reserve.seen();
+        if set >= 100 || !headroom.is_exhausted() {
+            return set;
+        }
+        match headroom.is_short_for_removals() {
+            true => set.min(DEAD_PERCENT_FOR_REMOVALS),
+            false => set.min(EXHAUSTED_DEAD_PERCENT),
         }
     }
 
@@ -396,7 +402,12 @@ impl ValueLog {
         if upkeep.is_held {
             return None;
         }
-        choose(&upkeep.facts, self.dead_percent_max())
+        let headroom = self.files().reserve.seen();
+        let room_bytes = match headroom.is_scarce() {
+            true => headroom.available,
+            false => u64::MAX,
+        };
+        choose(&upkeep.facts, self.dead_percent_max(), room_bytes)
     }
 
     /// Goes on collecting a segment, or begins.

@@ -1,6 +1,7 @@
 //! The bytes of one file, twice: as programs read them and as the device holds them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -14,18 +15,34 @@ const SECTOR_BYTES: usize = 512;
 pub(super) struct FileNode {
     pub(super) id: u64,
     pub(super) content: Mutex<Content>,
+    /// Names that programs see, and handles.
+    holders: AtomicUsize,
     /// Space used on the whole disk; this file's share is freed with its last name and handle.
     used: Arc<Used>,
 }
 
 impl FileNode {
     pub(super) fn new(id: u64, content: Content, used: &Arc<Used>) -> Arc<Self> {
-        used.change(0, content.current.len());
         Arc::new(Self {
             id,
             content: Mutex::new(content),
+            holders: AtomicUsize::new(0),
             used: Arc::clone(used),
         })
+    }
+
+    /// A name or a handle more.
+    pub(super) fn hold(&self) {
+        if self.holders.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.used.change(0, self.content.lock().current.len());
+        }
+    }
+
+    /// One less.
+    pub(super) fn release(&self) {
+        if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.used.change(self.content.lock().current.len(), 0);
+        }
     }
 
     /// Applies an unsynced change and accounts for the space it takes or gives back.
@@ -34,12 +51,6 @@ impl FileNode {
         let before = content.current.len();
         content.change(change);
         self.used.change(before, content.current.len());
-    }
-}
-
-impl Drop for FileNode {
-    fn drop(&mut self) {
-        self.used.change(self.content.get_mut().current.len(), 0);
     }
 }
 

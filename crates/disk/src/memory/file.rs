@@ -25,6 +25,7 @@ impl MemoryFile {
         path: &Path,
         writable: bool,
     ) -> Self {
+        node.hold();
         let generation = shared.generation.load(Ordering::Acquire);
         Self {
             shared: Arc::clone(shared),
@@ -75,6 +76,12 @@ impl MemoryFile {
 
     fn size(&self, operation: Operation, bytes: u64) -> Result<usize> {
         usize::try_from(bytes).map_err(|_| self.error(operation, ErrorKind::NoSpace, ""))
+    }
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        self.node.release();
     }
 }
 

@@ -72,6 +72,11 @@ impl Tree {
 
     /// A directory as read from a disk after a crash: all its names are durable.
     pub(super) fn set_durable(&mut self, directory: DirectoryId, names: Names) {
+        for node in names.values() {
+            if let Node::File(file) = node {
+                file.hold();
+            }
+        }
         let found = Directory {
             durable: names.clone(),
             current: names,
@@ -117,7 +122,13 @@ impl Tree {
     pub(super) fn change(&mut self, home: DirectoryId, edits: Vec<Edit>) {
         for edit in &edits {
             if let Some(directory) = self.directories.get_mut(&edit.directory) {
-                apply(edit, &mut directory.current);
+                // Before the other name of a rename is let go of.
+                if let Some(Node::File(file)) = &edit.node {
+                    file.hold();
+                }
+                if let Some(Node::File(file)) = apply(edit, &mut directory.current) {
+                    file.release();
+                }
             }
         }
         self.unsynced.push(NameChange { home, edits });
@@ -150,7 +161,7 @@ impl Tree {
         self.unsynced = rest;
         for edit in synced.iter().rev().flat_map(|change| &change.edits) {
             if let Some(directory) = self.directories.get_mut(&edit.directory) {
-                apply(edit, &mut directory.durable);
+                let _replaced = apply(edit, &mut directory.durable);
             }
         }
         self.drop_unreachable();
@@ -225,9 +236,10 @@ impl Tree {
     }
 }
 
-fn apply(edit: &Edit, names: &mut Names) {
+/// Returns what had the name before.
+fn apply(edit: &Edit, names: &mut Names) -> Option<Node> {
     match &edit.node {
         Some(node) => names.insert(edit.name.clone(), node.clone()),
         None => names.remove(&edit.name),
-    };
+    }
 }

@@ -286,6 +286,20 @@ fn a_removed_file_takes_its_blocks_until_it_is_closed() {
     assert_eq!(available(), 10 * 4096);
 }
 
+/// Space of removed files was not free before their directory was synced, as on no real file system.
+#[test]
+fn a_removed_file_gives_its_space_back_before_the_removal_is_durable() {
+    let disk = MemoryDisk::with_blocks(10 * 4096, 4096);
+    let available = || disk.space(Path::new("")).unwrap().available;
+    drop(create(&disk, "first", &[7; 4097]));
+    disk.sync_directory(Path::new("")).unwrap();
+    disk.rename(Path::new("first"), Path::new("second"))
+        .unwrap();
+    assert_eq!(available(), 8 * 4096);
+    disk.remove_file(Path::new("second")).unwrap();
+    assert_eq!(available(), 10 * 4096);
+}
+
 /// A step of a random script over three files.
 #[derive(Clone, Debug)]
 enum Step {

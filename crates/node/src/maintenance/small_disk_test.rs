@@ -30,10 +30,16 @@ const BLOCK_BYTES: u64 = 4096;
 const LOG_SEGMENT_BYTES: u64 = 64 << 20;
 /// Length of the log's segments on a disk of this size.
 const SEGMENT_BYTES: u64 = 1 << 20;
-const VALUE_BYTES_MAX: u64 = 16 << 10;
-/// Bytes that a store may keep beyond the bound, however much lives: those not worth a merge, and the files
-/// that every store has. A node of the usual size has no more of them.
+/// Values that mostly stay in the log, and values that are small enough for the tables of leveldb.
+const LARGE_VALUE_BYTES: u64 = 16 << 10;
+const SMALL_VALUE_BYTES: u64 = 100;
+/// What a store may keep beyond the bound, whatever lives: it is not worth a merge, and the files that
+/// every store has. A node of the usual size has no more of it.
 const STORE_BYTES: u64 = 512 << 10;
+/// What a value takes beside its own bytes, about: its key, its head and their frame.
+const ENTRY_BYTES: u64 = 100;
+/// How many seconds a removal of a small value may be refused for.
+const WAITS_MAX: u32 = 20;
 const BYTES_PER_SECOND: f64 = 50e6;
 const REST: Duration = Duration::from_secs(60);
 
@@ -45,6 +51,8 @@ enum Engine {
 
 struct World {
     engine: Engine,
+    /// Values have so many bytes at most.
+    value_bytes_max: u64,
     seed: u64,
     arbiter: Arbiter,
     stores: Vec<Arc<dyn Backend>>,
@@ -60,12 +68,13 @@ struct World {
 }
 
 impl World {
-    fn new(engine: Engine, seed: u64) -> Self {
+    fn new(engine: Engine, value_bytes_max: u64, seed: u64) -> Self {
         let disk = MemoryDisk::with_blocks(CAPACITY_BYTES, BLOCK_BYTES);
         let randomness = Arc::new(SeededRandomness::new(seed));
         let (stores, log) = open(engine, &disk, &randomness);
         Self {
             engine,
+            value_bytes_max,
             seed,
             arbiter: Arbiter::new(Budgets::default()),
             stores,
@@ -132,19 +141,36 @@ impl World {
         }
     }
 
-    /// Puts a value that does not compress; false when the disk is full.
-    fn put(&mut self, store: usize, key: u64, len: u64) -> bool {
-        let words = (0..len.div_ceil(8)).flat_map(|_| self.randomness.next_u64().to_le_bytes());
-        let body: Bytes = words.collect::<Vec<u8>>().into();
-        let fields = self.fields(Tag(0));
-        let write = Write::put(name(key), fields, Bytes::from_static(b"head"), body.clone());
-        let is_put = self.write(store, write);
+    /// Puts a value that does not compress under each key, in one batch; false when the disk is full.
+    fn put(&mut self, store: usize, keys: &[u64], len: u64) -> bool {
+        let head = Bytes::from_static(b"head");
+        let mut batch = Batch::default();
+        let mut bodies = Vec::new();
+        for key in keys {
+            let words = (0..len.div_ceil(8)).flat_map(|_| self.randomness.next_u64().to_le_bytes());
+            let body: Bytes = words.collect::<Vec<u8>>().into();
+            let fields = self.fields(Tag(0));
+            batch
+                .writes
+                .push(Write::put(name(*key), fields, head.clone(), body.clone()));
+            bodies.push(((store, *key), body));
+        }
+        let is_put = self.write(store, &batch);
         if is_put {
-            self.live.insert((store, key), body);
+            self.live.extend(bodies);
         } else {
             self.refused += 1;
         }
         is_put
+    }
+
+    /// As many keys as are put at a time: small values come many at a time, to keep the test short.
+    fn keys(&self, mut next: impl FnMut() -> u64) -> Vec<u64> {
+        let count = match self.value_bytes_max {
+            SMALL_VALUE_BYTES => 16,
+            _ => 1,
+        };
+        (0..count).map(|_| next()).collect()
     }
 
     /// Deletes a key as clients do, by a tombstone that is removed later, or at once.
@@ -152,16 +178,31 @@ impl World {
         let fields = self.fields(Tag::TOMBSTONE);
         let tombstone = Write::put(name(key), fields, Bytes::from_static(b"head"), Bytes::new());
         for write in [tombstone, Write::remove(name(key))] {
-            let is_taken = self.write(store, write);
-            assert!(is_taken, "{}: a delete was refused", self.told());
+            let batch = Batch::of(write);
+            let is_small = self.value_bytes_max == SMALL_VALUE_BYTES;
+            let mut is_taken = self.write(store, &batch);
+            // Removals of small values take nearly what they free, and may have to wait for upkeep.
+            for _ in 0..WAITS_MAX {
+                if is_taken || !is_small {
+                    break;
+                }
+                self.run(Duration::from_secs(1));
+                is_taken = self.write(store, &batch);
+            }
+            assert!(
+                is_taken,
+                "{}: a delete was refused; {}",
+                self.told(),
+                self.listed()
+            );
         }
         self.live.remove(&(store, key));
     }
 
     /// False when the disk is full.
-    fn write(&mut self, store: usize, write: Write) -> bool {
+    fn write(&mut self, store: usize, batch: &Batch) -> bool {
         self.puts += 1;
-        let put = self.stores[store].put(&Batch::of(write), Durability::Grouped);
+        let put = self.stores[store].put(batch, Durability::Grouped);
         match put.and_then(kvorum_backend::Receipt::wait) {
             Ok(_) => true,
             Err(error) if error.kind() == ErrorKind::Full => false,
@@ -246,7 +287,8 @@ impl World {
     }
 
     fn live_bytes(&self) -> u64 {
-        self.live.values().map(|body| body.len() as u64).sum()
+        let of = |body: &Bytes| body.len() as u64 + ENTRY_BYTES;
+        self.live.values().map(of).sum()
     }
 
     fn check_bound(&self) {
@@ -361,53 +403,61 @@ fn seed() -> u64 {
 
 /// Overwrites at full speed until the disk is full or much was put, deletes now and then, and rests: each
 /// rest heals the disk.
-fn overwrites_fill_it_and_it_heals(engine: Engine) {
-    let mut world = World::new(engine, seed());
-    let keys = 150 + world.below(150);
+fn overwrites_fill_it_and_it_heals(engine: Engine, value_bytes_max: u64) {
+    let mut world = World::new(engine, value_bytes_max, seed());
+    // What lives takes a third of the disk at most.
+    let keys = (2 << 20) / value_bytes_max;
+    let keys = keys + world.below(keys);
     for _ in 0..3 {
         let mut written = 0;
         let most = CAPACITY_BYTES / 2 + world.below(2 * CAPACITY_BYTES);
         let pause = Duration::from_micros(world.below(4_000));
         while written < most {
             let store = usize::try_from(world.below(STORES.into())).unwrap();
-            let key = world.below(keys);
             if world.below(20) == 0 {
-                world.delete(store, key);
+                world.delete(store, world.below(keys));
                 continue;
             }
-            let len = 1 + world.below(VALUE_BYTES_MAX);
-            if !world.put(store, key, len) && world.below(100) == 0 {
+            let some = world.keys(|| world.below(keys));
+            let len = 1 + world.below(value_bytes_max);
+            if !world.put(store, &some, len) && world.below(100) == 0 {
                 break;
             }
-            written += len;
+            written += some.len() as u64 * (len + ENTRY_BYTES);
             world.run(pause);
         }
         world.stop_or_go_on();
         world.check_values();
         world.run(REST);
         world.check_bound();
-        let is_put = world.put(0, 0, VALUE_BYTES_MAX);
+        let is_put = world.put(0, &[0], value_bytes_max);
         assert!(is_put, "{}: puts are refused after a rest", world.told());
     }
     world.check_values();
 }
 
-/// Fills the disk with live values, so that nothing can be freed: puts are refused, deletes are not, and
-/// the space that they free is there for puts before long.
-fn deletes_make_room_on_a_disk_full_of_what_lives(engine: Engine) {
-    let mut world = World::new(engine, seed());
-    let mut keys = 0;
+/// Fills the disk with what lives, so that nothing can be freed: puts are refused, deletes are not, and
+/// what they free is there for puts before long.
+fn deletes_make_room_on_a_disk_full_of_what_lives(engine: Engine, value_bytes_max: u64) {
+    let mut world = World::new(engine, value_bytes_max, seed());
+    let mut keys = 0_u64;
     let mut refused = 0;
     while refused < 20 {
-        let store = usize::try_from(keys % u64::from(STORES)).unwrap();
-        match world.put(store, keys, VALUE_BYTES_MAX) {
-            true => keys += 1,
+        let store = usize::try_from(world.below(STORES.into())).unwrap();
+        let mut next = keys;
+        // All over the range of keys.
+        let some = world.keys(|| {
+            next += 1;
+            next.reverse_bits() >> 40
+        });
+        match world.put(store, &some, value_bytes_max) {
+            true => keys = next,
             false => refused += 1,
         }
         world.run(Duration::from_millis(5));
     }
     world.run(REST);
-    let is_put = world.put(0, 0, 1);
+    let is_put = world.put(0, &[0], 1);
     assert!(
         !is_put || world.live_bytes() > CAPACITY_BYTES / 2,
         "{}",
@@ -415,14 +465,19 @@ fn deletes_make_room_on_a_disk_full_of_what_lives(engine: Engine) {
     );
     let all: Vec<(usize, u64)> = world.live.keys().copied().collect();
     world.stop_or_go_on();
-    for (store, key) in all.into_iter().filter(|(_, key)| key % 3 == 0) {
-        world.delete(store, key);
+    for (at, (store, key)) in all.into_iter().enumerate() {
+        if at % 3 == 0 {
+            world.delete(store, key);
+        }
+        if at % 100 == 0 {
+            world.run(Duration::from_millis(20));
+        }
     }
     world.stop_or_go_on();
     world.run(REST);
     world.check_values();
     for key in 0..20 {
-        let is_put = world.put(1, 1_000_000 + key, VALUE_BYTES_MAX);
+        let is_put = world.put(1, &[u64::MAX - key], value_bytes_max);
         assert!(
             is_put,
             "{}: puts are refused; {}",
@@ -435,20 +490,35 @@ fn deletes_make_room_on_a_disk_full_of_what_lives(engine: Engine) {
 
 #[test]
 fn bitcask_heals_a_disk_that_overwrites_have_filled() {
-    overwrites_fill_it_and_it_heals(Engine::Bitcask);
+    overwrites_fill_it_and_it_heals(Engine::Bitcask, LARGE_VALUE_BYTES);
 }
 
 #[test]
 fn leveldb_heals_a_disk_that_overwrites_have_filled() {
-    overwrites_fill_it_and_it_heals(Engine::Leveldb);
+    overwrites_fill_it_and_it_heals(Engine::Leveldb, LARGE_VALUE_BYTES);
+}
+
+#[test]
+fn bitcask_heals_a_disk_that_small_overwrites_have_filled() {
+    overwrites_fill_it_and_it_heals(Engine::Bitcask, SMALL_VALUE_BYTES);
+}
+
+#[test]
+fn leveldb_heals_a_disk_that_small_overwrites_have_filled() {
+    overwrites_fill_it_and_it_heals(Engine::Leveldb, SMALL_VALUE_BYTES);
 }
 
 #[test]
 fn bitcask_takes_deletes_on_a_disk_full_of_what_lives() {
-    deletes_make_room_on_a_disk_full_of_what_lives(Engine::Bitcask);
+    deletes_make_room_on_a_disk_full_of_what_lives(Engine::Bitcask, LARGE_VALUE_BYTES);
 }
 
 #[test]
 fn leveldb_takes_deletes_on_a_disk_full_of_what_lives() {
-    deletes_make_room_on_a_disk_full_of_what_lives(Engine::Leveldb);
+    deletes_make_room_on_a_disk_full_of_what_lives(Engine::Leveldb, LARGE_VALUE_BYTES);
+}
+
+#[test]
+fn leveldb_takes_deletes_on_a_disk_full_of_small_values() {
+    deletes_make_room_on_a_disk_full_of_what_lives(Engine::Leveldb, SMALL_VALUE_BYTES);
 }

@@ -10,16 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{BackendError, ErrorKind, Purpose};
-use kvorum_disk::Headroom;
+use kvorum_disk::{Headroom, PUT_FILE_BYTES_MIN};
 use kvorum_segment::{FILE_HEADER_BYTES, SegmentId, SegmentWriter, WriterOptions, file_name};
 
 use crate::queue::GroupFailure;
 use crate::value_log::files::{Files, SEGMENT_KIND, failed_creation};
 use crate::value_log::log_segment::LogSegment;
 
-/// Files are not made shorter than this where space is short, unless shorter ones are configured. Bytes.
-const FILE_BYTES_MIN: u64 = 256 << 10;
-/// The most that a file for removals alone takes. Bytes.
+/// What a file for removals alone takes at most. Bytes.
 const REMOVALS_BYTES_MAX: u64 = 1 << 20;
 /// The part of a file that is left to removals while there is no next one.
 const REMOVALS_PART: u64 = 16;
@@ -376,7 +374,7 @@ fn room_for(headroom: &Headroom, purpose: Purpose) -> u64 {
 /// Half the length, unless that would be too short.
 fn shorter(end: u64, least: u64) -> Option<u64> {
     let half = (end / 2).max(least);
-    (half < end && half >= FILE_BYTES_MIN).then_some(half)
+    (half < end && half >= PUT_FILE_BYTES_MIN).then_some(half)
 }
 
 fn refused(headroom: &Headroom, purpose: Purpose) -> GroupFailure {
