@@ -20,6 +20,8 @@ pub enum PlantedDefect {
     CursorBeforeDurable,
     /// A transfer whose source is not ready waits in its turn, and repairs come last.
     WaitingTransferKeepsTurn,
+    /// The sender counts a transfer that ended in a large object as under way.
+    SentTransferKeepsTurn,
 }
 
 impl PlantedDefect {
@@ -30,9 +32,9 @@ impl PlantedDefect {
             Self::EpochRuleSkippedOnSender => OfNode::EpochRuleSkippedOnSender,
             Self::EpochRuleSkippedOnReceiver => OfNode::EpochRuleSkippedOnReceiver,
             Self::FillingCountedAsComplete => OfNode::MoveClosedEarly,
-            Self::WaitingTransferKeepsTurn => OfNode::WaitingTransferKeepsTurn,
-            // It takes a power cut at the very moment.
-            Self::CursorBeforeDurable => return None,
+            Self::SentTransferKeepsTurn => OfNode::SentTransferKeepsTurn,
+            // The one takes a power cut at the very moment, the other more data than a simulated cluster has.
+            Self::CursorBeforeDurable | Self::WaitingTransferKeepsTurn => return None,
         })
     }
 }

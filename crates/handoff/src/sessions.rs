@@ -36,7 +36,9 @@ pub(crate) struct Remembered {
     after: Point,
     /// The body of the object that was too large for that page.
     large: Bytes,
-    /// There was nothing behind it.
+    /// Nothing is behind that page.
+    is_last: bool,
+    /// Everything was sent.
     is_over: bool,
     pub(crate) keys: u64,
     pub(crate) bytes: u64,
@@ -116,6 +118,7 @@ impl Sessions {
                 chain: sent.chain,
                 through: sent.through.or(after),
             },
+            is_last: sent.is_last,
             is_over: sent.is_last && sent.large.is_empty(),
             large: sent.large,
             asked_at: now,
@@ -139,6 +142,15 @@ impl Sessions {
         fits.then(|| known.large.clone())
     }
 
+    /// Remembers that the end of the large object's body was sent: of the last page, nothing is left then.
+    pub(crate) fn sent_large(&mut self, place: Place, session: Session) {
+        let known = self.sessions.get_mut(&place);
+        let known = known.filter(|it| it.number == session.number);
+        if let Some(known) = known.filter(|it| it.sequence == session.sequence) {
+            known.is_over = known.is_last;
+        }
+    }
+
     /// Those in which something was asked within `recent` and more will be.
     pub(crate) fn active(
         &self,
@@ -147,5 +159,68 @@ impl Sessions {
     ) -> impl Iterator<Item = (&Place, &Remembered)> {
         let is_active = move |it: &Remembered| !it.is_over && now.since(it.asked_at) < recent;
         self.sessions.iter().filter(move |(_, it)| is_active(it))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_ring::RingSize;
+
+    use super::*;
+
+    const PAGE: Sent = Sent {
+        chain: Chain {
+            count: 1,
+            digest: 0,
+        },
+        through: None,
+        large: Bytes::new(),
+        bytes: 10,
+        is_last: true,
+    };
+
+    /// Regression: a session of which the last object came in pieces counted as under way until it had been
+    /// silent for seconds, and others waited for its place.
+    #[test]
+    fn a_session_is_over_when_the_end_of_its_last_object_was_sent() {
+        let now = Moment::default();
+        let partition = RingSize::new(64).unwrap().partition(3).unwrap();
+        let session = Session {
+            kind: TransferKind::Repair,
+            target: partition,
+            source: partition,
+            number: 1,
+            sequence: 0,
+        };
+        let next = Session {
+            sequence: 1,
+            ..session
+        };
+        let place = (
+            NodeId::from_bytes([1; 16]),
+            session.kind,
+            partition,
+            partition,
+        );
+        let mut sessions = Sessions::default();
+        let active = |sessions: &Sessions| sessions.active(now, SILENCE_MAX).count();
+        let large = |is_last| Sent {
+            large: Bytes::from_static(b"large"),
+            is_last,
+            ..PAGE
+        };
+        sessions.sent(place, session, None, Chain::default(), large(false), now);
+        sessions.sent_large(place, session);
+        assert_eq!(active(&sessions), 1, "pages are left");
+        sessions.sent(place, next, None, PAGE.chain, large(true), now);
+        sessions.sent_large(place, session);
+        assert_eq!(active(&sessions), 1, "it was asked of an earlier page");
+        sessions.sent_large(place, next);
+        assert_eq!(active(&sessions), 0);
+        assert!(
+            sessions.large(place, next, now).is_some(),
+            "its answer may be lost"
+        );
+        assert_eq!(active(&sessions), 0);
     }
 }

@@ -255,6 +255,10 @@ impl Source {
         let from = usize::try_from(offset).unwrap_or(len).min(len);
         let bytes_max = usize::try_from(bytes_max).unwrap_or(len);
         let to = from.saturating_add(bytes_max).min(len);
+        let keeps_turn = self.defects.has(PlantedDefect::SentTransferKeepsTurn);
+        if to == len && !keeps_turn {
+            self.sessions.lock().sent_large(place, session);
+        }
         Answer::Piece {
             session,
             offset,

@@ -53,8 +53,8 @@ pub enum PlantedDefect {
     MoveSettledEarly,
     /// Reads ask new replicas of a larger number as soon as one of them has what it needs.
     GrowthClosedEarly,
-    /// A transfer whose source is not ready waits in its turn, and repairs come last.
-    WaitingTransferKeepsTurn,
+    /// The sender counts a transfer that ended in a large object as under way.
+    SentTransferKeepsTurn,
 }
 
 impl PlantedDefect {
@@ -83,7 +83,7 @@ impl PlantedDefect {
         Self::MoveClosedEarly,
         Self::MoveSettledEarly,
         Self::GrowthClosedEarly,
-        Self::WaitingTransferKeepsTurn,
+        Self::SentTransferKeepsTurn,
     ];
 }
 

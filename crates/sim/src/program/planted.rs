@@ -60,7 +60,7 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         Defect::MoveSettledEarly => &[Join, Replace, Leave, PartitionHalves, IsolateOne],
         Defect::AgreedBeforeSync => &[CrashAll, Crash, Join, Leave],
         Defect::VoteForgotten => &[PartitionHalves, Bridge, Restart, Crash, Join, Replace],
-        Defect::GrowthClosedEarly | Defect::WaitingTransferKeepsTurn => &[Delay],
+        Defect::GrowthClosedEarly | Defect::SentTransferKeepsTurn => &[Delay],
         Defect::ReadRepairDropped => &[DiskFull, WriteError],
         Defect::HintDeletedBeforeConfirmation => &[PartitionHalves],
         Defect::SloppyQuorumCountedForPw | Defect::FallbackNotFoundCounted => {
@@ -82,7 +82,7 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
         | Defect::MoveClosedEarly
         | Defect::MoveSettledEarly
         | Defect::GrowthClosedEarly
-        | Defect::WaitingTransferKeepsTurn => &[Control::Members],
+        | Defect::SentTransferKeepsTurn => &[Control::Members],
         // A member's vnode that is still being filled refuses reads by itself.
         Defect::FillingCountedAsComplete => &[Control::StandIn],
         _ => &[Control::StandIn, Control::Members],
@@ -144,7 +144,7 @@ fn plan(place: Place, seed: u64) -> RunPlan {
             (plan.nodes, plan.ring_size, plan.strict_percent) = (6, 32, 0);
         }
         Defect::FailedSyncForgotten | Defect::VoteForgotten => plan.nodes = 3,
-        Defect::WaitingTransferKeepsTurn => {
+        Defect::SentTransferKeepsTurn => {
             (plan.nodes, plan.ring_size, plan.loses_majority) = (3, 64, true);
             (plan.strict_percent, plan.transfer_bytes_per_second) = (60, None);
         }
@@ -172,6 +172,7 @@ fn first_place(defect: PlantedDefect, control: Control) -> u64 {
         (PlantedDefect::EpochRuleSkippedOnReceiver, Control::Members) => 113,
         (PlantedDefect::FailedSyncForgotten, Control::Members) => 42,
         (PlantedDefect::MoveSettledEarly, _) => 140,
+        (PlantedDefect::SentTransferKeepsTurn, _) => 40,
         _ => 0,
     }
 }
