@@ -31,7 +31,7 @@ const PING: [u8; 5] = [0, 0, 0, 1, 1];
 const PONG: [u8; 5] = [0, 0, 0, 1, 2];
 
 /// Asks whether every vnode is open.
-const HEALTH: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+const HTTP_PING: &[u8] = b"GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 /// The server's binary.
 #[derive(Clone, Debug)]
@@ -323,11 +323,17 @@ impl Server {
         ping.is_ok() && answer == PONG
     }
 
-    /// Whether every vnode is open.
+    /// Whether every vnode is open. Health is no answer to that: on a full disk, and beside nodes that are
+    /// down, a node that serves what it can is not ready.
     pub(crate) fn serves(&self) -> bool {
         let mut answer = String::new();
-        let health = ask(self.site.http, HEALTH, |it| it.read_to_string(&mut answer));
-        health.is_ok() && answer.starts_with("HTTP/1.1 200 ")
+        let pong = ask(self.site.http, HTTP_PING, |it| {
+            it.read_to_string(&mut answer)
+        });
+        let is_opening = answer
+            .to_ascii_lowercase()
+            .contains("x-kvorum-health: opening");
+        pong.is_ok() && !is_opening && answer.contains("opening=0, failed=0")
     }
 
     /// The process's number.

@@ -167,12 +167,18 @@ fn plan(place: Place, seed: u64) -> RunPlan {
 
 /// Where the search begins: what shows in one seed of many is known to show in this one.
 fn first_place(defect: PlantedDefect, control: Control) -> u64 {
+    use PlantedDefect as Defect;
     match (defect, control) {
-        (PlantedDefect::EpochRuleSkippedOnReceiver, Control::StandIn) => 55,
-        (PlantedDefect::EpochRuleSkippedOnReceiver, Control::Members) => 113,
-        (PlantedDefect::FailedSyncForgotten, Control::Members) => 42,
-        (PlantedDefect::MoveSettledEarly, _) => 140,
-        (PlantedDefect::SentTransferKeepsTurn, _) => 40,
+        (Defect::EpochRuleSkippedOnReceiver, Control::StandIn) => 71,
+        (Defect::EpochRuleSkippedOnReceiver, Control::Members) => 209,
+        (Defect::EpochRuleSkippedOnSender, Control::Members) => 52,
+        (Defect::ReadRepairDropped, Control::StandIn) => 25,
+        (Defect::ReadRepairDropped, Control::Members) => 14,
+        (Defect::FillingCountedAsComplete, Control::StandIn) => 9,
+        (Defect::FailedSyncForgotten, Control::Members) => 42,
+        (Defect::VoteForgotten, _) => 5,
+        (Defect::MoveSettledEarly, _) => 140,
+        (Defect::SentTransferKeepsTurn, _) => 40,
         _ => 0,
     }
 }
