@@ -28,8 +28,8 @@ const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
 
 /// A store has its live bytes in so many segments at least,
 const FILES_MIN: u64 = 4;
-/// of at least this size. Bytes.
-const FILE_BYTES_AIM_MIN: u64 = 256 << 10;
+/// of at least this size, or what counts as small if that is more, where the disk has room for it. Bytes.
+const FILE_BYTES_AIM_MIN: u64 = 1 << 20;
 /// Limit of garbage in the store while puts are refused for want of space, whatever is allowed otherwise:
 /// copying much for little is better than refusing. Percent.
 const EXHAUSTED_DEAD_PERCENT: u8 = 5;
@@ -168,7 +168,10 @@ impl Store {
     fn aim_at_file_bytes(&self, catalog: &Catalog) {
         let live = catalog.segments.values().map(|it| it.stats.live_bytes);
         let part = live.sum::<u64>() / FILES_MIN;
-        let aim = self.headroom().file_bytes(part.max(FILE_BYTES_AIM_MIN));
+        let small = self.settings.merge.small_file_threshold_bytes;
+        let headroom = self.headroom();
+        let least = headroom.store_file_bytes(small.max(FILE_BYTES_AIM_MIN));
+        let aim = headroom.file_bytes(part.max(least));
         self.file_bytes_aim
             .store(aim, std::sync::atomic::Ordering::Relaxed);
     }

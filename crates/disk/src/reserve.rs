@@ -32,6 +32,8 @@ const FILE_BYTES_MIN: u64 = 1 << 20;
 /// The same of files of which several are copied before the first of them is removed.
 const PART_PART: u64 = 128;
 const PART_BYTES_MIN: u64 = 256 << 10;
+/// The same of files of which each of a node's stores has one that is not merged yet, whatever it holds.
+const STORE_FILE_PART: u64 = 8192;
 /// A shorter file for clients' writes is not made where space is short. Bytes.
 pub const PUT_FILE_BYTES_MIN: u64 = 256 << 10;
 /// What the node can have falls by this part at most each time that its files are counted: those that are
@@ -113,6 +115,12 @@ impl Headroom {
     /// How long a file may be, of `wanted` bytes, of which some are copied before any of them is removed.
     pub fn part_bytes(&self, wanted: u64) -> u64 {
         wanted.min((self.usable / PART_PART).max(PART_BYTES_MIN))
+    }
+
+    /// Length of a file that one of many stores writes before it is worth a merge, where `wanted` bytes are
+    /// wanted.
+    pub fn store_file_bytes(&self, wanted: u64) -> u64 {
+        wanted.min((self.usable / STORE_FILE_PART).max(PART_BYTES_MIN))
     }
 
     /// Length of a file that is reserved or copied as a whole, where `wanted` bytes are wanted.
@@ -364,6 +372,14 @@ mod tests {
     fn where_the_file_system_says_nothing_nothing_is_held_back() {
         let unknown = headroom(0, 0, 0);
         assert!(!unknown.is_scarce() && unknown.for_puts() == u64::MAX);
-        assert_eq!(unknown.file_bytes(7), 7);
+        assert_eq!((unknown.file_bytes(7), unknown.store_file_bytes(7)), (7, 7));
+    }
+
+    #[test]
+    fn files_are_short_where_many_stores_could_fill_the_disk_with_one_each() {
+        let least = |free: u64| headroom(1 << 40, free, 0).store_file_bytes(10 * MEBIBYTE);
+        assert_eq!(least(64 * MEBIBYTE), 256 << 10);
+        assert_eq!(least(8 * GIBIBYTE), MEBIBYTE);
+        assert_eq!(least(1 << 40), 10 * MEBIBYTE);
     }
 }

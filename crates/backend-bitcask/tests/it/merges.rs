@@ -292,6 +292,24 @@ fn overwriting_keeps_the_disk_bounded_and_upkeep_comes_to_an_end() {
     assert_eq!(store.status().live_bytes, status.live_bytes);
 }
 
+/// Regression: where the disk had room, stores that had little wrote a file for every 256 KiB, with a hint file
+/// each. A put cost up to half more processor time.
+#[test]
+fn a_store_with_little_has_few_files() {
+    let disk = MemoryDisk::new();
+    let store = open(&disk, BitcaskSettings::default());
+    let body = "x".repeat(32 << 10);
+    for number in 0..128 {
+        put(&store, &format!("key{number}"), &body);
+        do_all(&store, NOW);
+    }
+    let listed = disk.list(Path::new("store")).unwrap();
+    let is_data = |name: &str| name.ends_with(".segment") || name.ends_with(".hint");
+    let files = listed.iter().filter(|it| is_data(&it.name)).count();
+    // The one that is written to, and the next where it is half full.
+    assert!(files <= 2, "{listed:?}");
+}
+
 /// A sector that stays unreadable keeps its segment from being merged, and no other.
 #[test]
 fn a_segment_that_cannot_be_read_holds_up_no_other_merge() {
