@@ -30,7 +30,7 @@ const PORTS: std::ops::Range<u16> = 20_000..30_000;
 const PING: [u8; 5] = [0, 0, 0, 1, 1];
 const PONG: [u8; 5] = [0, 0, 0, 1, 2];
 
-/// Asks whether every vnode is open.
+/// The answer says in its headers how many vnodes are open.
 const HTTP_PING: &[u8] = b"GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 /// The server's binary.
@@ -323,8 +323,8 @@ impl Server {
         ping.is_ok() && answer == PONG
     }
 
-    /// Whether every vnode is open. Health is no answer to that: on a full disk, and beside nodes that are
-    /// down, a node that serves what it can is not ready.
+    /// True when every vnode is open. `/health` cannot say so: on a full disk, or beside nodes that are down, it
+    /// reports a node with all vnodes open as not ready.
     pub(crate) fn serves(&self) -> bool {
         let mut answer = String::new();
         let pong = ask(self.site.http, HTTP_PING, |it| {

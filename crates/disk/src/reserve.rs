@@ -32,7 +32,7 @@ const FILE_BYTES_MIN: u64 = 1 << 20;
 /// The same of files of which several are copied before the first of them is removed.
 const PART_PART: u64 = 128;
 const PART_BYTES_MIN: u64 = 256 << 10;
-/// The same of files of which each of a node's stores has one that is not merged yet, whatever it holds.
+/// The same of the file that each of a node's stores is writing: it is not merged, whatever it holds.
 const STORE_FILE_PART: u64 = 8192;
 /// A shorter file for clients' writes is not made where space is short. Bytes.
 pub const PUT_FILE_BYTES_MIN: u64 = 256 << 10;
@@ -117,8 +117,7 @@ impl Headroom {
         wanted.min((self.usable / PART_PART).max(PART_BYTES_MIN))
     }
 
-    /// Length of a file that one of many stores writes before it is worth a merge, where `wanted` bytes are
-    /// wanted.
+    /// Length of the file that each of many stores writes to, where `wanted` bytes are wanted.
     pub fn store_file_bytes(&self, wanted: u64) -> u64 {
         wanted.min((self.usable / STORE_FILE_PART).max(PART_BYTES_MIN))
     }

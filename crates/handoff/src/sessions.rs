@@ -46,6 +46,13 @@ pub(crate) struct Remembered {
     asked_at: Moment,
 }
 
+impl Remembered {
+    /// True when the page that was sent last is the one that the session has come to.
+    fn is_at(&self, session: Session) -> bool {
+        self.number == session.number && self.sequence == session.sequence
+    }
+}
+
 /// A place in the order of keys, and what was sent up to it.
 #[derive(Clone, Default)]
 struct Point {
@@ -138,15 +145,13 @@ impl Sessions {
     pub(crate) fn large(&mut self, place: Place, session: Session, now: Moment) -> Option<Bytes> {
         let known = self.sessions.get_mut(&place)?;
         known.asked_at = now;
-        let fits = known.number == session.number && known.sequence == session.sequence;
-        fits.then(|| known.large.clone())
+        known.is_at(session).then(|| known.large.clone())
     }
 
-    /// Remembers that the end of the large object's body was sent: of the last page, nothing is left then.
+    /// Remembers that the end of the large object's body was sent: nothing is left of the last page then.
     pub(crate) fn sent_large(&mut self, place: Place, session: Session) {
         let known = self.sessions.get_mut(&place);
-        let known = known.filter(|it| it.number == session.number);
-        if let Some(known) = known.filter(|it| it.sequence == session.sequence) {
+        if let Some(known) = known.filter(|it| it.is_at(session)) {
             known.is_over = known.is_last;
         }
     }
