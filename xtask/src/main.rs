@@ -1,5 +1,5 @@
-//! The project's own commands: `cargo xtask test`, `sim`, `tidy`, `fix`, `profile-get` and
-//! `cluster-cost`.
+//! The project's own commands: `cargo xtask test`, `sim`, `tidy`, `lines`, `cycles`, `fix`,
+//! `profile-get` and `cluster-cost`.
 //!
 //! `test` is what CI runs and what a newcomer types: it brings along what it needs (under the
 //! target directory, nothing else is written) and ends with a line of counts. `tidy` holds the
@@ -15,7 +15,10 @@ mod cluster_cost;
 mod command;
 mod conformance;
 mod console;
+mod cycles;
 mod fix;
+mod lines;
+mod modules;
 mod neighbours;
 mod prerequisite;
 mod printed;
@@ -36,6 +39,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::cluster_cost::CostOptions;
+use crate::cycles::CyclesOptions;
 use crate::profile_get::ProfileOptions;
 use crate::test_run::TestOptions;
 use crate::workspace::Workspace;
@@ -59,6 +63,10 @@ enum Verb {
     Enclosed(cluster::Enclosed),
     /// Check the rules of the house: floors, seams, file openings, links.
     Tidy,
+    /// Count the lines of code of each crate, without tests, comments and blank lines.
+    Lines,
+    /// Show which modules of a crate reach each other, and the paths by which they do.
+    Cycles(CyclesOptions),
     /// Format, and apply what clippy can mend. The only command that writes into the tree.
     Fix,
     /// Show where the server's time goes while it answers gets of cached objects.
@@ -89,6 +97,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
             console::line(&tally.to_string());
             tally.failed == 0
         }),
+        Verb::Lines => lines::run(&workspace),
+        Verb::Cycles(options) => cycles::run(&workspace, options),
         Verb::Fix => fix::run(&workspace),
         Verb::ProfileGet(options) => profile_get::run(&workspace, options),
         Verb::ClusterCost(options) => cluster_cost::run(&workspace, options),

@@ -6,12 +6,13 @@
 
 mod dependencies;
 mod floors;
-mod lexer;
+pub(crate) mod lexer;
 mod links;
 mod manifests;
 mod scenarios;
 mod seams;
 mod sources;
+pub(crate) mod test_items;
 pub(crate) mod tree;
 mod use_paths;
 
