@@ -14,21 +14,23 @@ use crate::workspace::Workspace;
 /// What to show.
 #[derive(Debug, Args)]
 pub(crate) struct CyclesOptions {
-    /// Directories below `crates`; all if none is named.
+    /// Directories below `crates`, or `xtask`; all below `crates` if none is named.
     crates: Vec<String>,
 }
 
 /// Prints the knots of each crate, and how many crates have some.
 pub(crate) fn run(workspace: &Workspace, options: &CyclesOptions) -> anyhow::Result<bool> {
     prerequisite::require(&[GIT])?;
-    let mut crates = Crate::all_below(&Tree::of(workspace.root())?, "crates");
-    for name in &options.crates {
-        ensure!(
-            crates.iter().any(|each| each.name == *name),
-            "there is no crates/{name}"
-        );
-    }
+    let tree = Tree::of(workspace.root())?;
+    let mut crates = Crate::all(&tree);
     if !options.crates.is_empty() {
+        crates.extend(Crate::at(&tree, "xtask"));
+        for name in &options.crates {
+            ensure!(
+                crates.iter().any(|each| each.name == *name),
+                "there is no crates/{name}"
+            );
+        }
         crates.retain(|each| options.crates.contains(&each.name));
     }
     let [mut with_cycles, mut modules] = [0; 2];

@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 /// Prints the lines of each crate, and their sum.
 pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<bool> {
     prerequisite::require(&[GIT])?;
-    let crates = Crate::all_below(&Tree::of(workspace.root())?, "crates");
+    let crates = Crate::all(&Tree::of(workspace.root())?);
     console::line("  files    lines");
     let [mut files, mut lines] = [0; 2];
     for each in &crates {

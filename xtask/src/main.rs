@@ -24,6 +24,7 @@ mod prerequisite;
 mod printed;
 mod process;
 mod profile_get;
+mod run;
 mod seed;
 mod server;
 mod simulation;

@@ -9,6 +9,7 @@ mod floors;
 pub(crate) mod lexer;
 mod links;
 mod manifests;
+mod module_cycles;
 mod scenarios;
 mod seams;
 mod sources;
@@ -39,6 +40,10 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<Tally> {
         (
             "every crate follows the workspace's lints",
             manifests::check(&tree),
+        ),
+        (
+            "no module reaches itself by others",
+            module_cycles::check(&tree),
         ),
         (
             "the seams are the only way to the world",

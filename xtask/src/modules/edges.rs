@@ -48,7 +48,7 @@ mod tests {
         let in_src = |name: &str| format!("crates/ring/src/{name}");
         planted.extend(files.iter().map(|(name, text)| (in_src(name), *text)));
         let planted: Vec<(&str, &str)> = planted.iter().map(|(a, b)| (a.as_str(), *b)).collect();
-        let found = Crate::all_below(&Tree::planted(&planted), "crates").remove(0);
+        let found = Crate::all(&Tree::planted(&planted)).remove(0);
         let target = &found.targets[0];
         let name = |position: usize| target.modules[position].name.as_str();
         of(target)

@@ -40,22 +40,30 @@ pub(crate) struct Module {
 }
 
 impl Crate {
-    /// The crates whose directories stand in `directory`, such as `crates`.
-    pub(crate) fn all_below(tree: &Tree, directory: &str) -> Vec<Crate> {
-        let manifests = tree.files.iter().filter_map(|file| {
-            let path = file.path.strip_prefix(directory)?.strip_prefix('/')?;
-            let name = path.strip_suffix("/Cargo.toml")?;
-            (!name.contains('/')).then_some((name, file))
+    /// The crates below `crates`: those of the product, and those of its tests.
+    pub(crate) fn all(tree: &Tree) -> Vec<Crate> {
+        let directories = tree.files.iter().filter_map(|file| {
+            let directory = file.path.strip_suffix("/Cargo.toml")?;
+            let name = directory.strip_prefix("crates/")?;
+            (!name.contains('/')).then_some(directory)
         });
-        manifests
-            .map(|(name, manifest)| Crate {
-                name: name.to_owned(),
-                targets: roots(tree, &format!("{directory}/{name}"), manifest)
-                    .into_iter()
-                    .map(|root| Target::from_root(tree, root))
-                    .collect(),
-            })
+        directories
+            .filter_map(|directory| Crate::at(tree, directory))
             .collect()
+    }
+
+    /// The crate with this directory, from the root of the workspace.
+    pub(crate) fn at(tree: &Tree, directory: &str) -> Option<Crate> {
+        let manifest = format!("{directory}/Cargo.toml");
+        let manifest = tree.files.iter().find(|file| file.path == manifest)?;
+        let (_, name) = parent_and_stem(directory);
+        Some(Crate {
+            name: name.to_owned(),
+            targets: roots(tree, directory, manifest)
+                .into_iter()
+                .map(|root| Target::from_root(tree, root))
+                .collect(),
+        })
     }
 
     /// The modules of all targets.
@@ -211,7 +219,7 @@ mod tests {
     use super::*;
 
     fn only_crate(files: &[(&str, &str)]) -> Crate {
-        let mut crates = Crate::all_below(&Tree::planted(files), "crates");
+        let mut crates = Crate::all(&Tree::planted(files));
         assert_eq!(crates.len(), 1);
         crates.remove(0)
     }
