@@ -3,8 +3,8 @@
 //!
 //! `test` is what CI runs and what a newcomer types: it brings along what it needs (under the
 //! target directory, nothing else is written) and ends with a line of counts. `tidy` holds the
-//! rules of the house that no other tool checks. `fix` is the only command that changes a file of
-//! the tree. `profile-get` measures what `docs/performance.md` says of a cached get, and
+//! rules of the house that no other tool checks; `lines` and `cycles` count what it wants less of.
+//! `fix` is the only command that changes a file of the tree. `profile-get` measures what `docs/performance.md` says of a cached get, and
 //! `cluster-cost` what it says of several nodes. `sim` replays seeds of the simulation and runs
 //! campaigns of them.
 
@@ -62,7 +62,7 @@ enum Verb {
     /// What the stage `cluster` runs in namespaces of its own.
     #[command(hide = true)]
     Enclosed(cluster::Enclosed),
-    /// Check the rules of the house: floors, seams, file openings, links.
+    /// Check the rules of the house: floors, cycles, seams, file openings, links.
     Tidy,
     /// Count the lines of code of each crate, without tests, comments and blank lines.
     Lines,

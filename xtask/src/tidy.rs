@@ -15,6 +15,7 @@ mod seams;
 mod sources;
 pub(crate) mod test_items;
 pub(crate) mod tree;
+mod unused_public;
 mod use_paths;
 
 use crate::console;
@@ -44,6 +45,10 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<Tally> {
         (
             "no module reaches itself by others",
             module_cycles::check(&tree),
+        ),
+        (
+            "public items are named outside tests",
+            unused_public::check(&tree),
         ),
         (
             "the seams are the only way to the world",
