@@ -24,7 +24,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("disk", 7),
     ("erlang-terms", 4),
     ("handoff", 2),
-    ("import", 2),
     ("lsm", 34),
     ("member", 15),
     ("node", 28),
