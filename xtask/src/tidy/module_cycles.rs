@@ -35,7 +35,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("runtime", 5),
     ("segment", 5),
     ("server-http", 4),
-    ("server-pb", 2),
     ("settings", 39),
     ("sim", 11),
     ("sst", 2),
