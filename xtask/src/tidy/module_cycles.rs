@@ -37,7 +37,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("server-http", 4),
     ("settings", 39),
     ("sim", 11),
-    ("sst", 2),
     ("vnode", 12),
 ];
 
