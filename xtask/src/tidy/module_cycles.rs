@@ -22,7 +22,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("coordinator", 5),
     ("demo", 10),
     ("disk", 7),
-    ("erlang-terms", 4),
     ("handoff", 2),
     ("lsm", 34),
     ("member", 15),
