@@ -28,7 +28,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("node", 28),
     ("object", 6),
     ("peer", 5),
-    ("properties", 3),
     ("report", 9),
     ("ring", 6),
     ("runtime", 5),
