@@ -27,7 +27,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("node", 28),
     ("object", 6),
     ("peer", 5),
-    ("report", 9),
     ("ring", 6),
     ("runtime", 5),
     ("segment", 5),
