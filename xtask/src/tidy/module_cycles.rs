@@ -28,7 +28,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("ring", 6),
     ("runtime", 5),
     ("segment", 5),
-    ("server-http", 4),
     ("settings", 39),
     ("sim", 11),
     ("vnode", 12),
