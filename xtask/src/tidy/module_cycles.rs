@@ -25,7 +25,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("lsm", 34),
     ("member", 15),
     ("node", 28),
-    ("ring", 6),
     ("runtime", 5),
     ("segment", 5),
     ("settings", 39),
