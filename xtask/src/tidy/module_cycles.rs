@@ -14,7 +14,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("backend", 7),
     ("backend-bitcask", 13),
     ("backend-conformance", 18),
-    ("backend-leveldb", 3),
     ("bench", 14),
     ("cluster", 7),
     ("commit", 10),
