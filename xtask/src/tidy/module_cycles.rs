@@ -24,7 +24,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("lsm", 34),
     ("member", 15),
     ("node", 28),
-    ("segment", 5),
     ("settings", 39),
     ("sim", 11),
     ("vnode", 12),
