@@ -18,7 +18,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("cluster", 7),
     ("commit", 10),
     ("coordinator", 5),
-    ("demo", 10),
     ("disk", 7),
     ("handoff", 2),
     ("lsm", 34),
