@@ -25,7 +25,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("node", 28),
     ("settings", 39),
     ("sim", 11),
-    ("vnode", 12),
 ];
 
 /// Crates with more cycles than the list says, or fewer.
