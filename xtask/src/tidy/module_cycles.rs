@@ -15,7 +15,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("backend-bitcask", 13),
     ("backend-conformance", 18),
     ("bench", 14),
-    ("cluster", 7),
     ("commit", 10),
     ("coordinator", 5),
     ("disk", 7),
