@@ -22,7 +22,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("lsm", 34),
     ("member", 15),
     ("node", 28),
-    ("settings", 39),
     ("sim", 11),
 ];
 
