@@ -14,7 +14,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("backend", 7),
     ("backend-bitcask", 13),
     ("backend-conformance", 18),
-    ("bench", 14),
     ("commit", 10),
     ("coordinator", 5),
     ("disk", 7),
