@@ -13,7 +13,6 @@ use crate::tidy::tree::Tree;
 const EXCEPTIONS: &[(&str, usize)] = &[
     ("backend", 7),
     ("backend-bitcask", 13),
-    ("backend-conformance", 18),
     ("commit", 10),
     ("coordinator", 5),
     ("disk", 7),
