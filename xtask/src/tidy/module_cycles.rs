@@ -18,7 +18,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("disk", 7),
     ("handoff", 2),
     ("lsm", 34),
-    ("member", 15),
     ("node", 28),
     ("sim", 11),
 ];
