@@ -4,9 +4,9 @@
 //! `test` is what CI runs and what a newcomer types: it brings along what it needs (under the
 //! target directory, nothing else is written) and ends with a line of counts. `tidy` holds the
 //! rules of the house that no other tool checks; `lines` and `cycles` count what it wants less of.
-//! `fix` is the only command that changes a file of the tree. `profile-get` measures what `docs/performance.md` says of a cached get, and
-//! `cluster-cost` what it says of several nodes. `sim` replays seeds of the simulation and runs
-//! campaigns of them.
+//! `fix` is the only command that changes a file of the tree. `profile-get` measures what
+//! `docs/performance.md` says of a cached get, and `cluster-cost` what it says of several nodes.
+//! `sim` replays seeds of the simulation and runs campaigns of them.
 
 mod browser;
 mod cargo_stages;
