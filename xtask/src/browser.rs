@@ -5,9 +5,9 @@ use std::process::Command;
 
 use crate::conformance::{install_npm, run_client};
 use crate::prerequisite;
+use crate::run::Run;
 use crate::stage::Stage;
 use crate::tally::Tally;
-use crate::test_run::Run;
 
 /// The folder of the checks, from the root.
 const FOLDER: &str = "tests/browser";

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use crate::command::{cargo, read_lines, succeeds};
+use crate::run::Run;
 use crate::seed::SEED_VARIABLE;
 use crate::tally::Tally;
-use crate::test_run::Run;
 use crate::tidy::tree::Tree;
 
 /// Sources are formatted.

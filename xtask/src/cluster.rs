@@ -34,11 +34,11 @@ use self::writers::Knowledge;
 use crate::console;
 use crate::prerequisite;
 use crate::process::backend::{BACKENDS, Backend, Setting};
+use crate::run::Run;
 use crate::seed::SEED_VARIABLE;
 use crate::server::Binary;
 use crate::stage::Stage;
 use crate::tally::Tally;
-use crate::test_run::Run;
 use crate::workspace::Workspace;
 
 /// How often all of it is run in the large variant, each time with another seed.

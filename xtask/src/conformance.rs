@@ -16,10 +16,10 @@ use kvorum_client::{Client, ClientSettings};
 use crate::command::{quiet, read_named_lines};
 use crate::neighbours::Neighbours;
 use crate::prerequisite;
+use crate::run::Run;
 use crate::server::{Binary, Server, Site};
 use crate::stage::Stage;
 use crate::tally::Tally;
-use crate::test_run::Run;
 
 /// The folder of the Python client's runner, from the root.
 const PYTHON_FOLDER: &str = "tests/conformance/python";

@@ -1,12 +1,12 @@
-//! The project's own commands: `cargo xtask test`, `sim`, `tidy`, `fix`, `profile-get` and
-//! `cluster-cost`.
+//! The project's own commands: `cargo xtask test`, `sim`, `tidy`, `lines`, `cycles`, `fix`,
+//! `profile-get` and `cluster-cost`.
 //!
 //! `test` is what CI runs and what a newcomer types: it brings along what it needs (under the
 //! target directory, nothing else is written) and ends with a line of counts. `tidy` holds the
-//! rules of the house that no other tool checks. `fix` is the only command that changes a file of
-//! the tree. `profile-get` measures what `docs/performance.md` says of a cached get, and
-//! `cluster-cost` what it says of several nodes. `sim` replays seeds of the simulation and runs
-//! campaigns of them.
+//! rules of the house that no other tool checks; `lines` and `cycles` count what it wants less of.
+//! `fix` is the only command that changes a file of the tree. `profile-get` measures what
+//! `docs/performance.md` says of a cached get, and `cluster-cost` what it says of several nodes.
+//! `sim` replays seeds of the simulation and runs campaigns of them.
 
 mod browser;
 mod cargo_stages;
@@ -15,12 +15,16 @@ mod cluster_cost;
 mod command;
 mod conformance;
 mod console;
+mod cycles;
 mod fix;
+mod lines;
+mod modules;
 mod neighbours;
 mod prerequisite;
 mod printed;
 mod process;
 mod profile_get;
+mod run;
 mod seed;
 mod server;
 mod simulation;
@@ -36,6 +40,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::cluster_cost::CostOptions;
+use crate::cycles::CyclesOptions;
 use crate::profile_get::ProfileOptions;
 use crate::test_run::TestOptions;
 use crate::workspace::Workspace;
@@ -57,8 +62,12 @@ enum Verb {
     /// What the stage `cluster` runs in namespaces of its own.
     #[command(hide = true)]
     Enclosed(cluster::Enclosed),
-    /// Check the rules of the house: floors, seams, file openings, links.
+    /// Check the rules of the house: floors, cycles, seams, file openings, links.
     Tidy,
+    /// Count the lines of code of each crate, without tests, comments and blank lines.
+    Lines,
+    /// Show which modules of a crate reach each other, and the paths by which they do.
+    Cycles(CyclesOptions),
     /// Format, and apply what clippy can mend. The only command that writes into the tree.
     Fix,
     /// Show where the server's time goes while it answers gets of cached objects.
@@ -89,6 +98,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
             console::line(&tally.to_string());
             tally.failed == 0
         }),
+        Verb::Lines => lines::run(&workspace),
+        Verb::Cycles(options) => cycles::run(&workspace, options),
         Verb::Fix => fix::run(&workspace),
         Verb::ProfileGet(options) => profile_get::run(&workspace, options),
         Verb::ClusterCost(options) => cluster_cost::run(&workspace, options),

@@ -14,9 +14,9 @@ use anyhow::{Context, ensure};
 
 use crate::console;
 use crate::prerequisite;
+use crate::run::Run;
 use crate::stage::Stage;
 use crate::tally::Tally;
-use crate::test_run::Run;
 use crate::tidy::tree::Tree;
 
 use self::document::{Mark, Printed};

@@ -13,6 +13,7 @@ mod kill_loop;
 mod lifecycle;
 mod load;
 pub(crate) mod mount;
+mod mounted_site;
 mod sync_trace;
 
 pub(crate) use self::cut::power_cut;

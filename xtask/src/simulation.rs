@@ -12,8 +12,8 @@ use anyhow::{Context, ensure};
 use clap::Args;
 
 use crate::command::{cargo, quiet, read_lines, succeeds};
+use crate::run::Run;
 use crate::tally::Tally;
-use crate::test_run::Run;
 use crate::workspace::Workspace;
 
 /// What to run.

@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::command::{cargo, succeeds};
+use crate::run::Run;
 use crate::server::Binary;
 use crate::stage::Stage;
 use crate::tally::Tally;
@@ -33,15 +34,6 @@ pub(crate) struct TestOptions {
     /// Run the server as it is released also without `--long`.
     #[arg(long)]
     pub(crate) release: bool,
-}
-
-/// A run of the tests: what every stage may ask for.
-#[derive(Debug)]
-pub(crate) struct Run<'a> {
-    pub(crate) workspace: &'a Workspace,
-    pub(crate) long: bool,
-    pub(crate) seed: u64,
-    pub(crate) binary: Binary,
 }
 
 struct Outcome {

@@ -6,13 +6,16 @@
 
 mod dependencies;
 mod floors;
-mod lexer;
+pub(crate) mod lexer;
 mod links;
 mod manifests;
+mod module_cycles;
 mod scenarios;
 mod seams;
 mod sources;
+pub(crate) mod test_items;
 pub(crate) mod tree;
+mod unused_public;
 mod use_paths;
 
 use crate::console;
@@ -38,6 +41,14 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<Tally> {
         (
             "every crate follows the workspace's lints",
             manifests::check(&tree),
+        ),
+        (
+            "no module reaches itself by others",
+            module_cycles::check(&tree),
+        ),
+        (
+            "public items are named outside tests",
+            unused_public::check(&tree),
         ),
         (
             "the seams are the only way to the world",

@@ -10,9 +10,9 @@ use anyhow::Context;
 use crate::command::quiet;
 use crate::conformance::run_client;
 
+use crate::run::Run;
 use crate::server::Site;
 use crate::tally::Tally;
-use crate::test_run::Run;
 
 /// The folder of the transcripts, from the root.
 const FOLDER: &str = "tests/conformance/transcripts";

@@ -13,12 +13,9 @@ use openraft::raft::AppendEntriesResponse;
 use crate::agreement::{Agreement, RETRY_PAUSE};
 use crate::asking::{self, Call, ReadPoint};
 use crate::error::AgreementError;
-use crate::leader_search::LeaderSearch;
+use crate::leader_search::{LEADER_WAIT, LeaderSearch};
 use crate::raft_runtime::within;
 use crate::raft_types::MemberId;
-
-/// How long one leader is waited for: it asks the voters once, and there may be another one by then.
-pub(crate) const LEADER_WAIT: Duration = Duration::from_secs(1);
 
 impl Agreement {
     /// Waits, at most until `deadline`, until the machine here has applied all that was agreed when this

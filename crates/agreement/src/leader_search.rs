@@ -5,14 +5,17 @@
 //! other, until one leads or has heard of another leader.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use kvorum_runtime::Moment;
 
 use crate::agreement::Agreement;
 use crate::asking::ReadPoint;
-use crate::catching_up::LEADER_WAIT;
 use crate::raft_types::{MemberId, Metrics};
+
+/// How long one leader is waited for: it asks the voters once, and there may be another one by then.
+pub(crate) const LEADER_WAIT: Duration = Duration::from_secs(1);
 
 /// One search; see the module's description.
 #[derive(Default)]

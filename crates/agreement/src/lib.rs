@@ -28,6 +28,7 @@ mod machine;
 mod membership;
 mod persistence;
 mod progress;
+mod proposing;
 mod raft_runtime;
 mod raft_types;
 mod snapshot_file;

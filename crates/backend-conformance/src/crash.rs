@@ -12,6 +12,7 @@ use rand::RngExt;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
+use crate::disk_copy::copy_of;
 use crate::history::{History, Required};
 use crate::observe::observe;
 use crate::recording::{Outcome, Recording, another_batch, failed_without_cause};
@@ -282,9 +283,4 @@ impl Recovery<'_> {
         let store = self.open(&again).map_err(told)?;
         self.check_store(&*store).map_err(told)
     }
-}
-
-/// Another disk with the same bytes, all of them durable.
-pub(crate) fn copy_of(disk: &MemoryDisk) -> MemoryDisk {
-    disk.crash_image(CrashOptions::everything())
 }

@@ -12,7 +12,7 @@ use kvorum_disk::{CrashOptions, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use crate::crash::copy_of;
+use crate::disk_copy::copy_of;
 use crate::history::{History, Required};
 use crate::observe::observe;
 use crate::recording::{Recording, failed_without_cause};

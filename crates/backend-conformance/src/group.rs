@@ -1,9 +1,9 @@
-//! The groups of the suite, and the one entry that runs them.
+//! The groups of the suite, and how much of them a run tries.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::{Checked, EngineUnderTest, crash, damage, faults, model_based, sentences};
+use crate::EngineUnderTest;
 
 /// A part of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,23 +67,4 @@ impl Plan {
         rng.set_stream(part);
         rng
     }
-}
-
-/// Runs one group against an engine; the first violation ends it.
-pub fn run(engine: &dyn EngineUnderTest, group: Group, plan: &Plan) -> Checked {
-    let quick = Plan::quick(plan.seed);
-    let plan = if engine.is_spike() { &quick } else { plan };
-    let outcome = match group {
-        Group::Sentences => sentences::check(engine, plan),
-        Group::Model => model_based::check(engine, plan),
-        Group::Crash => crash::check(engine, plan),
-        Group::Faults => faults::check(engine, plan),
-        Group::Damage => damage::check(engine, plan),
-    };
-    outcome.map_err(|mut violation| {
-        violation.engine = engine.name().to_owned();
-        violation.group = Some(group);
-        violation.seed = plan.seed;
-        violation
-    })
 }

@@ -19,6 +19,7 @@
 
 mod crash;
 mod damage;
+mod disk_copy;
 mod engine;
 mod faults;
 mod generate;
@@ -34,12 +35,14 @@ mod recording;
 mod script;
 mod sentences;
 mod shrink;
+mod suite;
 mod suite_macro;
 mod trial;
 mod violation;
 
 pub use damage::expect_left_out_listed;
 pub use engine::{DrawNumber, EngineUnderTest, Opening};
-pub use group::{Effort, Group, Plan, run};
+pub use group::{Effort, Group, Plan};
 pub use planted::expect_caught;
+pub use suite::run;
 pub use violation::{Checked, Violation};

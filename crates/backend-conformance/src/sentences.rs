@@ -7,6 +7,7 @@ mod concurrent;
 mod durability;
 mod lease_end;
 mod racing;
+mod stage;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use kvorum_backend::{
 };
 use kvorum_disk::{Disk, EntryKind, MemoryDisk};
 
+use self::stage::{Stage, fold_everything, put, put_durably, put_expiring, put_large, remove};
 use crate::names::{KEYS, key};
 use crate::observed::ObservedDisk;
 use crate::script::{PlannedBound, PlannedFold, PlannedWrite, Script, Step};
@@ -93,59 +95,6 @@ pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
         }
     }
     Ok(())
-}
-
-/// Where a sentence is shown.
-struct Stage<'a> {
-    engine: &'a dyn EngineUnderTest,
-    plan: &'a Plan,
-    variation: u32,
-}
-
-impl<'a> Stage<'a> {
-    fn open(&self, disk: &MemoryDisk) -> Checked<Trial<'a>> {
-        let rng = self.plan.rng(0);
-        Trial::open(self.engine, Arc::new(disk.clone()), self.variation, rng)
-    }
-
-    fn play(&self, steps: Vec<Step>) -> Checked<Trial<'a>> {
-        let mut trial = self.open(&MemoryDisk::new())?;
-        trial.play(&Script { steps })?;
-        Ok(trial)
-    }
-}
-
-fn put(key: usize) -> Step {
-    Step::put_buffered(vec![PlannedWrite::put(key, 100)])
-}
-
-fn put_large(key: usize) -> Step {
-    Step::put_buffered(vec![PlannedWrite::put(key, 3_000)])
-}
-
-fn put_durably(key: usize) -> Step {
-    Step::put_durably(vec![PlannedWrite::put(key, 100)])
-}
-
-fn remove(key: usize) -> Step {
-    Step::put_buffered(vec![PlannedWrite::remove(key)])
-}
-
-/// A put that expires so many microseconds later.
-fn put_expiring(key: usize, micros: u64, terms: &[usize]) -> Step {
-    let mut write = PlannedWrite::put(key, 50);
-    if let Some(value) = &mut write.value {
-        value.expires_in_micros = Some(micros);
-        value.terms = terms.to_vec();
-    }
-    Step::put_buffered(vec![write])
-}
-
-fn fold_everything(slot: Option<usize>) -> Step {
-    Step::Fold {
-        slot,
-        fold: PlannedFold::all(FoldDetail::Entries),
-    }
 }
 
 fn order(stage: &Stage<'_>) -> Checked {

@@ -1,6 +1,7 @@
 //! A trial: one store under test beside its model, and the steps that are played on both.
 
 pub(crate) mod backup;
+mod held_backup;
 mod reading;
 mod upkeep;
 
@@ -19,7 +20,7 @@ use parking_lot::Mutex;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use self::backup::HeldBackup;
+use self::held_backup::HeldBackup;
 use crate::model::State;
 use crate::names;
 use crate::script::{PlannedValue, PlannedWrite, Script, Step};

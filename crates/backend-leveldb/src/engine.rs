@@ -10,17 +10,16 @@ use kvorum_backend::{
     Adopting, Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, Flow,
     FoldEnd, FoldFilter, IndexCounts, IndexFolds, IndexRange, IndexVisitor, Lease, Lookup, ReadAt,
     Receipt, Result, Sequence, SharedLog, Snapshot, Status, StepBudget, StepOutcome, StoreBackup,
-    StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Write,
+    StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp,
 };
 use kvorum_disk::{Disk, Reserve};
 use kvorum_encoding::StorageKey;
-use kvorum_lsm::{
-    Body, DoubtKind, DrawNumber, KeyRange, Lsm, Op, ScanEnd, ScanRange, ScanStep, Shared, Value,
-};
+use kvorum_lsm::{DoubtKind, DrawNumber, KeyRange, Lsm, Op, ScanEnd, ScanRange, ScanStep, Shared};
 
 use crate::LeveldbSettings;
 use crate::index::{ops_of, plain_counts};
 use crate::keyspace::{IndexKeys, all_objects, index_range, object_key};
+use crate::put_op::put_op;
 use crate::reindexing::Reindexing;
 use crate::snapshot::LeveldbSnapshot;
 
@@ -163,46 +162,6 @@ fn in_doubt() -> BackendError {
     let detail = "index entries of this range may be missing: they were lost with a damaged block, \
                   and are being made again from their objects";
     BackendError::new(ErrorKind::Corrupt, detail)
-}
-
-/// The change of one write to its object. Requests are slices of what a connection read, so what is
-/// kept in memory is copied. A body of `kept_from` bytes or more is not: it goes to the node's log as it is,
-/// and stays there.
-pub(crate) fn put_op(write: &Write, extra: Bytes, kept_from: usize) -> Op {
-    match write {
-        Write::Remove { key } => Op::Remove {
-            key: object_key(key.as_bytes()),
-        },
-        Write::Put {
-            key,
-            fields,
-            head,
-            body,
-            ..
-        } => {
-            let key = key.as_bytes();
-            let stays = body.len() >= kept_from;
-            let copied = if stays { &[][..] } else { &body[..] };
-            let mut all = Vec::with_capacity(1 + key.len() + head.len() + copied.len());
-            all.extend_from_slice(&object_key(key));
-            all.extend_from_slice(head);
-            all.extend_from_slice(copied);
-            let all = Bytes::from(all);
-            let (key_end, head_end) = (1 + key.len(), 1 + key.len() + head.len());
-            Op::Put {
-                key: all.slice(..key_end),
-                value: Value {
-                    fields: *fields,
-                    extra,
-                    head: all.slice(key_end..head_end),
-                    body: Body::Inline(match stays {
-                        true => body.clone(),
-                        false => all.slice(head_end..),
-                    }),
-                },
-            }
-        }
-    }
 }
 
 impl Backend for Leveldb {

@@ -10,8 +10,8 @@ use kvorum_backend::{
 use kvorum_encoding::{ByteReader, StorageKey, Truncated, put_varint};
 use kvorum_lsm::{Body, KeyRange, Lsm, Op, Value};
 
-use crate::engine::put_op;
 use crate::keyspace::{index_key, object_key, object_range_of};
+use crate::put_op::put_op;
 
 /// For reads to which nothing is expired.
 pub(crate) const OF_ANY_AGE: ReadAt = ReadAt {

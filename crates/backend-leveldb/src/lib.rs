@@ -17,6 +17,7 @@
 mod engine;
 mod index;
 pub mod keyspace;
+mod put_op;
 mod reindexing;
 pub mod repair;
 mod settings;

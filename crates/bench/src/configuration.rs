@@ -4,8 +4,7 @@
 //! nobody read. For this the configuration remembers what it was asked for, which needs no list
 //! of keys that could fall behind the code that reads them.
 
-mod scale;
-mod settings;
+pub(crate) mod scale;
 
 #[cfg(test)]
 mod configuration_test;
@@ -17,7 +16,6 @@ use std::path::{Path, PathBuf};
 use kvorum_erlang_terms::{Position, SyntaxError, Term, parse_term, parse_terms};
 
 pub use scale::{scaled_count, scaled_keys};
-pub use settings::{Mode, Operation, Settings};
 
 /// A configuration that cannot be used; each variant tells what to change.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 
 use crate::arguments::{Part, RunArguments};
 use crate::calendar::civil_date;
-use crate::configuration::{Configuration, Mode, Settings};
+use crate::configuration::Configuration;
 use crate::driver::embedded::{Embedded, EmbeddedPlan, Engine, engine_of};
 use crate::driver::http_raw::HttpRawPlan;
 use crate::driver::nhs::NhsPlan;
@@ -27,6 +27,7 @@ use crate::random::{Seed, WorkerRandom};
 use crate::run_record::{self, LoopMode, RunRecord, StallRecord};
 use crate::runner::RunOptions;
 use crate::server_probe::{ProbeTargets, ServerDescription};
+use crate::settings::{Mode, Settings};
 use crate::value_generator::{BlockSettings, SourceBlocks, ValueGenerator};
 use crate::verification::{Ledger, Verifier};
 

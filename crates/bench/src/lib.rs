@@ -2,7 +2,7 @@
 //!
 //! A tool at the rim: it knows the wire and nothing of the server behind it.
 //!
-//! - [`configuration`]: files of Erlang terms merged into settings.
+//! - [`configuration`]: files of Erlang terms merged; [`settings`]: what all runs have.
 //! - [`key_generator`], [`value_generator`]: what is touched and what is written.
 //! - [`driver`]: what an operation does; [`worker`]: one closed loop of operations.
 //! - [`runner`]: a whole run; [`recorder`], [`server_probe`]: what it measures.
@@ -31,7 +31,9 @@ pub mod recorder;
 pub mod run_record;
 pub mod runner;
 mod schedule;
+mod seconds;
 pub mod server_probe;
+pub mod settings;
 pub mod value_generator;
 pub mod verification;
 pub mod worker;

@@ -15,9 +15,10 @@ use indexmap::IndexMap;
 
 use crate::activity::Records;
 use crate::hits::hits_of;
-use crate::output::{LATENESS, ResultFiles, seconds};
+use crate::output::{LATENESS, ResultFiles};
 use crate::recorder::Record;
 use crate::run_record::{RunRecord, StallRecord};
+use crate::seconds::seconds;
 use crate::server_probe;
 
 pub use recorded::MergeError;

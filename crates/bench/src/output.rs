@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::activity::Records;
-use crate::configuration::Operation;
 use crate::recorder::{Latencies, Record};
+use crate::seconds::seconds;
+use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 
 use interval_log::IntervalLog;
@@ -181,16 +182,6 @@ fn latency_columns(record: &Record, window: Duration) -> String {
     }
     let units = record.units;
     format!("{units}, {min}, {mean:.1}, {median}, {p95}, {p99}, {p999}, {max}, {errors}")
-}
-
-/// Seconds as Erlang prints a float: shortest digits, at least one after the point.
-pub(crate) fn seconds(duration: Duration) -> String {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "microseconds of a run are far below 2^53"
-    )]
-    let microseconds = duration.as_micros() as f64;
-    Term::Float(microseconds / 1e6).to_string()
 }
 
 /// The label of each operation in file names; one that is there already gets a number.

@@ -3,9 +3,11 @@
 //! Workers are dealt out to threads once, and each thread runs its share on a runtime of its own.
 //! A work-stealing runtime would move connections between cores and lock where nothing is shared.
 
+mod event;
+mod options;
 mod report;
+mod run_error;
 
-use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, SystemTime};
@@ -13,60 +15,19 @@ use std::time::{Duration, SystemTime};
 use tokio::task::LocalSet;
 
 use crate::activity::Activity;
-use crate::configuration::{Mode, Settings};
 use crate::driver::{Draws, Driver, Plan};
 use crate::output::{ResultFiles, Totals};
 use crate::schedule::Schedule;
-use crate::server_probe::ProbeTargets;
+use crate::settings::{Mode, Settings};
 use crate::worker::{Control, Mix, Pace, Worker};
 
+use event::Event;
+pub use options::RunOptions;
 use report::Report;
+pub use run_error::RunError;
 
 /// How long operations under way may take once the run has ended.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// A run that could not be started or ended.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// A worker could not connect; nothing was measured.
-    #[error("{0}")]
-    Connect(String),
-    /// A thread or its runtime could not be started.
-    #[error("cannot start a thread of workers: {0}")]
-    Thread(io::Error),
-    /// Results cannot be written.
-    #[error("cannot write results: {0}")]
-    Results(#[from] io::Error),
-    /// A histogram cannot be made.
-    #[error("cannot make a histogram: {0}")]
-    Histogram(#[from] hdrhistogram::CreationError),
-}
-
-/// How a run is to be made, beyond its configuration.
-#[derive(Debug, Clone)]
-pub struct RunOptions {
-    /// Threads that share the workers.
-    pub threads: usize,
-    /// Where to look for what the server uses.
-    pub probe: ProbeTargets,
-    /// For how long operations run before measuring begins.
-    pub warm_up: Duration,
-    /// Operations per second of all workers of this process together, in an open loop; `None` paces
-    /// as the configuration says.
-    pub open_rate: Option<f64>,
-    /// Id of the first worker.
-    pub first_worker: u32,
-    /// When workers begin, for several processes that shall begin together.
-    pub start_at: Option<SystemTime>,
-}
-
-/// Tells the thread that reports about the workers' threads.
-enum Event {
-    /// All workers of a thread have ended; this many had to be given up in an operation.
-    Ended { abandoned: usize },
-    /// Somebody asks for the end.
-    Interrupted,
-}
 
 /// Runs all workers to the end; one element of `draws` per worker.
 pub fn run<P: Plan>(

@@ -5,87 +5,22 @@
 
 mod http_text;
 mod sample;
+mod targets;
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kvorum_backend::Backend;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-
 pub use sample::{ServerSample, file_bytes};
+pub use targets::{ProbeTargets, ServerDescription};
 
-use crate::output::seconds;
+use crate::seconds::seconds;
 
 /// Header of `server.csv`: all but the first, third and fourth column count up.
 pub(crate) const HEADER: &str =
     "elapsed, cpu_seconds, resident_bytes, disk_bytes, read_bytes, written_bytes, put_bytes";
-
-/// Where to look; what several places tell is added up.
-#[derive(Clone, Default)]
-pub struct ProbeTargets {
-    /// Processes of the server on this machine, for their /proc.
-    pub processes: Vec<u32>,
-    /// `host:port` of the server's HTTP, for `/metrics` and `/stats`.
-    pub http: Vec<String>,
-    /// Directories of the server on this machine, for the bytes of their files.
-    pub directories: Vec<PathBuf>,
-    /// Stores in this very process.
-    pub stores: Vec<Arc<dyn Backend>>,
-}
-
-/// Who the server is, as it goes into `run.json`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ServerDescription {
-    /// Its version; empty if it does not tell.
-    pub version: String,
-    /// Its settings, as far as they are known.
-    pub settings: Map<String, Value>,
-}
-
-impl std::fmt::Debug for ProbeTargets {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("ProbeTargets")
-            .field("processes", &self.processes)
-            .field("http", &self.http)
-            .field("directories", &self.directories)
-            .finish_non_exhaustive()
-    }
-}
-
-impl ProbeTargets {
-    /// Whether there is anything to look at.
-    pub fn is_empty(&self) -> bool {
-        self.processes.is_empty() && self.http.is_empty() && self.directories.is_empty()
-    }
-
-    /// What the first server says of itself under `/stats`; none if it says nothing.
-    pub fn describe(&self) -> Option<(ServerDescription, Option<String>)> {
-        let text = http_text::get(self.http.first()?, "/stats").ok()?;
-        let stats: Map<String, Value> = serde_json::from_str(&text).ok()?;
-        let text_of = |name: &str| stats.get(name).and_then(Value::as_str);
-        let version = match text_of("kvorum_version") {
-            Some(version) => format!("kvorum {version}"),
-            None => format!("riak_kv {}", text_of("riak_kv_version").unwrap_or_default()),
-        };
-        let backend = text_of("storage_backend").map(|name| {
-            let name = name.strip_prefix("riak_kv_").unwrap_or(name);
-            name.strip_suffix("_backend").unwrap_or(name).to_owned()
-        });
-        let told = ["ring_creation_size", "nodename", "storage_backend"];
-        let settings = told
-            .iter()
-            .filter_map(|name| Some(((*name).to_owned(), stats.get(*name)?.clone())))
-            .collect();
-        Some((ServerDescription { version, settings }, backend))
-    }
-}
 
 /// A thread that samples until it is told to stop.
 #[derive(Debug)]

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use crate::activity::Activity;
-use crate::configuration::Operation;
 use crate::driver::{Draws, Driver, Outcome};
 use crate::random::WorkerRandom;
 use crate::schedule::{Schedule, counts_from};
+use crate::settings::Operation;
 
 /// A driver that never waits would keep its thread for itself: after this many operations a
 /// worker lets the others run.

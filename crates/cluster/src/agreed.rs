@@ -6,7 +6,8 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use kvorum_disk::DiskError;
 
-use crate::command::{Command, Refusal};
+use crate::command::Command;
+use crate::refusal::Refusal;
 use crate::state::ClusterState;
 
 /// The state that all members agree on, and the way to change it.

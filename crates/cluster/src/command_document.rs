@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::command::Command;
+use crate::content::Member;
 use crate::document::{self, MemberDocument, RingDocument, StagedDocument, name, overlay, parsed};
 use crate::file_format::DecodeError;
 use crate::motion::{GrowthStep, MoveStep};
 use crate::name_text::to_text;
-use crate::state::Member;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -303,7 +303,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::staged::StagedChange;
+    use crate::staged_change::StagedChange;
 
     fn node(number: u8) -> NodeId {
         NodeId::from_bytes([number; 16])

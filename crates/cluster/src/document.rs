@@ -16,12 +16,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::command::check_ring;
+use crate::content::GrowthConfirmed;
+use crate::content::Recovery;
+use crate::content::{BucketTypeEntry, Content, Member, MemberStatus, TypeStatus};
 use crate::file_format::{self, DecodeError};
-use crate::motion::GrowthConfirmed;
 use crate::name_text;
-use crate::recovery::Recovery;
-use crate::staged::StagedChange;
-use crate::state::{BucketTypeEntry, ClusterState, Content, Member, MemberStatus, TypeStatus};
+use crate::staged_change::StagedChange;
+use crate::state::ClusterState;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -16,10 +16,12 @@ use kvorum_ring::{NodeId, Ring, RingSize};
 use parking_lot::Mutex;
 
 use crate::agreed::{AgreedState, Look, ProposeError};
+use crate::cluster_id::ClusterId;
 use crate::command::{Command, apply};
+use crate::content::Member;
 use crate::document;
 use crate::file_format::DecodeError;
-use crate::state::{ClusterId, ClusterState, Member};
+use crate::state::ClusterState;
 
 const NEWEST: &str = "cluster";
 const PREVIOUS: &str = "cluster.previous";

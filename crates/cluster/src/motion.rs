@@ -10,8 +10,9 @@ use std::sync::Arc;
 use kvorum_ring::{Epoch, MoveError, NodeId, Partition, Phase, Ring};
 use kvorum_runtime::{PlantedDefect, is_planted};
 
-use crate::command::Refusal;
-use crate::state::{ClusterState, Content, MemberStatus};
+use crate::content::{Content, GrowthConfirmed, MemberStatus};
+use crate::refusal::Refusal;
+use crate::state::ClusterState;
 
 /// A step of one partition's move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,15 +53,6 @@ pub enum GrowthStep {
         /// The epoch of partition 0 that it has learned: it rises with every step.
         at: Epoch,
     },
-}
-
-/// Who has confirmed the present phase of a change of the number of replicas.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct GrowthConfirmed {
-    /// While it fills: the vnodes that have what they newly need.
-    pub(crate) filled: BTreeSet<Partition>,
-    /// While it closes: the nodes that know.
-    pub(crate) known: BTreeSet<NodeId>,
 }
 
 impl Content {
@@ -219,7 +211,7 @@ impl ClusterState {
 
     /// Members that have handed over everything and may be removed.
     pub fn exited(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let exiting = |member: &crate::state::Member| member.status == MemberStatus::Exiting;
+        let exiting = |member: &crate::content::Member| member.status == MemberStatus::Exiting;
         let members = self.members().iter();
         members
             .filter(move |(_, member)| exiting(member))

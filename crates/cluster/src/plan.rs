@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kvorum_ring::{Claimant, Detours, NodeId, Partition, Ring, claim};
 
-use crate::staged::StagedChange;
-use crate::state::{ClusterState, Content, Member, MemberStatus};
+use crate::content::{Content, Member, MemberStatus};
+use crate::staged_change::StagedChange;
+use crate::state::ClusterState;
 
 /// Any this many consecutive partitions are kept on distinct nodes where that is possible, whatever
 /// the largest n_val is: Riak's `target_n_val`.

@@ -7,16 +7,9 @@
 
 use kvorum_ring::NodeId;
 
-use crate::state::{ClusterId, ClusterState, MemberStatus};
-
-/// What a recovered cluster went on with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recovery {
-    /// The identity before.
-    pub from: ClusterId,
-    /// The version of the state that was gone on with.
-    pub version: u64,
-}
+use crate::cluster_id::ClusterId;
+use crate::content::{MemberStatus, Recovery};
+use crate::state::ClusterState;
 
 impl ClusterState {
     /// This state as the first one of a recovered cluster of which `survivor` is the only voter. All
@@ -51,7 +44,7 @@ mod tests {
     use kvorum_ring::{Ring, RingSize};
 
     use super::*;
-    use crate::state::Member;
+    use crate::content::Member;
     use crate::{Command, apply};
 
     fn node(number: u8) -> NodeId {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kvorum_encoding::{Bucket, BucketType};
 use kvorum_properties::{BucketProperties, PropertyOverlay};
 
-use crate::state::{Content, TypeStatus};
+use crate::content::{Content, TypeStatus};
 
 /// No active bucket type has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -9,79 +9,11 @@ use std::collections::BTreeSet;
 use kvorum_ring::{Growth, Move, NodeId, Partition, Phase, Ring, Transition};
 use kvorum_runtime::{PlantedDefect, is_planted};
 
-use crate::command::Refusal;
-use crate::motion::GrowthConfirmed;
+use crate::content::{Content, GrowthConfirmed, MemberStatus};
 use crate::plan::{Plan, is_rescue};
-use crate::state::{ClusterState, Content, MemberStatus};
-
-/// What is to become of a member.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StagedChange {
-    /// Hands over its partitions, then leaves.
-    Leave,
-    /// Hands over its partitions to a node that joins, then leaves.
-    Replace {
-        /// Who takes its place.
-        by: NodeId,
-    },
-    /// Is gone for good: others take its partitions as they are, empty.
-    ForceRemove,
-    /// Is gone for good: a node that joins takes its partitions, empty.
-    ForceReplace {
-        /// Who takes its place.
-        by: NodeId,
-    },
-    /// Stands in another rack, room or zone.
-    Location(Option<String>),
-    /// Has another share of the ring.
-    Weight(u32),
-}
-
-impl StagedChange {
-    pub(crate) fn replacement(&self) -> Option<NodeId> {
-        match self {
-            Self::Replace { by } | Self::ForceReplace { by } => Some(*by),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn is_forced(&self) -> bool {
-        matches!(self, Self::ForceRemove | Self::ForceReplace { .. })
-    }
-
-    fn is_departure(&self) -> bool {
-        !matches!(self, Self::Location(_) | Self::Weight(_))
-    }
-}
-
-/// Why a change cannot be staged or committed. The texts are those that Riak's operators know.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StagingRefusal {
-    /// The node is no member.
-    #[error("not_member")]
-    NotMember,
-    /// It is leaving already.
-    #[error("already_leaving")]
-    AlreadyLeaving,
-    /// Nobody would be left.
-    #[error("only_member")]
-    OnlyMember,
-    /// The replacement does not join, or owns partitions.
-    #[error("invalid_replacement")]
-    InvalidReplacement,
-    /// The replacement replaces another node.
-    #[error("already_replacement")]
-    AlreadyReplacement,
-    /// A node of weight 0 can hold nothing: let it leave.
-    #[error("a weight must be above 0; let the node leave instead")]
-    NoWeight,
-    /// There is no plan to commit.
-    #[error("{0}")]
-    NoPlan(#[from] crate::plan::PlanError),
-    /// The plan is another one than the operator has seen.
-    #[error("The plan has changed; look at it again")]
-    PlanChanged,
-}
+use crate::refusal::{Refusal, StagingRefusal};
+use crate::staged_change::StagedChange;
+use crate::state::ClusterState;
 
 impl Content {
     pub(crate) fn stage(&mut self, node: NodeId, change: StagedChange) -> Result<(), Refusal> {
@@ -111,7 +43,7 @@ impl Content {
             .iter()
             .filter(|(_, change)| change.is_departure());
         let departing: BTreeSet<NodeId> = departing.map(|(node, _)| *node).chain([node]).collect();
-        let stays = |(other, member): (&NodeId, &crate::state::Member)| {
+        let stays = |(other, member): (&NodeId, &crate::content::Member)| {
             !departing.contains(other)
                 && matches!(member.status, MemberStatus::Valid | MemberStatus::Joining)
         };

@@ -1,138 +1,16 @@
 //! The cluster state as a value.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use kvorum_encoding::{Bucket, BucketType};
 use kvorum_properties::{BucketProperties, PropertyOverlay};
-use kvorum_ring::{NodeId, NodeIdError, Ring, Transition};
+use kvorum_ring::{NodeId, Ring, Transition};
 
-use crate::motion::GrowthConfirmed;
-use crate::recovery::Recovery;
+use crate::cluster_id::ClusterId;
+use crate::content::{BucketTypeEntry, Content, GrowthConfirmed, Member};
 use crate::resolved::{Resolved, UnknownBucketType};
-use crate::staged::StagedChange;
-
-/// The identity of a cluster: a UUID in the same form as a node's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClusterId(NodeId);
-
-impl ClusterId {
-    /// A random UUID from 16 random bytes, which the caller draws.
-    pub fn from_random(bytes: [u8; 16]) -> Self {
-        Self(NodeId::from_random(bytes))
-    }
-
-    /// The identity in the form that nodes have theirs in, as hellos carry it.
-    pub const fn as_node_id(&self) -> NodeId {
-        self.0
-    }
-}
-
-impl From<NodeId> for ClusterId {
-    fn from(id: NodeId) -> Self {
-        Self(id)
-    }
-}
-
-impl fmt::Display for ClusterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl FromStr for ClusterId {
-    type Err = NodeIdError;
-
-    fn from_str(text: &str) -> Result<Self, NodeIdError> {
-        text.parse().map(Self)
-    }
-}
-
-/// What is known of a member besides its identity; all of it may change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Its name, such as `riak@127.0.0.1`; no two members share one.
-    pub name: String,
-    /// Its addresses by the name of the service that listens there.
-    pub addresses: BTreeMap<String, String>,
-    /// Where it stands between joining and leaving.
-    pub status: MemberStatus,
-    /// Its share of the ring relative to the others'.
-    pub weight: u32,
-    /// Rack, room or zone.
-    pub location: Option<String>,
-}
-
-impl Member {
-    /// A valid member of this name: weight 1, no location, no addresses.
-    pub fn new(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            addresses: BTreeMap::new(),
-            status: MemberStatus::Valid,
-            weight: 1,
-            location: None,
-        }
-    }
-}
-
-/// Where a member stands between joining and leaving.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberStatus {
-    /// Known, but part of no committed plan.
-    Joining,
-    /// A full member.
-    Valid,
-    /// Handing over its partitions.
-    Leaving,
-    /// Has handed over all of them.
-    Exiting,
-    /// Marked as down by an operator.
-    Down,
-}
-
-/// Whether a bucket type can be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TypeStatus {
-    /// Not yet: it can still be created anew with other properties.
-    Created,
-    /// It can, and exists for ever.
-    Active,
-}
-
-/// A bucket type as it was created and changed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BucketTypeEntry {
-    /// Whether it can be used.
-    pub status: TypeStatus,
-    /// What was set, over the defaults of typed buckets.
-    pub properties: PropertyOverlay,
-}
-
-/// What is agreed and kept; [`ClusterState`] adds what follows from it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Content {
-    pub(crate) id: ClusterId,
-    pub(crate) name: String,
-    pub(crate) version: u64,
-    pub(crate) members: BTreeMap<NodeId, Member>,
-    pub(crate) ring: Arc<Ring>,
-    /// `buckets.default.*`: agreed rather than each node's own, or replicas would differ in quorums.
-    pub(crate) default_properties: PropertyOverlay,
-    pub(crate) types: BTreeMap<BucketType, BucketTypeEntry>,
-    /// By type, the default one included, and bucket; no overlay is empty.
-    pub(crate) buckets: BTreeMap<BucketType, BTreeMap<Bucket, PropertyOverlay>>,
-    /// What waits for a commit.
-    pub(crate) staged: BTreeMap<NodeId, StagedChange>,
-    /// Where the last commit leads, until it is there.
-    pub(crate) transition: Option<Transition>,
-    /// Who has confirmed the present phase of a change of the number of replicas.
-    pub(crate) growth_confirmed: GrowthConfirmed,
-    /// What the cluster went on with after it had lost its log's majority.
-    pub(crate) recovery: Option<Recovery>,
-}
+use crate::staged_change::StagedChange;
 
 /// The cluster state of one version.
 #[derive(Clone, Debug)]

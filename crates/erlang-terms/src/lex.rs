@@ -1,6 +1,7 @@
 //! Splits the text of a term file into tokens with their places.
 
-use crate::{Position, SyntaxError};
+use crate::syntax_error::SyntaxError;
+use crate::term::Position;
 
 /// One token.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,36 +1,11 @@
 //! Builds terms from tokens: a recursive descent with one token of look-ahead.
 
 use crate::lex::{Lexer, Token};
-use crate::{LocatedTerm, Position, Term};
+use crate::syntax_error::SyntaxError;
+use crate::term::{LocatedTerm, Position, Term};
 
 /// How deep terms may nest; deeper input is refused before it can exhaust the stack.
 const DEPTH_MAX: u32 = 128;
-
-/// Text that is no Erlang term: where, what was expected there, what stands there.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {}, column {}: expected {expected}, got {got}", position.line, position.column)]
-pub struct SyntaxError {
-    /// Where the text stops making sense.
-    pub position: Position,
-    /// What could stand there.
-    pub expected: String,
-    /// What does stand there.
-    pub got: String,
-}
-
-impl SyntaxError {
-    pub(crate) fn new(
-        position: Position,
-        expected: impl Into<String>,
-        got: impl Into<String>,
-    ) -> Self {
-        Self {
-            position,
-            expected: expected.into(),
-            got: got.into(),
-        }
-    }
-}
 
 /// All terms of a file, each of which has to end in a full stop.
 ///

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::Term;
 use crate::lex::needs_quotes;
+use crate::term::Term;
 
 impl fmt::Display for Term {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -11,12 +11,14 @@ impl fmt::Display for Term {
     }
 }
 
-/// The term with strings as lists of numbers and binaries as numbers.
-pub(crate) fn plain(term: &Term) -> String {
-    let mut text = String::new();
-    // Writing to a `String` cannot fail.
-    let _ = write_term(&mut text, term, Style::Plain);
-    text
+impl Term {
+    /// The term as Erlang's `~w` prints it: strings and binaries as numbers.
+    pub fn to_plain_text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a `String` cannot fail.
+        let _ = write_term(&mut text, self, Style::Plain);
+        text
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]

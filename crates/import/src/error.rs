@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use kvorum_disk::DiskError;
 use kvorum_runtime::RuntimeError;
 
-use crate::store_search::PassedOver;
+use crate::passed_over::PassedOver;
 
 /// An import that stopped. What was done is kept: the same command goes on from there.
 #[derive(Debug, thiserror::Error)]

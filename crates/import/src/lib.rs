@@ -18,6 +18,7 @@ mod findings;
 mod item;
 pub mod metadata;
 mod partition;
+mod passed_over;
 mod progress;
 mod reconcile;
 pub mod riak_object;
@@ -34,12 +35,13 @@ pub use counts::Counts;
 pub use error::ImportError;
 pub use findings::{Finding, Findings};
 pub use item::{Batch, Item, Place};
+pub use passed_over::PassedOver;
 pub use progress::{Progress, ProgressView, WorkStage};
 pub use reconcile::reconcile;
 pub use spread::{SpreadWriter, file_count, read_spread};
 pub use state_directory::StateDirectory;
 pub use store_search::{
-    FoundStore, FoundStores, Judgement, PassedOver, StoreKind, find_stores, is_partition_name,
+    FoundStore, FoundStores, Judgement, StoreKind, find_stores, is_partition_name,
 };
 pub use summary::Summary;
 pub use system::System;

@@ -11,10 +11,10 @@
 use std::path::{Path, PathBuf};
 
 use kvorum_disk::{DirectoryEntry, Disk, EntryKind};
-use serde::Serialize;
 
 use crate::error::ImportError;
 use crate::partition::{PartitionIndex, ring_of};
+use crate::passed_over::PassedOver;
 
 /// A directory of copies, a node's data directory in it, the data root in that, the partitions in that.
 const DEPTH_MAX: usize = 3;
@@ -75,15 +75,6 @@ pub enum Judgement {
     Bare(&'static str),
     /// No store of this kind.
     Other,
-}
-
-/// A directory that is not imported.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PassedOver {
-    /// The directory.
-    pub path: PathBuf,
-    /// The reason.
-    pub reason: String,
 }
 
 /// The result of a search.

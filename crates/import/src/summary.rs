@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::counts::Counts;
 use crate::findings::Finding;
-use crate::store_search::PassedOver;
+use crate::passed_over::PassedOver;
 
 /// What came of an import.
 #[derive(Clone, Debug, Serialize)]

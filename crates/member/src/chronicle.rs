@@ -10,7 +10,7 @@ use kvorum_cluster::{AgreedState as _, ClusterState, MemberStatus, StagedChange}
 use kvorum_properties::BucketProperties;
 use kvorum_ring::NodeId;
 
-use crate::contacts::is_unknown;
+use crate::unknown_state::is_unknown;
 
 /// One change of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

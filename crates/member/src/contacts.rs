@@ -5,26 +5,13 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use kvorum_claimant::ShownState;
-use kvorum_cluster::{ClusterId, ClusterState, Member};
+use kvorum_cluster::ClusterId;
 use kvorum_peer::{Admission, Directory, Introduction, Refusal};
-use kvorum_ring::{NodeId, Ring, RingSize};
+use kvorum_ring::NodeId;
 
-use crate::PEER_SERVICE;
+use crate::peer_service::PEER_SERVICE;
+use crate::unknown_state::{NOBODY, is_unknown};
 use crate::vouching::Vouching;
-
-/// Nobody: the cluster of who belongs to none yet, the owner of a ring that is not known yet.
-pub(crate) const NOBODY: NodeId = NodeId::from_bytes([0; 16]);
-
-/// What is shown until the state of a cluster is known: this node alone, owning nothing.
-pub(crate) fn unknown_state(cluster: ClusterId, node: NodeId, name: &str) -> ClusterState {
-    let ring = Ring::single(RingSize::SMALLEST, NOBODY);
-    ClusterState::found(cluster, name, node, Member::new(name), ring)
-}
-
-/// True for what [`unknown_state`] makes.
-pub(crate) fn is_unknown(state: &ClusterState) -> bool {
-    state.ring().members() == [NOBODY]
-}
 
 /// See the module's description.
 pub(crate) struct Contacts {

@@ -8,7 +8,7 @@ use kvorum_liveness::Liveness;
 use kvorum_peer::{Caller, Message, PeerService, Served};
 use kvorum_runtime::Moment;
 
-use crate::joining::Doorkeeper;
+use crate::doorkeeper::Doorkeeper;
 use crate::operations::Operations;
 
 /// Every service of this node for other nodes.

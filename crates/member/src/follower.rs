@@ -29,12 +29,11 @@ use kvorum_ring::{Epoch, NodeId, Partition, Phase, Ring};
 use kvorum_runtime::Runtime;
 use kvorum_vnode::{LeaseTable, Vnode, VnodeMeter, VnodeSettings};
 
-use crate::contacts::is_unknown;
 use crate::error::OpenError;
 use crate::held::{Held, HeldFile, Known};
-use crate::opening::have_others_it;
 use crate::recognising::KnownStores;
 use crate::stores::{Found, StoreError, Stores};
+use crate::unknown_state::is_unknown;
 use crate::vnode_table::{Unopened, VnodeTable};
 
 /// What could not be opened or removed is tried again after this long.
@@ -252,6 +251,11 @@ fn check_stores(
     );
     held.expect_none();
     Ok(())
+}
+
+/// True where other nodes have the data of this node's stores, or may have it.
+pub(crate) fn have_others_it(state: &ClusterState) -> bool {
+    is_unknown(state) || state.ring().replicas_max() > 1
 }
 
 /// Refuses an engine that would stand empty in place of another one's stores where nobody else has what

@@ -17,13 +17,14 @@ use kvorum_peer::{Encryption, Peers};
 use kvorum_ring::{NodeId, Ring};
 use kvorum_runtime::Runtime;
 
-use crate::PEER_SERVICE;
 use crate::card::{Card, CardFile, FIRST_LOG, LOG_DIRECTORY, Stage};
 use crate::check;
-use crate::contacts::{Contacts, unknown_state};
+use crate::contacts::Contacts;
 use crate::error::OpenError;
-use crate::member::MemberSettings;
-use crate::recovering;
+use crate::peer_service::PEER_SERVICE;
+use crate::recovered_state;
+use crate::settings::MemberSettings;
+use crate::unknown_state::unknown_state;
 
 /// What a node is before its log is open.
 pub(crate) struct Founded {
@@ -47,7 +48,7 @@ pub(crate) fn identify(
         return Ok(Founded { card, first: None });
     }
     if let Some(card) = card
-        && let Some((node, state)) = recovering::first_state(&**disk, directory, &card)?
+        && let Some((node, state)) = recovered_state::first_state(&**disk, directory, &card)?
     {
         tracing::warn!(event = "cluster_recovered", version = state.version());
         return begin(disk, cards, node, state, card.log);

@@ -18,8 +18,8 @@ use kvorum_ring::{NodeId, Partition, Position};
 use kvorum_vnode::Vnode;
 use serde::{Deserialize, Serialize};
 
-use crate::contacts::is_unknown;
 use crate::stores::Stores;
+use crate::unknown_state::is_unknown;
 use crate::vnode_table::{Unopened, VnodeTable};
 use crate::writability::{self, Look, Refusal, Writability};
 

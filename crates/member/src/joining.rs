@@ -9,10 +9,7 @@
 //! Who has left a cluster, or whose join was taken back, joins like a new one. Nobody may have told it
 //! so: it asks, and goes by members who know a later state than it does, in which it has no part.
 //! Whoever knows less may not have heard of it yet.
-//!
-//! A request is the service's byte and JSON, and so is its answer.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,215 +17,34 @@ use std::time::Duration;
 
 use kvorum_agreement::{Agreement, Founding};
 use kvorum_backend::Timestamp;
-use kvorum_claimant::{ClusterMachine, ReplicatedState};
-use kvorum_cluster::{
-    AgreedState, ClusterId, ClusterState, Command, Member as MemberEntry, MemberStatus,
-};
-use kvorum_peer::{Caller, Introduction, Message, PeerError, Served};
-use kvorum_ring::NodeId;
-use kvorum_runtime::Runtime;
+use kvorum_claimant::ClusterMachine;
+use kvorum_cluster::{AgreedState, ClusterId};
+use kvorum_peer::{Introduction, Message, PeerError};
 use kvorum_vnode::Vnode;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::PEER_SERVICE;
 use crate::card::{Card, Stage};
-use crate::contacts::{NOBODY, is_unknown, unknown_state};
+use crate::doorkeeper::{Answer, Follows, Inquiry, Knock, SERVICE};
 use crate::error::JoinError;
 use crate::held::Held;
 use crate::member::Member;
+use crate::peer_service::PEER_SERVICE;
+use crate::unknown_state::{NOBODY, is_unknown, unknown_state};
 use crate::vnode_table::Readiness;
-
-/// The first byte of every message of this service.
-const SERVICE: u8 = b'J';
 
 /// How long a member may take to have it agreed.
 const ANSWER_WAIT: Duration = Duration::from_secs(20);
 /// How long a member may take to say whether this node was removed.
 const INQUIRY_WAIT: Duration = Duration::from_secs(5);
-/// How long the log may take to let go of a member that was removed, before it comes back.
-const LET_GO_WAIT: Duration = Duration::from_secs(10);
 /// How long the cluster may take to send its state.
 const STATE_WAIT: Duration = Duration::from_secs(30);
 const STATE_LOOK_PERIOD: Duration = Duration::from_millis(20);
-
-/// What a node that wants to join says of itself.
-#[derive(Debug, Serialize, Deserialize)]
-struct Knock {
-    /// The name by which the operator called the member; none when only its address was given.
-    looks_for: Option<String>,
-    name: String,
-    addresses: BTreeMap<String, String>,
-    /// Of a member that is left, and is to follow the one that has recovered the cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    follows: Option<Follows>,
-}
-
-/// What a member that is left knows of the cluster that was.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Follows {
-    pub(crate) cluster: String,
-    pub(crate) version: u64,
-}
-
-/// What a node asks that was a member, and may have been removed.
-#[derive(Debug, Serialize, Deserialize)]
-struct Inquiry {
-    /// The version of the state in which it was one.
-    member_at: u64,
-}
-
-/// What is asked of a member by somebody who is none.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Request {
-    Knock(Knock),
-    Inquiry(Inquiry),
-}
-
-/// What the member says.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Answer {
-    /// The node is a member that joins.
-    Welcome { cluster: String, name: String },
-    /// It looked for somebody else.
-    OtherName { name: String },
-    /// It is not, in words for its operator.
-    Refused { reason: String },
-    /// It was a member of this cluster, and is none by a later state.
-    Removed { cluster: String },
-}
 
 /// A node that has joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
     /// The member that let it in.
     pub by: String,
-}
-
-/// The side that lets in.
-pub(crate) struct Doorkeeper {
-    pub(crate) runtime: Runtime,
-    pub(crate) state: ReplicatedState,
-    pub(crate) name: String,
-}
-
-impl Doorkeeper {
-    pub(crate) fn serves(message: &Message) -> bool {
-        message.head.first() == Some(&SERVICE)
-    }
-
-    pub(crate) fn answer(&self, caller: Caller, message: Message) -> Served {
-        let (runtime, state, name) = (self.runtime.clone(), self.state.clone(), self.name.clone());
-        Served::Later(Box::pin(async move {
-            let json = message.head.get(1..).unwrap_or_default();
-            let answer = match serde_json::from_slice(json) {
-                Ok(Request::Knock(knock))
-                    if knock.looks_for.as_ref().is_some_and(|it| *it != name) =>
-                {
-                    Answer::OtherName { name }
-                }
-                Ok(Request::Knock(knock)) => let_in(&runtime, &state, name, caller, knock).await,
-                Ok(Request::Inquiry(inquiry)) => tell(&state.current(), caller.node, &inquiry),
-                Err(error) => Answer::Refused {
-                    reason: format!("the request to join cannot be read: {error}"),
-                },
-            };
-            Message::of_head(serde_json::to_vec(&answer).unwrap_or_default())
-        }))
-    }
-}
-
-async fn let_in(
-    runtime: &Runtime,
-    state: &ReplicatedState,
-    name: String,
-    caller: Caller,
-    knock: Knock,
-) -> Answer {
-    let current = state.current();
-    let cluster = current.id().to_string();
-    if let Some(follows) = &knock.follows {
-        return match not_followed(&current, caller.node, follows) {
-            Some(reason) => Answer::Refused { reason },
-            None => Answer::Welcome { cluster, name },
-        };
-    }
-    if let Some(known) = current.member(caller.node) {
-        // It did not get to hear it the first time.
-        return if known.name == knock.name {
-            Answer::Welcome { cluster, name }
-        } else {
-            Answer::Refused {
-                reason: format!("this node is a member called {} already", known.name),
-            }
-        };
-    }
-    let member = MemberEntry {
-        status: MemberStatus::Joining,
-        addresses: knock.addresses,
-        ..MemberEntry::new(&knock.name)
-    };
-    let node = caller.node;
-    if !has_let_go(runtime, state, node).await {
-        return Answer::Refused {
-            reason:
-                "this node was a member, and the log of the cluster still counts it; try again \
-                     when a majority of the voters is up"
-                    .to_owned(),
-        };
-    }
-    match state.agree(Command::AddMember { node, member }).await {
-        Ok(_) => Answer::Welcome { cluster, name },
-        Err(error) => Answer::Refused {
-            reason: error.to_string(),
-        },
-    }
-}
-
-/// Waits until the log does not count a node: who leads would expect it to have what it had before, and
-/// it comes with an empty log.
-async fn has_let_go(runtime: &Runtime, state: &ReplicatedState, node: NodeId) -> bool {
-    let is_counted = || {
-        let status = state.agreement().status();
-        status.voters.contains(&node) || status.listeners.contains(&node)
-    };
-    let deadline = runtime.now().plus(LET_GO_WAIT);
-    while is_counted() && runtime.now() < deadline {
-        runtime.sleep(STATE_LOOK_PERIOD).await;
-    }
-    !is_counted()
-}
-
-/// Whether a node that was a member was removed since.
-fn tell(current: &ClusterState, node: NodeId, inquiry: &Inquiry) -> Answer {
-    if current.member(node).is_none() && current.version() > inquiry.member_at {
-        let cluster = current.id().to_string();
-        return Answer::Removed { cluster };
-    }
-    Answer::Refused {
-        reason: "nothing is known here of a removal".to_owned(),
-    }
-}
-
-/// Why a member that is left cannot follow: nothing that it knows may be undone.
-fn not_followed(current: &ClusterState, node: NodeId, follows: &Follows) -> Option<String> {
-    if current.member(node).is_none() {
-        return Some("this node is no member of the recovered cluster".into());
-    }
-    let Some(recovery) = current.recovery() else {
-        return Some("this cluster was not recovered: it still has the identity of before".into());
-    };
-    if recovery.from.to_string() != follows.cluster {
-        return Some("the recovered cluster was another one".into());
-    }
-    (follows.version > recovery.version).then(|| {
-        format!(
-            "this node knows decisions up to version {}, and the cluster was recovered with those up \
-             to {}: recover here instead, and have the others follow",
-            follows.version, recovery.version
-        )
-    })
 }
 
 fn unreadable(address: SocketAddr, detail: &dyn std::fmt::Display) -> JoinError {

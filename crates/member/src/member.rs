@@ -1,35 +1,33 @@
 //! The member itself: opened in order, stopped in reverse.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use kvorum_agreement::AgreementSettings;
 use kvorum_backend::{Backend, BackendError};
-use kvorum_claimant::{Claimant, ClaimantSettings, ReplicatedState};
+use kvorum_claimant::{Claimant, ReplicatedState};
 use kvorum_cluster::{AgreedState, ClusterState, MemberStatus, ProposeError};
 use kvorum_coordinator::{
-    Coordinator, CoordinatorSettings, MaintenanceWitness, Meter, PeerReplicas, Remote,
-    ReplicaService, ServiceParts, VnodeHints,
+    Coordinator, MaintenanceWitness, Meter, PeerReplicas, Remote, ReplicaService, ServiceParts,
+    VnodeHints,
 };
 use kvorum_disk::{Disk, DiskError};
-use kvorum_handoff::{Budget, TransferSettings, Transfers};
-use kvorum_liveness::{Liveness, LivenessSettings};
-use kvorum_peer::{Encryption, PeerService, PeerSettings, Peers};
-use kvorum_properties::PropertyOverlay;
-use kvorum_ring::{NodeId, RingSize};
+use kvorum_handoff::{Budget, Transfers};
+use kvorum_liveness::Liveness;
+use kvorum_peer::{Encryption, PeerService, Peers};
+use kvorum_ring::NodeId;
 use kvorum_runtime::{Listener, Moment, Runtime, TaskGuard};
-use kvorum_vnode::{LeaseTable, Vnode, VnodeMeter, VnodeSettings, VnodeWork};
+use kvorum_vnode::{LeaseTable, Vnode, VnodeMeter, VnodeWork};
 use parking_lot::Mutex;
 
 use crate::agreed_log::AgreedLog;
 use crate::card::{Card, CardFile};
 use crate::chronicle;
-use crate::contacts::{Contacts, is_unknown};
+use crate::contacts::Contacts;
 use crate::dispatch::{Dispatch, Up};
+use crate::doorkeeper::Doorkeeper;
 use crate::error::OpenError;
 use crate::follower::{self, ACCEPT_LOST_STORES, Follower, Ground, Loss};
 use crate::founding::{self, Opening};
@@ -38,12 +36,12 @@ use crate::health::{Health, HealthWatch};
 use crate::held::HeldFile;
 use crate::hint_pace::HintPace;
 use crate::hint_store;
-use crate::joining::Doorkeeper;
 use crate::opening::Opener;
 use crate::operations::{Operations, reason_to_stay};
 use crate::recognising::KnownStores;
-use crate::removal_watch;
+use crate::settings::MemberSettings;
 use crate::stores::Stores;
+use crate::unknown_state::is_unknown;
 use crate::vnode_table::VnodeTable;
 use crate::writability::Writability;
 
@@ -57,39 +55,8 @@ const LEAVE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Requests of other nodes that wait for devices or threads at which further ones are refused.
 const WAITING_MAX: usize = 10_000;
 
-/// What a member is told.
-#[derive(Clone, Debug)]
-pub struct MemberSettings {
-    /// Its name, such as `kvorum@127.0.0.1`.
-    pub name: String,
-    /// The cluster's name, on which all members have to agree.
-    pub cluster_name: String,
-    /// Where others and clients reach it, by the name of the service; see
-    /// [`crate::PEER_SERVICE`].
-    pub addresses: BTreeMap<String, String>,
-    /// The number of partitions of a cluster that it founds.
-    pub ring_size: RingSize,
-    /// The properties of buckets without type, for a cluster that it founds.
-    pub default_properties: PropertyOverlay,
-    /// Sizes and sibling counts.
-    pub vnode: VnodeSettings,
-    /// How requests are treated.
-    pub coordinator: CoordinatorSettings,
-    /// Replicas on other nodes are asked for heads first.
-    pub heads_first: bool,
-    /// How connections are treated.
-    pub peer: PeerSettings,
-    /// How the log is kept.
-    pub agreement: AgreementSettings,
-    /// How quickly a node is taken to be down.
-    pub liveness: LivenessSettings,
-    /// How plans are carried out.
-    pub claimant: ClaimantSettings,
-    /// How transfers are carried out.
-    pub transfers: TransferSettings,
-    /// Hints are looked through at least this often, when a node comes up, and sooner while some stay.
-    pub hint_period: Duration,
-}
+/// Time between the questions of a node that reaches no other.
+const REMOVAL_ASK_PERIOD: Duration = Duration::from_secs(5);
 
 /// What a member is made of.
 pub struct Parts {
@@ -314,12 +281,19 @@ impl Member {
         member.keep("vnode opening", Arc::new(opener).run());
         member.follower.follow().await;
         member.start(listeners, front);
-        member.keep(
-            "removal watch",
-            removal_watch::watch(Arc::downgrade(&member)),
-        );
+        member.keep("removal watch", watch_for_removal(Arc::downgrade(&member)));
         member.until_others_are_seen().await;
         Ok(member)
+    }
+
+    /// True for a member that reaches none of the others, or that is missing in its own state.
+    fn looks_removed(&self) -> bool {
+        let state = self.state.current();
+        if is_unknown(&state) {
+            return false;
+        }
+        let is_member = state.member(self.node).is_some();
+        !is_member || state.members().len() > 1 && self.liveness().up().len() < 2
     }
 
     /// Who has just come sees nobody for a moment, and would take all others to be down.
@@ -577,4 +551,30 @@ async fn introduce(
 fn has_handed_over_all(state: &ClusterState, node: NodeId) -> bool {
     let member = state.member(node);
     member.is_some_and(|it| it.status == MemberStatus::Exiting)
+}
+
+/// Detects the removal of this node from its cluster, for as long as the member lives.
+///
+/// A node that was removed, or whose join was cleared, does not receive the decision: the log no longer
+/// replicates to it. It only sees that all others refuse it. So a node that reaches no other member asks
+/// them now and then about its removal, and reports it in its health.
+async fn watch_for_removal(member: Weak<Member>) {
+    loop {
+        let Some(runtime) = member.upgrade().map(|member| member.runtime.clone()) else {
+            return;
+        };
+        runtime.sleep(REMOVAL_ASK_PERIOD).await;
+        let Some(member) = member.upgrade() else {
+            return;
+        };
+        let is_removed = member.looks_removed() && member.was_removed().await;
+        let was = member.health.is_removed.swap(is_removed, Ordering::Relaxed);
+        if is_removed && !was {
+            tracing::warn!(
+                event = "removed_from_cluster",
+                node = %member.settings.name,
+                "this node is no member any more and serves nothing; stop it, or let it join again",
+            );
+        }
+    }
 }

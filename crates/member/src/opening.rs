@@ -23,11 +23,11 @@ use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::contacts::is_unknown;
-use crate::follower::{Follower, Ground};
+use crate::follower::{Follower, Ground, have_others_it};
 use crate::held::Held;
 use crate::recognising::{KnownStores, Refused, Verdict};
 use crate::stores::StoreError;
+use crate::unknown_state::is_unknown;
 use crate::vnode_table::Unopened;
 
 /// After a pass over the log the next waits so many times as long as it took.
@@ -347,11 +347,6 @@ impl Ground {
         }
         !is_any_left
     }
-}
-
-/// True where other nodes have the data of this node's stores, or may have it.
-pub(crate) fn have_others_it(state: &ClusterState) -> bool {
-    is_unknown(state) || state.ring().replicas_max() > 1
 }
 
 /// The epoch of a partition by the ring of this moment, or by the record where that is not known.

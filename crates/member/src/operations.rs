@@ -18,7 +18,6 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::health::{Health, HealthWatch};
-use crate::member::Member;
 use crate::vnode_table::VnodeTable;
 
 /// The first byte of every message of this service.
@@ -330,22 +329,6 @@ fn encode<T: Serialize>(value: &T) -> Message {
     let mut head = vec![SERVICE];
     head.extend(serde_json::to_vec(value).unwrap_or_default());
     Message::of_head(head)
-}
-
-impl Member {
-    /// Notes the plan that this node showed an operator last; `None` when it was committed. Every member
-    /// may commit it then.
-    pub fn note_shown_plan(&self, plan: Option<u32>) {
-        *self.operations.shown_plan.lock() = plan;
-    }
-
-    /// Asks a node, which may be this one; its answer, or why there is none.
-    pub async fn operate(&self, node: NodeId, operation: Operation) -> Result<Outcome, String> {
-        if node == self.node {
-            return Ok(self.operations.carry_out(operation).await);
-        }
-        ask(&self.runtime, &self.peers, node, &operation).await
-    }
 }
 
 /// Why another node, which has left, may not be removed yet.

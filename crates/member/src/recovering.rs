@@ -12,17 +12,17 @@ use std::time::Duration;
 
 use kvorum_agreement::{Agreement, Founding};
 use kvorum_claimant::ClusterMachine;
-use kvorum_cluster::{AgreedState, ClusterId, ClusterState, Command};
+use kvorum_cluster::{AgreedState, ClusterId, Command};
 use kvorum_disk::DiskError;
-use kvorum_ring::NodeId;
 
-use crate::card::{Card, FIRST_LOG, Stage, recovered_file};
+use crate::card::{Card, Stage, recovered_file};
 use crate::checked_file::Found;
-use crate::contacts::unknown_state;
-use crate::error::{JoinError, OpenError};
-use crate::joining::{Follows, Joined};
+use crate::doorkeeper::Follows;
+use crate::error::JoinError;
+use crate::joining::Joined;
 use crate::member::Member;
 use crate::operations::{Operation, Outcome};
+use crate::unknown_state::unknown_state;
 
 /// How long a majority is given to show that it is there.
 const MAJORITY_WAIT: Duration = Duration::from_secs(5);
@@ -184,30 +184,4 @@ impl Member {
         tracing::warn!(event = "recovery_followed", cluster = %cluster, by = %by);
         Ok(Joined { by })
     }
-}
-
-/// The state with which a recovery by this node begins its log, if its card says that there is one to
-/// begin. Blocks.
-pub(crate) fn first_state(
-    disk: &dyn kvorum_disk::Disk,
-    directory: &std::path::Path,
-    card: &Card,
-) -> Result<Option<(NodeId, ClusterState)>, OpenError> {
-    // A log that a recovery begins is never a node's first.
-    if card.log == FIRST_LOG {
-        return Ok(None);
-    }
-    let file = recovered_file(directory, card.node);
-    let own = |body: &str| {
-        let state = ClusterState::from_json(body).ok();
-        state.filter(|state| state.id() == card.cluster)
-    };
-    let state = match file.load_own(disk, |body| own(body).is_some())? {
-        Found::Content { body, .. } => own(&body),
-        Found::Nothing | Found::Damaged => None,
-    };
-    let state = state.ok_or_else(|| OpenError::RecoveredDamaged {
-        file: file.path().to_owned(),
-    });
-    state.map(|state| Some((card.node, state)))
 }

@@ -4,18 +4,7 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::versions::{Siblings, answers_of_siblings};
-use crate::{Clock, DecodeError, Dot, Metadata, Object, ObjectSize, Sibling};
-
-/// A sibling without its value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SiblingHead {
-    /// The write that made it.
-    pub dot: Dot,
-    /// Its metadata.
-    pub metadata: Metadata,
-    /// The length of its value, in bytes.
-    pub value_len: usize,
-}
+use crate::{Clock, DecodeError, Object, ObjectSize, Sibling, SiblingHead};
 
 /// A decoded head. Siblings are as in [`Object`]: sorted by dot, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]

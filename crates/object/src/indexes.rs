@@ -2,8 +2,6 @@
 
 use bytes::Bytes;
 
-use crate::Metadata;
-
 /// One entry: a field, whose name ends in `_bin` or `_int`, and a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IndexEntry {
@@ -16,10 +14,8 @@ pub struct IndexEntry {
 /// The union of the entries of all siblings, sorted and without repetitions.
 ///
 /// Tombstones count for what they carry, which is nothing.
-pub(crate) fn union<'a>(siblings: impl Iterator<Item = &'a Metadata>) -> Vec<IndexEntry> {
-    let mut entries: Vec<_> = siblings
-        .flat_map(|metadata| metadata.indexes.iter().cloned())
-        .collect();
+pub(crate) fn union<'a>(siblings: impl Iterator<Item = &'a [IndexEntry]>) -> Vec<IndexEntry> {
+    let mut entries: Vec<_> = siblings.flatten().cloned().collect();
     entries.sort_unstable();
     entries.dedup();
     entries
@@ -37,16 +33,12 @@ mod tests {
         texts.iter().map(entry).collect()
     }
 
-    fn metadata(texts: &[&'static str]) -> Metadata {
-        Metadata {
-            indexes: entries(texts),
-            ..Metadata::default()
-        }
-    }
-
     #[test]
     fn siblings_add_up_to_one_set() {
-        let siblings = [metadata(&["c", "a"]), metadata(&["b", "a"])];
-        assert_eq!(union(siblings.iter()), entries(&["a", "b", "c"]));
+        let siblings = [entries(&["c", "a"]), entries(&["b", "a"])];
+        assert_eq!(
+            union(siblings.iter().map(Vec::as_slice)),
+            entries(&["a", "b", "c"])
+        );
     }
 }

@@ -1,13 +1,11 @@
 //! Objects: a clock and the siblings that no write covered by it has superseded.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::metadata_encoding::{metadata_len, put_metadata};
 use crate::versions::{Siblings, answers_of_siblings};
-use crate::{Clock, DecodeError, Dot, Head, Metadata, ObjectSize, Timestamp, head_encoding};
+use crate::{Clock, Dot, Metadata, Sibling, Timestamp};
 
 /// What a client wants stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,36 +30,16 @@ impl Content {
     }
 }
 
-/// One version among those that nothing has superseded yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sibling {
-    /// The write that made it.
-    pub dot: Dot,
-    /// Its metadata.
-    pub metadata: Metadata,
-    /// Its value; empty for a tombstone.
-    pub value: Bytes,
-}
-
 /// An object as it is stored.
 ///
 /// Holds at least one sibling; siblings are sorted by dot, and no dot occurs twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
     clock: Clock,
-    siblings: Siblings<Sibling>,
+    pub(crate) siblings: Siblings<Sibling>,
 }
 
 answers_of_siblings!(Object, Sibling);
-
-/// The two byte strings of a stored object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encoded {
-    /// Everything but the values; enough to answer HEAD requests and to compare replicas.
-    pub head: Bytes,
-    /// The siblings' values back to back; of a single sibling, its value itself.
-    pub body: Bytes,
-}
 
 impl Object {
     /// Takes siblings that are sorted by dot, at least one.
@@ -126,69 +104,6 @@ impl Object {
     pub(crate) fn clock_mut(&mut self) -> &mut Clock {
         &mut self.clock
     }
-
-    /// What [`crate::Limits`] judge by.
-    pub fn size(&self) -> ObjectSize {
-        let values: usize = self
-            .siblings
-            .iter()
-            .map(|sibling| sibling.value.len())
-            .sum();
-        let bytes = (head_encoding::head_len(self) + values) as u64;
-        ObjectSize {
-            bytes,
-            siblings: self.siblings.len(),
-        }
-    }
-
-    /// The byte strings to store. The value of a single sibling is shared, not copied.
-    pub fn encode(&self) -> Encoded {
-        let body = match &self.siblings[..] {
-            [only] => only.value.clone(),
-            several => concatenated(several),
-        };
-        Encoded {
-            head: head_encoding::encode_head(self, &body),
-            body,
-        }
-    }
-
-    /// Puts a head and the body that was stored with it together; values share the body's buffer.
-    ///
-    /// Both are checked: for bytes that came from another machine, or from a file that nobody has
-    /// checked yet.
-    pub fn from_parts(head: Head, body: &Bytes) -> Result<Self, DecodeError> {
-        head.check_body(body)?;
-        let mut rest = body.clone();
-        let (clock, heads) = head.into_parts();
-        let siblings = heads.into_iter().map(|sibling| Sibling {
-            dot: sibling.dot,
-            metadata: sibling.metadata,
-            value: rest.split_to(sibling.value_len),
-        });
-        let siblings = siblings.collect();
-        Ok(Self::new(clock, siblings))
-    }
-
-    /// Reads what a storage engine of this node returned; names and values share the two buffers.
-    ///
-    /// An engine answers for every byte that it returns: it has compared a checksum over head and
-    /// body since it read them, bound to the place where they stand. So neither the head's checksum
-    /// nor the body's hash is computed again; both are there for bytes on their way to another
-    /// machine ([`Head::decode`], [`Object::from_parts`]). The layout is checked all the same.
-    ///
-    /// Readers share the object with whoever asked, so it is made where it can be shared.
-    pub fn from_engine(head: &Bytes, body: Bytes) -> Result<Arc<Self>, DecodeError> {
-        head_encoding::read_object(head, body)
-    }
-}
-
-fn concatenated(siblings: &[Sibling]) -> Bytes {
-    let mut body = Vec::with_capacity(siblings.iter().map(|sibling| sibling.value.len()).sum());
-    for sibling in siblings {
-        body.extend_from_slice(&sibling.value);
-    }
-    body.into()
 }
 
 /// A dot that depends on all that the client gave but the time.

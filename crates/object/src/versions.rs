@@ -5,7 +5,8 @@
 
 use smallvec::SmallVec;
 
-use crate::{Dot, Metadata, Sibling, SiblingHead};
+use crate::sibling::{Sibling, SiblingHead};
+use crate::{Dot, Metadata};
 
 /// Most objects have one sibling, which stays inline.
 pub(crate) type Siblings<T> = SmallVec<[T; 1]>;
@@ -89,7 +90,8 @@ macro_rules! answers_of_siblings {
 
             /// The union of the siblings' secondary index entries, sorted.
             pub fn index_entries(&self) -> Vec<crate::IndexEntry> {
-                crate::indexes::union(self.siblings.iter().map(|sibling| &sibling.metadata))
+                let siblings = self.siblings.iter();
+                crate::indexes::union(siblings.map(|sibling| &sibling.metadata.indexes[..]))
             }
         }
     };

@@ -11,7 +11,7 @@ use kvorum_runtime::{TaskGuard, TaskHandle};
 use parking_lot::Mutex;
 
 use crate::outbox::Outbox;
-use crate::peers::PeerSettings;
+use crate::settings::PeerSettings;
 
 /// The answers of one connection.
 pub(crate) struct Answers {

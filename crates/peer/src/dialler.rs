@@ -22,7 +22,7 @@ use crate::hello::{Admission, Hello, Introduction, NOBODY, Refusal, VERDICT_BYTE
 use crate::lane::Lane;
 use crate::message::Message;
 use crate::outbox::{NotTaken, Opening, Outbox};
-use crate::peers::PeerSettings;
+use crate::settings::PeerSettings;
 
 type Answered = Result<Message, PeerError>;
 

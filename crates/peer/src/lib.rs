@@ -36,7 +36,9 @@ mod lane;
 mod message;
 mod outbox;
 mod peers;
+mod service;
 mod serving;
+mod settings;
 
 pub use connected::{Connected, connections_max};
 pub use encryption::Encryption;
@@ -44,4 +46,6 @@ pub use error::PeerError;
 pub use hello::{Admission, Introduction, Refusal};
 pub use lane::Lane;
 pub use message::Message;
-pub use peers::{Caller, Directory, PeerService, PeerSettings, Peers, Served};
+pub use peers::Peers;
+pub use service::{Caller, Directory, PeerService, Served};
+pub use settings::PeerSettings;

@@ -1,115 +1,24 @@
 //! All peers of a node: who is asked where, and who answers.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_ring::NodeId;
-use kvorum_runtime::{Listener, Moment, Room, Runtime};
+use kvorum_runtime::{Listener, Moment, Runtime};
 use parking_lot::Mutex;
 
 use crate::connected::{Callers, Connected};
 use crate::dialler::{Asking, Call};
 use crate::encryption::Encryption;
 use crate::error::PeerError;
-use crate::hello::{Admission, Introduction, NOBODY};
+use crate::hello::{Introduction, NOBODY};
 use crate::lane::Lane;
 use crate::message::Message;
+use crate::service::{Directory, PeerService};
 use crate::serving::{Answering, serve};
-
-/// Bounds and patience.
-#[derive(Clone, Debug)]
-pub struct PeerSettings {
-    /// The largest message, in bytes.
-    pub message_bytes_max: usize,
-    /// What may wait to be sent on one connection, in bytes.
-    pub queued_bytes_max: usize,
-    /// Requests in progress for one connection; messages that are still coming as well.
-    pub in_progress_max: usize,
-    /// The messages of requests in progress for one connection, in bytes; one is always taken.
-    pub in_progress_bytes_max: usize,
-    /// For large messages that are coming and requests in progress, of all connections together and
-    /// whoever else it is shared with. Those of [`Lane::Control`] count and are not refused.
-    pub room: Room,
-    /// How long connecting and the hello may take.
-    pub connect_wait_max: Duration,
-    /// After a failed attempt, the first pause before the next; each failure doubles it.
-    pub retry_pause_min: Duration,
-    /// The longest such pause.
-    pub retry_pause_max: Duration,
-    /// A connection on which nothing comes for this long is given up.
-    pub silence_max: Duration,
-}
-
-impl Default for PeerSettings {
-    fn default() -> Self {
-        Self {
-            message_bytes_max: 256 << 20,
-            queued_bytes_max: 64 << 20,
-            in_progress_max: 10_000,
-            in_progress_bytes_max: 256 << 20,
-            room: Room::default(),
-            connect_wait_max: Duration::from_secs(5),
-            retry_pause_min: Duration::from_millis(100),
-            retry_pause_max: Duration::from_secs(1),
-            silence_max: Duration::from_secs(10),
-        }
-    }
-}
-
-/// What a node knows of its cluster, as far as connections need it.
-pub trait Directory: Send + Sync {
-    /// What this node says of itself.
-    fn introduction(&self) -> Introduction;
-
-    /// Where a node listens for peers.
-    fn address(&self, node: NodeId) -> Option<SocketAddr>;
-
-    /// Whether a caller may ask.
-    fn admit(&self, caller: &Introduction) -> Admission;
-
-    /// Whether a caller that was admitted as a member is one still; asked before each of its requests.
-    fn is_still_member(&self, _node: NodeId) -> bool {
-        true
-    }
-
-    /// What the cluster calls a node, which its certificate has to speak for; `None` where that is not
-    /// known, and any certificate of the cluster does.
-    fn name(&self, _node: NodeId) -> Option<String> {
-        None
-    }
-}
-
-/// Who asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caller {
-    /// The node, as it says; where connections have to be encrypted, its certificate says so as well.
-    pub node: NodeId,
-    /// The lane that it asks on.
-    pub lane: Lane,
-    /// False for one that belongs to no cluster yet.
-    pub is_member: bool,
-}
-
-/// What becomes of a request.
-pub enum Served {
-    /// Answered at once.
-    Now(Message),
-    /// Answered later; dropped when nobody waits any more.
-    Later(Pin<Box<dyn Future<Output = Message> + Send>>),
-    /// Too much to do; not carried out.
-    Overload,
-}
-
-/// Answers peers. Called on the task that reads the connection: what may wait belongs into
-/// [`Served::Later`].
-pub trait PeerService: Send + Sync {
-    /// Answers a request whose sender waits until `deadline`.
-    fn handle(&self, caller: Caller, message: Message, deadline: Moment) -> Served;
-}
+use crate::settings::PeerSettings;
 
 /// Connections to other nodes. Cheap to clone.
 #[derive(Clone)]

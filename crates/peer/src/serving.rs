@@ -22,7 +22,8 @@ use crate::hello::{Admission, HELLO_BYTES_MAX, Hello, NOBODY, Refusal, Verdict};
 use crate::lane::Lane;
 use crate::message::Message;
 use crate::outbox::{NotTaken, Opening, Outbox};
-use crate::peers::{Caller, Directory, PeerService, PeerSettings, Served};
+use crate::service::{Caller, Directory, PeerService, Served};
+use crate::settings::PeerSettings;
 
 /// The first bytes of a hello, which tell its length.
 const HELLO_START_BYTES: usize = 10;

@@ -4,7 +4,8 @@
 //! its type, over the defaults. Each layer but the last is a [`PropertyOverlay`], where anything may
 //! be absent; what comes out is a [`BucketProperties`], where everything that has a default has a
 //! value. All properties stand in one table (`table.rs`), from which both types, their JSON and
-//! the checks of single values are made; it also has the effect of setting each (`effect.rs`).
+//! the checks of single values are made; it also has the effect of setting each (`effect.rs`), by which
+//! what is set is checked (`kept.rs`).
 //! Contradictions between properties are in `rules.rs`.
 //!
 //! The JSON forms are Riak's. The Protocol Buffers form belongs to the PB server; only the numbers
@@ -13,6 +14,7 @@
 mod effect;
 mod errors;
 mod function;
+mod kept;
 mod quorum;
 mod rules;
 mod table;
@@ -22,8 +24,5 @@ pub use effect::{Effect, WithoutEffect};
 pub use errors::{PropertyErrors, Reason};
 pub use function::{CommitHook, KeyFunction, LinkFunction, ModuleFunction};
 pub use quorum::{NotQuorum, Quorum};
-pub use table::{BucketProperties, PropertyOverlay};
+pub use table::{BucketProperties, HLL_PRECISION_DEFAULT, PropertyOverlay};
 pub use value::{Datatype, Replication, SyncOnWrite};
-
-/// The registers of a HyperLogLog are 2 to this power where the type does not say.
-pub const HLL_PRECISION_DEFAULT: u8 = 14;

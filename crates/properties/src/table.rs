@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use crate::HLL_PRECISION_DEFAULT;
 use crate::effect::Effect::{self, Guarded, Harmless, Honoured};
 use crate::errors::PropertyErrors;
 use crate::errors::Reason::{
@@ -12,6 +11,9 @@ use crate::errors::Reason::{
 use crate::function::{CommitHook, KeyFunction, LinkFunction};
 use crate::quorum::Quorum;
 use crate::value::{Datatype, PropertyValue, Replication, SyncOnWrite};
+
+/// The registers of a HyperLogLog are 2 to this power where the type does not say.
+pub const HLL_PRECISION_DEFAULT: u8 = 14;
 
 /// Names that are read beside the properties and cannot be set, each with the reason; a client may write
 /// back what it read.

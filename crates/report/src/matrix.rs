@@ -10,6 +10,7 @@ mod estimate;
 mod pages;
 mod plan;
 mod record;
+mod site;
 mod summary;
 
 use std::io::Write;
@@ -17,15 +18,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context as _, bail};
-
 use self::cell::run_cell;
 use self::estimate::Estimate;
 use self::plan::{Cell, Plan};
 use self::record::Record;
+use self::site::Site;
 use crate::draw::Unit;
 use crate::interruption::{Interrupted, Interruption};
-use crate::server_process::DIRECTORY_PREFIX;
 
 /// Arguments of `kvorum bench matrix`.
 #[derive(Debug, clap::Args)]
@@ -92,90 +91,6 @@ impl MatrixArguments {
         let backends = self.backend.iter();
         words.extend(backends.map(|backend| format!("--backend {backend}")));
         words.join(" ")
-    }
-}
-
-/// Where everything of a matrix is.
-struct Site {
-    root: PathBuf,
-}
-
-impl Site {
-    /// Makes the directory; results that are there are kept only if that is wanted.
-    fn open(root: &Path, is_resumed: bool) -> anyhow::Result<Self> {
-        let site = Self {
-            // Servers and loads run in directories of their own.
-            root: std::path::absolute(root).context("cannot find the current directory")?,
-        };
-        if site.record().exists() && !is_resumed {
-            bail!(
-                "{} holds results of a matrix; go on with --resume or choose another --out",
-                root.display()
-            );
-        }
-        for directory in [site.cells(), site.running(), site.logs()] {
-            std::fs::create_dir_all(&directory)
-                .with_context(|| format!("cannot make {}", directory.display()))?;
-        }
-        site.remove_left_overs()?;
-        Ok(site)
-    }
-
-    fn record(&self) -> PathBuf {
-        self.root.join("matrix.json")
-    }
-
-    fn cells(&self) -> PathBuf {
-        self.root.join("cells")
-    }
-
-    fn results(&self, cell: &Cell) -> PathBuf {
-        self.cells().join(cell.name())
-    }
-
-    fn running(&self) -> PathBuf {
-        self.root.join("running")
-    }
-
-    fn logs(&self) -> PathBuf {
-        self.root.join("logs")
-    }
-
-    /// What cells leave that is no result: preloads, and what a matrix that was killed had under
-    /// way.
-    fn remove_left_overs(&self) -> anyhow::Result<()> {
-        let list = |directory: &Path| {
-            std::fs::read_dir(directory)
-                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                .with_context(|| format!("cannot list {}", directory.display()))
-        };
-        let mut left_overs: Vec<PathBuf> = list(&self.running())?
-            .iter()
-            .map(std::fs::DirEntry::path)
-            .collect();
-        let servers = list(&self.root)?;
-        let is_server = |entry: &&std::fs::DirEntry| {
-            entry
-                .file_name()
-                .to_string_lossy()
-                .starts_with(DIRECTORY_PREFIX)
-        };
-        left_overs.extend(
-            servers
-                .iter()
-                .filter(is_server)
-                .map(std::fs::DirEntry::path),
-        );
-        for path in left_overs {
-            let is_directory = path.is_dir() && !path.is_symlink();
-            let removed = if is_directory {
-                std::fs::remove_dir_all(&path)
-            } else {
-                std::fs::remove_file(&path)
-            };
-            removed.with_context(|| format!("cannot remove {}", path.display()))?;
-        }
-        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ mod causes;
 mod csv;
 mod description;
 mod load;
+mod read_error;
 pub mod series;
 
 use std::path::{Path, PathBuf};
@@ -14,47 +15,7 @@ use std::path::{Path, PathBuf};
 pub use causes::Cause;
 pub use csv::Table;
 pub use description::{Description, Hits, Machine, OperationTotals, Server, Stall};
-
-/// Why a result directory cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// A file or the directory cannot be read; give a directory of a run.
-    #[error("cannot read {path}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// A table is damaged or of another format.
-    #[error("{path}, line {line}: {reason}")]
-    Table {
-        /// The file.
-        path: PathBuf,
-        /// The line, from one.
-        line: usize,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// `run.json` is damaged or of another format.
-    #[error("cannot understand {path}")]
-    Description {
-        /// The file.
-        path: PathBuf,
-        /// What the parser says.
-        source: serde_json::Error,
-    },
-    /// The directory was written by a newer version.
-    #[error("{path} has format {got}; this version reads format {expected}")]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// The format found.
-        got: u32,
-        /// The format known.
-        expected: u32,
-    },
-}
+pub use read_error::ReadError;
 
 /// Everything that is known of one run.
 #[derive(Debug, Clone)]

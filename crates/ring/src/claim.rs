@@ -29,8 +29,8 @@ use crate::node_id::NodeId;
 use crate::partition::RingSize;
 use crate::ring::{Epoch, Ring};
 use crate::search::{Goal, given_back, relaxed};
-use crate::share::Claims;
-use crate::spread::{Crowding, Member, Rules, UNOWNED};
+use crate::share::{Claims, Member};
+use crate::spread::{Crowding, Rules, UNOWNED};
 
 /// A node that wants partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,18 +7,10 @@
 //! In the same steps the number stays and the lists change that make detours, or are to.
 
 use crate::detour::Detours;
+use crate::motion::Growth;
 use crate::moving::MoveError;
 use crate::phase::{List, Phase};
 use crate::ring::Ring;
-
-/// A change of the number of replicas, or of the detours of lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Growth {
-    /// The number that it will be.
-    pub to: u16,
-    /// How far it has come.
-    pub phase: Phase,
-}
 
 impl Ring {
     /// The most replicas that a key has, agreed by all: the new number once it has settled.

@@ -5,19 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::motion::Move;
 use crate::node_id::NodeId;
 use crate::partition::{Partition, RingSize};
 use crate::phase::{List, Phase};
 use crate::ring::{Epoch, Ring};
-
-/// Where a partition is moving, and how far it has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Move {
-    /// Who will own it.
-    pub to: NodeId,
-    /// How far it has come.
-    pub phase: Phase,
-}
 
 /// Why a step is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::detour::Detours;
-use crate::growth::Growth;
-use crate::moving::Move;
+use crate::motion::{Growth, Move};
 use crate::node_id::NodeId;
 use crate::partition::{Partition, RingSize};
 

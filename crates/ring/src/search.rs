@@ -4,7 +4,8 @@
 //! may have one more. No member's share is ever left, and the draws are the same every time, so that
 //! equal input gives the same ring on every node.
 
-use crate::spread::{Crowding, Member, Rules, UNOWNED};
+use crate::share::Member;
+use crate::spread::{Crowding, Rules, UNOWNED};
 
 /// Changes without progress before the search gives up, beyond one for every four partitions.
 const PATIENCE: usize = 256;

@@ -3,7 +3,8 @@
 //! A weighted share is seldom a whole number. It may be rounded either way (`least` and `most`), so
 //! that the search has room; `due` is where it begins.
 
-use crate::spread::Member;
+/// A node by its place in the list of claimants.
+pub(crate) type Member = usize;
 
 /// The partitions that one member is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,10 +5,7 @@
 //! Of either kind, the closer weighs more: it is in more lists, and in those of buckets with fewer
 //! replicas. On one node it weighs as the lists do that have both, since these make a detour.
 
-use crate::share::Share;
-
-/// A node by its place in the list of claimants.
-pub(crate) type Member = usize;
+use crate::share::{Member, Share};
 
 /// Marks a partition that nobody owns yet.
 pub(crate) const UNOWNED: Member = usize::MAX;

@@ -22,6 +22,7 @@ mod planted_defect;
 mod randomness;
 mod room;
 mod runtime;
+mod scope;
 mod task;
 mod watched;
 mod world;

@@ -5,6 +5,7 @@
 
 mod half;
 mod link;
+mod listen_options;
 mod simulated;
 mod stream;
 
@@ -15,30 +16,12 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 pub use half::{ReadHalf, WriteHalf};
 pub use link::Link;
 pub(crate) use link::Links;
+pub use listen_options::ListenOptions;
 pub(crate) use simulated::Network;
 use simulated::SimulatedListener;
 pub use stream::Stream;
 
 use crate::{Result, RuntimeError};
-
-/// How a listening socket behaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListenOptions {
-    /// How many connections may wait to be accepted; the system may allow fewer.
-    pub backlog: u32,
-    /// Lets several sockets of one user share the port, each getting a part of the connections. Off by
-    /// default, because a second server on the same port would then go unnoticed.
-    pub reuse_port: bool,
-}
-
-impl Default for ListenOptions {
-    fn default() -> Self {
-        Self {
-            backlog: 1024,
-            reuse_port: false,
-        }
-    }
-}
 
 /// A listening socket. Dropping it frees the address.
 #[derive(Debug)]

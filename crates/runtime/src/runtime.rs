@@ -12,8 +12,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::time::Instant;
 
 use crate::clock::{SimulatedClock, SystemClock};
-use crate::net::{self, Links, Network};
-use crate::world::{Scope, World};
+use crate::net::{self, Network};
+use crate::scope::Scope;
 use crate::{
     Clock, ListenOptions, Listener, Moment, Randomness, Result, RuntimeError, SeededRandomness,
     Stream, TaskHandle, ThreadHandle, TimedOut, WallTime,
@@ -136,27 +136,15 @@ impl Runtime {
     /// Builds the runtime of a simulation: one thread, time that jumps to the next timer when all
     /// tasks wait, randomness from the seed, and sockets in memory that lose and delay nothing.
     pub fn simulated(seed: u64) -> Result<Executor> {
-        Self::simulated_over(seed, |_| Network::default()).map(|(executor, _)| executor)
+        let (executor, ..) = Self::simulated_over(seed, |_| (Network::default(), ()))?;
+        Ok(executor)
     }
 
-    /// The same for several machines with links between them.
-    pub(crate) fn simulated_world(seed: u64) -> Result<(Executor, World)> {
-        let mut links = None;
-        let (executor, network) = Self::simulated_over(seed, |handle| {
-            let made = Arc::new(Links::new(handle.clone(), seed));
-            links = Some(made.clone());
-            Network::over(made)
-        })?;
-        let handle = executor.executor.handle().clone();
-        let links = links.unwrap_or_else(|| Arc::new(Links::new(handle, seed)));
-        let world = World::from_parts(executor.runtime(), network, links);
-        Ok((executor, world))
-    }
-
-    fn simulated_over(
+    /// The same over a network of the caller's, which comes back with what was made beside it.
+    pub(crate) fn simulated_over<Beside>(
         seed: u64,
-        network: impl FnOnce(&Handle) -> Network,
-    ) -> Result<(Executor, Arc<Network>)> {
+        network: impl FnOnce(&Handle) -> (Network, Beside),
+    ) -> Result<(Executor, Arc<Network>, Beside)> {
         let mut builder = Builder::new_current_thread();
         let executor = builder
             .enable_time()
@@ -168,7 +156,8 @@ impl Runtime {
             let _inside = handle.enter();
             Instant::now()
         };
-        let network = Arc::new(network(&handle));
+        let (network, beside) = network(&handle);
+        let network = Arc::new(network);
         let runtime = Self {
             clock: Arc::new(SimulatedClock::new(handle.clone(), start)),
             handle,
@@ -177,7 +166,7 @@ impl Runtime {
             network: Some(network.clone()),
             machine: None,
         };
-        Ok((Executor { executor, runtime }, network))
+        Ok((Executor { executor, runtime }, network, beside))
     }
 
     /// The same runtime as seen by a process on a machine of a simulation, and the machine's clock.

@@ -7,11 +7,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use tokio::task::AbortHandle;
-
 use crate::clock::SimulatedClock;
 use crate::net::{Link, Links, Network};
+use crate::scope::Scope;
 use crate::{Executor, Result, Runtime};
 
 /// The machines of a simulation.
@@ -29,58 +27,19 @@ pub struct SimulatedProcess {
     clock: Arc<SimulatedClock>,
 }
 
-/// The tasks of one process.
-#[derive(Debug, Default)]
-pub(crate) struct Scope {
-    tasks: Mutex<Tasks>,
-}
-
-#[derive(Debug, Default)]
-struct Tasks {
-    running: Vec<AbortHandle>,
-    is_killed: bool,
-    /// Look for finished ones when there are this many.
-    sweep_at: usize,
-}
-
-/// Finished tasks are forgotten once there are this many.
-const SWEEP_MIN: usize = 256;
-
-impl Scope {
-    pub(crate) fn note(&self, task: AbortHandle) {
-        let mut tasks = self.tasks.lock();
-        if tasks.is_killed {
-            task.abort();
-            return;
-        }
-        tasks.running.push(task);
-        if tasks.running.len() >= tasks.sweep_at.max(SWEEP_MIN) {
-            tasks.running.retain(|task| !task.is_finished());
-            tasks.sweep_at = tasks.running.len() * 2;
-        }
-    }
-
-    fn kill(&self) {
-        let mut tasks = self.tasks.lock();
-        tasks.is_killed = true;
-        for task in tasks.running.drain(..) {
-            task.abort();
-        }
-    }
-}
-
 impl World {
     /// An empty world, decided by the seed.
     pub fn new(seed: u64) -> Result<(Executor, Self)> {
-        Runtime::simulated_world(seed)
-    }
-
-    pub(crate) fn from_parts(base: Runtime, network: Arc<Network>, links: Arc<Links>) -> Self {
-        Self {
-            base,
+        let (executor, network, links) = Runtime::simulated_over(seed, |handle| {
+            let links = Arc::new(Links::new(handle.clone(), seed));
+            (Network::over(links.clone()), links)
+        })?;
+        let world = Self {
+            base: executor.runtime(),
             network,
             links,
-        }
+        };
+        Ok((executor, world))
     }
 
     /// The runtime of nobody's machine, for whoever runs the simulation.

@@ -32,9 +32,10 @@ pub use anatomy::{DissectFront, RecordFront, SEGMENT_MAGIC, SegmentAnatomy};
 pub use compression::{Codec, Compression, Compressor, EncodedBack};
 pub use error::{Part, Result, SegmentError};
 pub use file_header::{FILE_HEADER_BYTES, SegmentId, file_name, list_segments, parse_file_name};
-pub use reader::{Location, SegmentReader, StoredBack, StoredFront, StoredRecord};
+pub use reader::{SegmentReader, StoredBack, StoredFront, StoredRecord};
 pub use record::{
-    BACK_BYTES_MAX, BatchPlace, FRONT_BYTES_MAX, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, Record,
+    BACK_BYTES_MAX, BatchPlace, FRONT_BYTES_MAX, Location, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES,
+    Record,
 };
 pub use scan::{Damage, Scan, ScanEnd, ScanOptions, Scanned, Tail};
 pub use seal::Seal;

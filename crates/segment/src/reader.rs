@@ -11,21 +11,7 @@ use crate::file_header::{FILE_HEADER_LEN, check_file_header};
 use crate::record::{
     ChecksumSeed, Purpose, RECORD_HEADER_BYTES, RecordHeader, decode_header, raw_len,
 };
-use crate::{
-    BatchPlace, Codec, EncodedBack, Part, Result, Scan, ScanOptions, SegmentError, SegmentId,
-};
-
-/// Where a record stands. The lengths may be rough: too long costs bytes read for nothing, too short
-/// a second read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Location {
-    /// Offset in the segment, in bytes; a multiple of 8.
-    pub offset: u64,
-    /// Length of header and front, in bytes.
-    pub front_end: u64,
-    /// Length of the whole record without the zeros behind it, in bytes.
-    pub len: u64,
-}
+use crate::{BatchPlace, Codec, EncodedBack, Location, Part, Result, SegmentError, SegmentId};
 
 /// The front of a record, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,11 +162,6 @@ impl SegmentReader {
             let (header, bytes) = self.read_record(at, at.len, Part::Back, reading)?;
             stored_record(&header, bytes, at.offset, self.path())
         })
-    }
-
-    /// Reads all records in order, telling torn tails from rot.
-    pub fn scan(&self, options: ScanOptions) -> Result<Scan> {
-        Scan::new(self.clone(), options)
     }
 
     /// Decompresses the back of a record of this segment.

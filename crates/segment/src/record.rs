@@ -2,7 +2,7 @@
 
 use kvorum_encoding::{ByteReader, checksum_append, mask_checksum};
 
-use crate::{Codec, EncodedBack, Location, SegmentId};
+use crate::{Codec, EncodedBack, SegmentId};
 
 /// The length of the fixed header.
 pub const RECORD_HEADER_BYTES: usize = 32;
@@ -56,6 +56,18 @@ impl Record<'_> {
             len,
         }
     }
+}
+
+/// Where a record stands. The lengths may be rough: too long costs bytes read for nothing, too short
+/// a second read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Location {
+    /// Offset in the segment, in bytes; a multiple of 8.
+    pub offset: u64,
+    /// Length of header and front, in bytes.
+    pub front_end: u64,
+    /// Length of the whole record without the zeros behind it, in bytes.
+    pub len: u64,
 }
 
 impl Location {

@@ -126,8 +126,15 @@ enum Found {
     },
 }
 
+impl SegmentReader {
+    /// Reads all records in order, telling torn tails from rot.
+    pub fn scan(&self, options: ScanOptions) -> Result<Scan> {
+        Scan::new(self.clone(), options)
+    }
+}
+
 impl Scan {
-    pub(crate) fn new(reader: SegmentReader, options: ScanOptions) -> Result<Self> {
+    fn new(reader: SegmentReader, options: ScanOptions) -> Result<Self> {
         let file_len = reader.file_len()?;
         let limit = options.until.map_or(file_len, |until| until.min(file_len));
         let mut scan = Self {

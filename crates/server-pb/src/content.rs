@@ -10,7 +10,7 @@ use kvorum_protocol::http_fields::parse_index_value;
 use kvorum_protocol::pb;
 
 use crate::object_reply::last_modified;
-use crate::refusal::Refusal;
+use crate::refusal::{PIECES_MAX, Refusal};
 
 /// What becomes of the last-modified time in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +21,6 @@ pub(crate) enum GivenTime {
     Keep,
 }
 
-/// Links, user metadata and index entries of a put at most. An empty one takes two bytes of the message
-/// and a hundred in memory, so they are counted before there is a place for each.
-pub(crate) const PIECES_MAX: usize = 100_000;
 /// The field of a put that is its content, and those of the content that come many times.
 const CONTENT: u64 = 4;
 const PIECES: [u64; 3] = [6, 9, 10];

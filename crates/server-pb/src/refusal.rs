@@ -12,8 +12,11 @@ use kvorum_protocol::MessageCode;
 use kvorum_protocol::frame::FrameError;
 use kvorum_protocol::http_fields::IndexFieldError;
 
-use crate::content::PIECES_MAX;
 use crate::fault_log::Fault;
+
+/// Links, user metadata and index entries of a put at most. An empty one takes two bytes of the message
+/// and a hundred in memory, so they are counted before there is a place for each.
+pub(crate) const PIECES_MAX: usize = 100_000;
 
 /// A refused request; the connection goes on.
 #[derive(Debug, thiserror::Error)]

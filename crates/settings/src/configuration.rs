@@ -9,6 +9,7 @@ use crate::consistency;
 use crate::erlang;
 use crate::key::Key;
 use crate::kind::Refusal;
+use crate::line_report::{LineReport, Outcome};
 use crate::name::{self, Name};
 use crate::problem::{Place, Problem, Problems, TermsFile};
 use crate::secret;
@@ -55,30 +56,19 @@ pub enum Origin {
     },
 }
 
-/// What became of one setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LineReport {
-    /// Where it stands.
-    pub place: Place,
-    /// The name as written.
-    pub name: String,
-    /// The value as written.
-    pub value: String,
-    /// What became of it.
-    pub outcome: Outcome,
-}
-
-/// What became of a setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// It has its effect.
-    Honoured,
-    /// It has the effect of this key of ours.
-    MappedTo(String),
-    /// It has no effect; the reason fits after "ignored because".
-    Ignored(&'static str),
-    /// A later setting of the same key won.
-    Overridden(Place),
+impl Default for Settings {
+    /// What an empty configuration file gives.
+    fn default() -> Settings {
+        let loaded = Configuration::load("", &[] as &[&str]);
+        assert!(
+            loaded.is_ok(),
+            "the declared defaults are values of their own types"
+        );
+        loaded.map_or_else(
+            |_| Settings::blank(),
+            |configuration| configuration.settings,
+        )
+    }
 }
 
 impl Configuration {

@@ -12,7 +12,7 @@ use kvorum_erlang_terms::{Term, parse_terms};
 
 use crate::catalogue;
 use crate::conf_file::{Setting, Written};
-use crate::configuration::{LineReport, Outcome};
+use crate::line_report::{LineReport, Outcome};
 use crate::name::Name;
 use crate::problem::{Place, Problem, TermsFile};
 use crate::secret;

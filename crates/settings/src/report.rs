@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::configuration::{Configuration, LineReport, Outcome};
+use crate::configuration::Configuration;
+use crate::line_report::{LineReport, Outcome};
 use crate::problem::Place;
 
 impl Configuration {

@@ -629,21 +629,6 @@ impl Settings {
     }
 }
 
-impl Default for Settings {
-    /// What an empty configuration file gives.
-    fn default() -> Settings {
-        let loaded = crate::Configuration::load("", &[] as &[&str]);
-        assert!(
-            loaded.is_ok(),
-            "the declared defaults are values of their own types"
-        );
-        loaded.map_or_else(
-            |_| Settings::blank(),
-            |configuration| configuration.settings,
-        )
-    }
-}
-
 impl RequestSettings {
     fn blank() -> RequestSettings {
         RequestSettings {

@@ -5,7 +5,7 @@ use kvorum_disk::Reading;
 
 use crate::frame::{BlockHandle, FrameReader};
 use crate::window::Window;
-use crate::{Block, Part, ReadContext, Result, Table};
+use crate::{Part, Result};
 
 /// What is read at once at first.
 const FIRST_READ_BYTES: usize = 16 << 10;
@@ -63,27 +63,15 @@ impl ReadAhead {
         }
     }
 
-    /// A block at a place that was noted when it was written. Alone, unless it stands close behind the
-    /// one before, where it is likely that the next ones are wanted as well.
-    pub(crate) fn noted(
-        &mut self,
-        table: &Table,
-        handle: BlockHandle,
-        context: &ReadContext<'_>,
-    ) -> Result<Block> {
-        if let Some(block) = table.cached(handle.offset, context) {
-            return Ok(Block::clone(&block));
-        }
+    /// True if a block is so small and so close behind the one before that the next ones are likely to
+    /// be wanted as well. The next question is about what is behind this block.
+    pub(crate) fn goes_on(&mut self, handle: BlockHandle) -> bool {
         let reach = self.ahead_bytes as u64;
         let is_next = |behind| (behind..behind + reach).contains(&handle.offset);
         let goes_on = self.behind.is_some_and(is_next);
         // A large one would fill the window alone, or be cut at its end and read twice.
         let is_small = usize::try_from(handle.len).is_ok_and(|len| len <= self.bytes_max / 4);
         self.behind = Some(handle.end());
-        if !goes_on || !is_small {
-            return Ok(Block::clone(&*table.data(handle, context)?));
-        }
-        let payload = self.payload(&table.reader, handle, table.data_end(), context.reading)?;
-        Block::of_entries(payload).map_err(|error| table.undecodable(handle, Part::Data, error))
+        goes_on && is_small
     }
 }

@@ -232,11 +232,29 @@ impl Table {
         context: &ReadContext<'_>,
     ) -> Result<Option<Found>> {
         let value = match ahead {
-            Some(ahead) => ahead.noted(self, handle, context)?.get(key, hash),
+            Some(ahead) => self.noted(handle, ahead, context)?.get(key, hash),
             None => self.data(handle, context)?.get(key, hash),
         };
         let value = value.map_err(|error| self.undecodable(handle, Part::Data, error))?;
         Ok(value.map(|value| Found { value }))
+    }
+
+    /// A block at a place that was noted when it was written: alone, unless it goes on from the one
+    /// before.
+    fn noted(
+        &self,
+        handle: BlockHandle,
+        ahead: &mut ReadAhead,
+        context: &ReadContext<'_>,
+    ) -> Result<Block> {
+        if let Some(block) = self.cached(handle.offset, context) {
+            return Ok(Block::clone(&block));
+        }
+        if !ahead.goes_on(handle) {
+            return Ok(Block::clone(&*self.data(handle, context)?));
+        }
+        let payload = ahead.payload(&self.reader, handle, self.data_end(), context.reading)?;
+        Block::of_entries(payload).map_err(|error| self.undecodable(handle, Part::Data, error))
     }
 
     /// The first byte behind all data blocks.

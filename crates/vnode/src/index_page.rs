@@ -9,86 +9,20 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kvorum_backend::{Flow, FoldClock, FoldEnd, FoldRange, IndexRange, Lease};
-use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
-use kvorum_ring::{Epoch, KeyHash, Partition, RingSize, position};
+use kvorum_encoding::{Key, StorageKey, bucket_prefix};
+use kvorum_ring::position;
 
 use crate::folding::FoldRequest;
+use crate::index_page_request::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};
 use crate::page::PageFailure;
 use crate::reading::failure_of;
 use crate::replica_request::ReplicaFailure;
-use crate::term_pattern::TermPattern;
 use crate::vnode::Vnode;
 
 /// Entries that a part looks at, whether they are wanted or not.
 const LOOKED_AT_MAX: usize = 50_000;
 /// Terms and keys of a part, in bytes; one entry may exceed it.
 const PART_BYTES_MAX: usize = 1 << 20;
-
-/// What is looked through.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IndexScan {
-    /// The bucket's keys themselves.
-    Keys {
-        /// The first.
-        from: Bound<Bytes>,
-        /// The last.
-        to: Bound<Bytes>,
-    },
-    /// Terms of an index.
-    Terms {
-        /// The index.
-        field: Bytes,
-        /// The first, in order-preserving form.
-        from: Bound<Bytes>,
-        /// The last.
-        to: Bound<Bytes>,
-    },
-}
-
-/// An entry that a query found, and a place to continue behind. Ordered by term and then by key.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct IndexPosition {
-    /// The term in order-preserving form; empty when keys are looked through.
-    pub term: Bytes,
-    /// The object's key.
-    pub key: Key,
-}
-
-/// A part of an index query.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexPageRequest {
-    /// The vnode.
-    pub partition: Partition,
-    /// The partition's epoch in the asker's ring.
-    pub epoch: Epoch,
-    /// How the bucket's keys are placed.
-    pub hash: KeyHash,
-    /// The ring's size.
-    pub size: RingSize,
-    /// The owner partitions whose keys are wanted; `None` for all that the vnode has.
-    pub owners: Option<Vec<Partition>>,
-    /// The bucket's type.
-    pub bucket_type: BucketType,
-    /// The bucket.
-    pub bucket: Bucket,
-    /// What is looked through.
-    pub scan: IndexScan,
-    /// What terms have to match; of a scan of keys, what keys have to.
-    pub pattern: Option<TermPattern>,
-    /// Continue behind this.
-    pub after: Option<IndexPosition>,
-    /// The most entries in the answer.
-    pub entries_max: u32,
-}
-
-/// The answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexPage {
-    /// What was found, in order.
-    pub entries: Vec<IndexPosition>,
-    /// Continue behind this; `None` when nothing is left.
-    pub next: Option<IndexPosition>,
-}
 
 impl Vnode {
     /// Reads a part of an index query, on a snapshot of its own. Blocks.

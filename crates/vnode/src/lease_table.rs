@@ -35,7 +35,6 @@ use parking_lot::Mutex;
 
 use crate::dot_source::DotSource;
 use crate::lease_file::{self, Lease, Leases, Unreadable};
-use crate::vnode::Vnode;
 
 /// The name of the leases' file.
 pub const LEASES_NAME: &str = "dot_leases";
@@ -139,18 +138,8 @@ impl LeaseTable {
         Ok(())
     }
 
-    /// Lets these vnodes go on under their actors in the next run. To be called last of all: their
-    /// stores are closed without an error, everything is durable, and none is written to again.
-    /// Blocks for a sync.
-    pub fn seal<'a>(&self, vnodes: impl IntoIterator<Item = &'a Vnode>) -> Result<(), DiskError> {
-        let sealed = vnodes.into_iter().map(|vnode| {
-            let sequence = vnode.backend.durable();
-            (vnode.partition(), sequence, &*vnode.dots)
-        });
-        self.seal_sources(sealed)
-    }
-
-    fn seal_sources<'a>(
+    /// Lets these sources of dots go on in the next run, each from what its store has made durable.
+    pub(crate) fn seal_sources<'a>(
         &self,
         sources: impl Iterator<Item = (Partition, Sequence, &'a DotSource)>,
     ) -> Result<(), DiskError> {

@@ -14,14 +14,17 @@ pub mod anatomy;
 mod dot_source;
 mod folding;
 mod index_page;
+mod index_page_request;
 mod key_locks;
 mod lease_file;
 mod lease_table;
 mod limit_log;
 mod metering;
 mod page;
+mod page_request;
 mod reading;
 mod replica_request;
+mod sealing;
 mod term_pattern;
 mod vnode;
 pub mod wire;
@@ -29,11 +32,12 @@ mod writing;
 
 pub use dot_source::DotSource;
 pub use folding::{FoldRequest, fold_clock};
-pub use index_page::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};
+pub use index_page_request::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};
 pub use lease_file::Unreadable;
 pub use lease_table::{LEASES_NAME, LeaseTable};
 pub use metering::{SAMPLED_EVERY, VnodeMeter, VnodeWork};
-pub use page::{Page, PageFailure, PageKind, PageRequest};
+pub use page::PageFailure;
+pub use page_request::{Page, PageKind, PageRequest};
 pub use replica_request::{
     ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,
     ReplicaRequest,

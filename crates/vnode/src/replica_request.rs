@@ -12,8 +12,8 @@ use kvorum_encoding::StorageKey;
 use kvorum_object::{Clock, Content, Object, Resolution};
 use kvorum_ring::{Epoch, Partition};
 
-use crate::index_page::IndexPage;
-use crate::page::Page;
+use crate::index_page_request::IndexPage;
+use crate::page_request::Page;
 
 /// A request to one replica.
 #[derive(Clone, Debug)]

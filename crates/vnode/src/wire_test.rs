@@ -10,6 +10,7 @@ use kvorum_object::{Clock, Content, Metadata, Object, Resolution, Timestamp};
 use kvorum_ring::{Epoch, KeyHash, RingSize, Role};
 use proptest::prelude::*;
 
+use super::message::VERSION;
 use super::*;
 use crate::{
     ClientUpdate, Condition, Detail, IndexPage, IndexPageRequest, IndexPosition, IndexScan,

@@ -12,8 +12,8 @@ use std::thread;
 use anyhow::{Context, ensure};
 
 use crate::console;
+use crate::run::Run;
 use crate::tally::Tally;
-use crate::test_run::Run;
 
 /// Runs this program's verb `enclosed` in the enclosure, with its lines shown; its counts.
 pub(super) fn run(run: &Run<'_>) -> anyhow::Result<Tally> {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 
 use super::document::{Mark, Printed};
-use crate::test_run::Run;
+use crate::run::Run;
 
 /// Time limit for a line, and for a server until it serves; far above what they need.
 const WITHIN: Duration = Duration::from_secs(60);

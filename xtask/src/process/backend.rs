@@ -3,6 +3,12 @@
 /// A setting of a server.
 pub(crate) type Setting = (&'static str, &'static str);
 
+/// Logs of the least size, so that files are finished, merged and removed in every round.
+pub(super) const SMALL_LOGS: &[Setting] = &[
+    ("commit_log.segment_bytes", "256KB"),
+    ("commit_log.bytes_max", "1MB"),
+];
+
 /// A backend under test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backend {

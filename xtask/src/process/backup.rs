@@ -10,8 +10,8 @@ use kvorum_client::{Client, ClientSettings};
 
 use crate::prerequisite::{self, RSYNC};
 use crate::process::backend::BACKENDS;
+use crate::run::Run;
 use crate::server::Site;
-use crate::test_run::Run;
 
 const KEYS: u32 = 3_000;
 const VALUE_BYTES: usize = 4_000;

@@ -13,22 +13,17 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::prerequisite;
-use crate::process::backend::{BACKENDS, Backend, Setting};
+use crate::process::backend::{BACKENDS, Backend, SMALL_LOGS};
 use crate::process::load::{Load, Power, Survey};
 use crate::process::mount::Mount;
+use crate::process::mounted_site::site_on;
 use crate::process::{filled, full};
+use crate::run::Run;
 use crate::server::Site;
 use crate::stage::Stage;
 use crate::tally::Tally;
-use crate::test_run::Run;
 
 const ROUNDS_LONG: u32 = 50;
-
-/// Logs of the least size, so that files are finished, merged and removed in every round.
-pub(super) const SMALL_LOGS: &[Setting] = &[
-    ("commit_log.segment_bytes", "256KB"),
-    ("commit_log.bytes_max", "1MB"),
-];
 
 /// The program that cuts the power, from the root.
 const CUTTER: &str = "tests/process/cut_power.py";
@@ -67,22 +62,6 @@ pub(crate) fn power_cut(run: &Run<'_>) -> anyhow::Result<Tally> {
         &result,
     );
     Ok(tally)
-}
-
-/// A server with its data on the mount, and everything else beside it: a configuration file that
-/// the cut takes away would be the test's own loss.
-pub(super) fn site_on(
-    run: &Run<'_>,
-    mount: &Mount,
-    settings: &[(&str, &str)],
-) -> anyhow::Result<Site> {
-    let directory = run.workspace.clean_scratch("power-cut-site")?;
-    Site::with_data(
-        &run.binary,
-        &directory,
-        &mount.point().join("data"),
-        settings,
-    )
 }
 
 fn acknowledged_survives(

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-use crate::test_run::Run;
+use crate::run::Run;
 
 /// Everything that keys do; `add` and `remove` wait until it is time to.
 const SCRIPT: &str = "2s kill, 5s heal, 8s cut, 16s heal, 18s add, 19s remove 2";

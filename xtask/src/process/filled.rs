@@ -22,10 +22,10 @@ use rand::{RngExt, SeedableRng};
 use tokio::runtime::Runtime;
 
 use crate::process::backend::{Backend, Setting};
-use crate::process::cut::site_on;
 use crate::process::mount::Mount;
+use crate::process::mounted_site::site_on;
+use crate::run::Run;
 use crate::server::Server;
-use crate::test_run::Run;
 
 const MEGABYTE: u64 = 1_000_000;
 /// The disk; a file system leaves some nine tenths of it.

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-use crate::process::backend::Backend;
-use crate::process::cut::{SMALL_LOGS, site_on};
+use crate::process::backend::{Backend, SMALL_LOGS};
 use crate::process::load::Load;
 use crate::process::mount::Mount;
+use crate::process::mounted_site::site_on;
+use crate::run::Run;
 use crate::server::Server;
-use crate::test_run::Run;
 
 /// How long writers may go on in space that was reserved, and how long room may go unnoticed. Far above
 /// what it takes, for busy machines.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
+use crate::run::Run;
 use crate::server::Site;
-use crate::test_run::Run;
 
 /// What an idle server with 64 empty partitions may keep in memory.
 const RESIDENT_MB_MAX: u64 = 60;

@@ -14,9 +14,9 @@ use rand::{RngExt, SeedableRng};
 use crate::console;
 use crate::process::backend::{BACKENDS, Backend, Setting};
 use crate::process::load::Load;
+use crate::run::Run;
 use crate::server::Site;
 use crate::tally::Tally;
-use crate::test_run::Run;
 
 const ROUNDS_LONG: u32 = 100;
 

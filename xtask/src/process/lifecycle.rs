@@ -14,9 +14,9 @@ use crate::process::demo;
 use crate::process::idle;
 use crate::process::load::Load;
 use crate::process::sync_trace;
+use crate::run::Run;
 use crate::server::{Refusal, Site};
 use crate::tally::Tally;
-use crate::test_run::Run;
 
 const STOPS_AT_ONCE: u32 = 10;
 

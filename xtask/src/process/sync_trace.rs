@@ -13,8 +13,8 @@ use bytes::Bytes;
 use kvorum_client::{Client, ClientSettings};
 
 use crate::prerequisite;
+use crate::run::Run;
 use crate::server::Site;
-use crate::test_run::Run;
 
 /// Writes of one client, one after the other.
 const WRITES: usize = 60;

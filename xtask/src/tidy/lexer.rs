@@ -12,15 +12,34 @@ pub(crate) enum Token {
     Mark(char),
     /// A comment of any kind, with its marks.
     Comment(String),
-    /// A string, character or lifetime, whose content matters to no rule.
-    Literal,
+    /// A string, character or lifetime, with its marks.
+    Literal(String),
 }
 
-/// A token and the line on which it starts, counted from 1.
+/// A token and the lines on which it starts and ends, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub(crate) token: Token,
     pub(crate) line: usize,
+    pub(crate) last_line: usize,
+}
+
+impl Placed {
+    /// The identifier, keyword or number.
+    pub(crate) fn word(&self) -> Option<&str> {
+        match &self.token {
+            Token::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+
+    /// The character of punctuation.
+    pub(crate) fn mark(&self) -> Option<char> {
+        match self.token {
+            Token::Mark(mark) => Some(mark),
+            _ => None,
+        }
+    }
 }
 
 /// Cuts `source` into tokens. Broken source gives some tokens, never an error.
@@ -34,7 +53,11 @@ pub(crate) fn tokens(source: &str) -> Vec<Placed> {
     while let Some(character) = cursor.peek(0) {
         let line = cursor.line;
         if let Some(token) = cursor.next_token(character) {
-            tokens.push(Placed { token, line });
+            tokens.push(Placed {
+                token,
+                line,
+                last_line: cursor.line,
+            });
         }
     }
     tokens
@@ -71,17 +94,17 @@ impl Cursor {
         match first {
             '/' if second == Some('/') => Some(self.line_comment()),
             '/' if second == Some('*') => Some(self.block_comment()),
-            '"' => Some(self.text()),
-            '\'' => Some(self.character_or_lifetime()),
-            _ if self.raw_text_hashes().is_some() => Some(self.raw_text()),
-            'b' | 'c' if second == Some('"') => {
-                self.advance();
-                Some(self.text())
-            }
-            'b' if second == Some('\'') => {
-                self.advance();
-                Some(self.character_or_lifetime())
-            }
+            '"' => Some(self.literal(Cursor::text)),
+            '\'' => Some(self.literal(Cursor::character_or_lifetime)),
+            _ if self.raw_text_hashes().is_some() => Some(self.literal(Cursor::raw_text)),
+            'b' | 'c' if second == Some('"') => Some(self.literal(|cursor| {
+                cursor.advance();
+                cursor.text();
+            })),
+            'b' if second == Some('\'') => Some(self.literal(|cursor| {
+                cursor.advance();
+                cursor.character_or_lifetime();
+            })),
             _ if is_word(first) => Some(self.word()),
             _ => {
                 self.advance();
@@ -117,7 +140,14 @@ impl Cursor {
         Token::Comment(text)
     }
 
-    fn text(&mut self) -> Token {
+    /// The literal over which `pass` moves the cursor.
+    fn literal(&mut self, pass: impl FnOnce(&mut Cursor)) -> Token {
+        let start = self.position;
+        pass(self);
+        Token::Literal(self.characters[start..self.position].iter().collect())
+    }
+
+    fn text(&mut self) {
         self.advance();
         while let Some(character) = self.advance() {
             match character {
@@ -126,11 +156,10 @@ impl Cursor {
                 _ => {}
             }
         }
-        Token::Literal
     }
 
     /// `'a'`, `'\n'` or `'lifetime`.
-    fn character_or_lifetime(&mut self) -> Token {
+    fn character_or_lifetime(&mut self) {
         self.advance();
         if self.peek(0) == Some('\\') {
             self.advance();
@@ -144,7 +173,6 @@ impl Cursor {
                 self.advance();
             }
         }
-        Token::Literal
     }
 
     /// How many hashes follow if the cursor is at `r"`, `r#"`, `br"` and the like.
@@ -161,7 +189,7 @@ impl Cursor {
         (self.peek(prefix + hashes) == Some('"')).then_some((prefix, hashes))
     }
 
-    fn raw_text(&mut self) -> Token {
+    fn raw_text(&mut self) {
         let (prefix, hashes) = self.raw_text_hashes().unwrap_or((0, 0));
         for _ in 0..=prefix + hashes {
             self.advance();
@@ -174,7 +202,6 @@ impl Cursor {
                 break;
             }
         }
-        Token::Literal
     }
 
     fn word(&mut self) -> Token {

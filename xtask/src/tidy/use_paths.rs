@@ -1,6 +1,7 @@
 //! The paths a Rust file names below given roots, with grouped imports taken apart.
 
-use crate::tidy::lexer::{Placed, Token};
+use crate::tidy::lexer::Placed;
+use crate::tidy::test_items::without_tests;
 
 /// Keywords behind which `::std` is a path from the root, not the tail of another.
 const BEFORE_A_PATH: [&str; 9] = [
@@ -17,13 +18,10 @@ pub(crate) struct NamedPath {
 
 /// Every path in `code` that starts with one of `roots`. Code below `#[cfg(test)]` is left out.
 pub(crate) fn named_paths(code: &[Placed], roots: &[&str]) -> Vec<NamedPath> {
+    let code = &without_tests(code);
     let mut found = Vec::new();
     let mut position = 0;
     while position < code.len() {
-        if is_test_attribute(code, position) {
-            position = end_of_item(code, position + TEST_ATTRIBUTE.len());
-            continue;
-        }
         let is_start = word(code, position).is_some_and(|word| roots.contains(&word));
         let follows_path = mark(code, position.wrapping_sub(1)) == Some(':')
             && word(code, position.wrapping_sub(3))
@@ -88,47 +86,12 @@ fn walk_group(code: &[Placed], start: usize, prefix: &str, paths: &mut Vec<Strin
     position
 }
 
-const TEST_ATTRIBUTE: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
-
-fn is_test_attribute(code: &[Placed], position: usize) -> bool {
-    TEST_ATTRIBUTE.iter().enumerate().all(|(offset, expected)| {
-        match code.get(position + offset).map(|placed| &placed.token) {
-            Some(Token::Word(word)) => word == expected,
-            Some(Token::Mark(mark)) => expected.chars().eq([*mark]),
-            _ => false,
-        }
-    })
-}
-
-/// Behind the item that starts at `position`: its closing brace, or its semicolon before any.
-fn end_of_item(code: &[Placed], mut position: usize) -> usize {
-    let mut depth = 0_usize;
-    while position < code.len() {
-        match mark(code, position) {
-            Some('{' | '(' | '[') => depth += 1,
-            Some(')' | ']') => depth = depth.saturating_sub(1),
-            Some('}') if depth <= 1 => return position + 1,
-            Some('}') => depth -= 1,
-            Some(';') if depth == 0 => return position + 1,
-            _ => {}
-        }
-        position += 1;
-    }
-    position
-}
-
 fn word(code: &[Placed], position: usize) -> Option<&str> {
-    match &code.get(position)?.token {
-        Token::Word(word) => Some(word),
-        _ => None,
-    }
+    code.get(position)?.word()
 }
 
 fn mark(code: &[Placed], position: usize) -> Option<char> {
-    match code.get(position)?.token {
-        Token::Mark(mark) => Some(mark),
-        _ => None,
-    }
+    code.get(position)?.mark()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::kind::{Damage, Files, collect_files};
 use super::left_out::is_left_out;
-use crate::crash::copy_of;
+use crate::disk_copy::copy_of;
 use crate::history::History;
 use crate::model::State;
 use crate::recording::{Outcome, Recording, failed_without_cause};

@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::kind::Damage;
 use super::subject::Subject;
-use crate::crash::copy_of;
+use crate::disk_copy::copy_of;
 use crate::history::{Observation, index_ranges};
 use crate::model::Seen;
 use crate::observe::observe;

@@ -12,7 +12,7 @@ use kvorum_backend::{
 };
 use kvorum_disk::MemoryDisk;
 
-use super::Stage;
+use super::stage::Stage;
 use crate::names::{KEYS, key, keys};
 use crate::trial::backup::{make_backup, restore};
 use crate::violation::{MustSucceed, ensure};

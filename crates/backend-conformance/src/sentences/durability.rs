@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kvorum_backend::{Backend, Lookup, Reading, Sequence};
 use kvorum_disk::{CrashOptions, MemoryDisk};
 
-use super::{Stage, put_durably, put_large, remove};
+use super::stage::{Stage, put_durably, put_large, remove};
 use crate::names::{KEYS, key};
 use crate::script::{PlannedWrite, Step};
 use crate::trial::Trial;

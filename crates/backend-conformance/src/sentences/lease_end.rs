@@ -11,7 +11,7 @@ use kvorum_backend::{
 };
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 
-use super::Stage;
+use super::stage::Stage;
 use crate::Checked;
 use crate::violation::{MustSucceed, ensure};
 

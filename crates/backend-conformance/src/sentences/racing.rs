@@ -15,8 +15,8 @@ use kvorum_backend::{
 };
 use kvorum_disk::MemoryDisk;
 
-use super::Stage;
 use super::concurrent::{NOW, one_maintenance_step, repeat};
+use super::stage::Stage;
 use crate::names::{KEYS, key};
 use crate::violation::{MustSucceed, ensure};
 use crate::{Checked, Violation};

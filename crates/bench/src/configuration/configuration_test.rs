@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Configuration, ConfigurationError, Mode, Settings};
+use super::{Configuration, ConfigurationError};
 use crate::random::Seed;
+use crate::settings::{Mode, Settings};
 use kvorum_erlang_terms::Term;
 
 fn load(text: &str) -> Configuration {

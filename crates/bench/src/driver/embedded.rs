@@ -16,8 +16,9 @@ use kvorum_backend::{
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 
 use super::{Draws, Driver, Outcome, Plan};
-use crate::configuration::{Configuration, ConfigurationError, Operation};
+use crate::configuration::{Configuration, ConfigurationError};
 use crate::key_generator::Exhausted;
+use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 use store_set::StoreSet;
 pub(crate) use store_set::microseconds_now;

@@ -11,8 +11,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use super::http_session::{HttpAnswer, HttpRequest, HttpSession};
 use super::targets::Targets;
 use super::{Draws, Driver, Outcome, Plan};
-use crate::configuration::{Configuration, ConfigurationError, Operation};
+use crate::configuration::{Configuration, ConfigurationError};
 use crate::key_generator::Exhausted;
+use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 
 /// What a key may hold without being escaped: RFC 3986's unreserved characters.

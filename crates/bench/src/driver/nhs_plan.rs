@@ -9,8 +9,9 @@ use super::object_access::Via;
 use super::pb_session::{Bucket, Timeouts};
 use super::riakc_pb::{bucket, timeouts};
 use super::targets::Targets;
-use crate::configuration::{Configuration, ConfigurationError, Operation, scaled_count};
+use crate::configuration::{Configuration, ConfigurationError, scaled_count};
 use crate::erlang_hash::{phash2, phash2_atom};
+use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 
 #[derive(Debug, Clone, Copy, PartialEq)]

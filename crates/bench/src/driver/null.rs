@@ -1,6 +1,7 @@
 //! Does nothing: measures what the tool itself costs.
 
-use crate::configuration::{Configuration, ConfigurationError, Operation};
+use crate::configuration::{Configuration, ConfigurationError};
+use crate::settings::Operation;
 
 use super::{Draws, Driver, Outcome, Plan};
 

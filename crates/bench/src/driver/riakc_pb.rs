@@ -13,8 +13,9 @@ use super::nhs_records::record_entries_with_dashes;
 use super::pb_session::{Bucket, Found, PbSession, Timeouts};
 use super::targets::Targets;
 use super::{Draws, Driver, Outcome, Plan};
-use crate::configuration::{Configuration, ConfigurationError, Operation};
+use crate::configuration::{Configuration, ConfigurationError};
 use crate::key_generator::Exhausted;
+use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 
 /// How long `pause_minute` takes.

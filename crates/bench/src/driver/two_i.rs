@@ -11,8 +11,9 @@ use super::pb_session::{Bucket, PbSession, Timeouts};
 use super::riakc_pb::{bucket, timeouts};
 use super::targets::Targets;
 use super::{Draws, Driver, Outcome, Plan};
-use crate::configuration::{Configuration, ConfigurationError, Operation};
+use crate::configuration::{Configuration, ConfigurationError};
 use crate::key_generator::Exhausted;
+use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 
 #[derive(Debug, Clone, Copy, PartialEq)]

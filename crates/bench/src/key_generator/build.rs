@@ -8,8 +8,9 @@ use std::sync::atomic::AtomicI64;
 use bytes::Bytes;
 
 use super::format::Format;
+use super::key::{Key, Kind};
 use super::line_file::LineFile;
-use super::{HashAlgorithm, Key, KeyGenerator, Kind, Node};
+use super::node::{HashAlgorithm, KeyGenerator, Node};
 use crate::value_generator::{SourceBlocks, ValueGenerator, function_refusal};
 use kvorum_erlang_terms::Term;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::goodness_of_fit::{assert_fits, counts_between, excess, law_between};
-use crate::random::Seed;
+use crate::random::{Seed, WorkerRandom};
 use crate::value_generator::{BlockSettings, SourceBlocks};
 use kvorum_erlang_terms::parse_term;
 

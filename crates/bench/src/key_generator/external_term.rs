@@ -2,7 +2,7 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-use super::Key;
+use super::key::Key;
 
 const VERSION: u8 = 131;
 const SMALL_INTEGER: u8 = 97;

@@ -1,6 +1,6 @@
 //! Formats of Erlang's `io_lib:format` that take one argument, as in `{to_binstr, Format, G}`.
 
-use super::{Key, Kind};
+use super::key::{Key, Kind};
 use kvorum_erlang_terms::Term;
 
 /// A parsed format string with exactly one directive that takes an argument.

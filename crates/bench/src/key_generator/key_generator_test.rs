@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
+use bytes::Bytes;
+
+use super::node::integer_bytes;
 use super::*;
-use crate::random::Seed;
+use crate::random::{Seed, WorkerRandom};
 use crate::value_generator::{BlockSettings, SourceBlocks};
 use kvorum_erlang_terms::parse_term;
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::Key;
 use super::external_term::{external_integer, external_term};
+use super::key::Key;
 
 /// The place is noted whenever the count has this remainder of [`NOTE_EVERY`].
 const NOTE_AT: i64 = 400;

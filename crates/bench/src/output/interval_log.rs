@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
-use super::seconds;
 use crate::activity::Records;
+use crate::seconds::seconds;
 
 /// Name of the histogram log; the tag of a line is the operation's label, and the line of the
 /// lateness of an open loop has [`LATENESS`] for a tag.

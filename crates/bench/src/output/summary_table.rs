@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::activity::{Records, Stall};
-use crate::configuration::Operation;
 use crate::process::ProcessUsage;
 use crate::recorder::Record;
 use crate::server_probe::ServerSample;
+use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 
 /// Reasons of errors that are shown per operation.

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Event, RunError, RunOptions};
+use super::event::Event;
+use super::options::RunOptions;
+use super::run_error::RunError;
 use crate::activity::{Activity, Records, StallWatch};
-use crate::configuration::Settings;
 use crate::output::{ResultFiles, Totals};
 use crate::process::ProcessUsage;
 use crate::progress::Progress;
 use crate::server_probe::ServerProbe;
+use crate::settings::Settings;
 use crate::worker::Control;
 
 /// How many looks at the workers go by between two renewals of the progress line.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{ProbeTargets, http_text};
+use super::http_text;
+use super::targets::ProbeTargets;
 use crate::process::ProcessUsage;
 
 /// What the server has used so far; `None` where nobody tells.

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 
-use super::Site;
 use super::plan::Cell;
+use super::site::Site;
 use crate::draw::Unit;
 use crate::figures::throughput;
 use crate::interruption::Interruption;

@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::plan::{Cell, Plan};
-use super::{Site, summary};
+use super::site::Site;
+use super::summary;
 use crate::files::write_atomically;
 use crate::page::{self, Entry, Link, MatrixIndex, MatrixRow};
 use crate::result::RunResult;

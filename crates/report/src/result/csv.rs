@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::ReadError;
+use super::read_error::ReadError;
 
 /// Columns of numbers under their heads. A field may be empty, which means "unknown".
 #[derive(Debug, Clone, PartialEq)]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::ReadError;
+use super::read_error::ReadError;
 
 /// The format that this version reads.
 const FORMAT: u32 = 1;

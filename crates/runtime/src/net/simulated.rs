@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use tokio::io::DuplexStream;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
-use super::{Links, ListenOptions};
+use super::link::Links;
+use super::listen_options::ListenOptions;
 use crate::{Result, RuntimeError};
 
 /// Bytes in flight in each direction of a connection before its writer waits, as in a small socket

@@ -4,6 +4,7 @@ use http::StatusCode;
 use kvorum_coordinator::Deleted;
 use kvorum_encoding::Key;
 
+use super::address::address;
 use super::context;
 use super::get::not_found;
 use super::parameters::Parameters;
@@ -19,7 +20,7 @@ pub(crate) async fn delete(exchange: &Exchange<'_>, path: &BucketPath, key: Key)
     let parameters = Parameters::parse(exchange)?;
     let mut seen = context::vclock(exchange)?;
     origin::check(exchange)?;
-    let address = super::address(path, key);
+    let address = address(path, key);
     let conditions = Preconditions::of_request(exchange);
     if !conditions.are_none() {
         let found = read_head(exchange, &parameters, &address).await?;

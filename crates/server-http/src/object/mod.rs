@@ -1,5 +1,6 @@
 //! Objects: reading, storing and deleting them.
 
+mod address;
 mod content;
 mod context;
 mod delete;
@@ -12,15 +13,3 @@ mod store;
 pub(crate) use delete::delete;
 pub(crate) use get::get;
 pub(crate) use store::store;
-
-use kvorum_encoding::{Address, Key};
-
-use crate::route::BucketPath;
-
-fn address(path: &BucketPath, key: Key) -> Address {
-    Address {
-        bucket_type: path.bucket_type.clone(),
-        bucket: path.bucket.clone(),
-        key,
-    }
-}

@@ -1,6 +1,6 @@
 //! Keys of both generations of active anti-entropy.
 
-use super::{Family, ignored};
+use super::family::{Family, RiakKey, ignored};
 
 pub(super) const FAMILY: Family = Family {
     title: "Anti-entropy",
@@ -11,7 +11,7 @@ const LEGACY: &str = "hash trees of this kind are not used; anti-entropy is not 
 
 const TICTAC: &str = "anti-entropy is not built in yet";
 
-const KEYS: &[super::RiakKey] = &[
+const KEYS: &[RiakKey] = &[
     ignored("anti_entropy", LEGACY),
     ignored("anti_entropy.tree.build_limit.number", LEGACY),
     ignored("anti_entropy.tree.build_limit.per_timespan", LEGACY),

@@ -1,6 +1,6 @@
 //! Keys of the bitcask backend that cannot apply, each with its reason.
 
-use super::{Family, ignored};
+use super::family::{Family, RiakKey, ignored};
 
 pub(super) const FAMILY: Family = Family {
     title: "Bitcask backend",
@@ -13,7 +13,7 @@ const CHECKED: &str = "what may be merged is looked for about every second, at t
 const FOLDS: &str = "every fold reads a snapshot of its own moment, which costs writers nothing; \
                      none waits for another, and none shares an older one";
 
-const KEYS: &[super::RiakKey] = &[
+const KEYS: &[RiakKey] = &[
     ignored(
         "bitcask.open_timeout",
         "nobody else may read a directory that a server has open, so that there is no loading by \

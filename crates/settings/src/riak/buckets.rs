@@ -1,6 +1,6 @@
 //! Keys of default bucket properties that Kvorum cannot honour.
 
-use super::{Family, Fate, RiakKey};
+use super::family::{Family, Fate, RiakKey};
 
 pub(super) const FAMILY: Family = Family {
     title: "Default bucket properties",

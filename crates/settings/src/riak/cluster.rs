@@ -1,6 +1,6 @@
 //! Keys of membership, handoff and strong consistency.
 
-use super::{Family, ignored};
+use super::family::{Family, RiakKey, ignored};
 
 pub(super) const FAMILY: Family = Family {
     title: "Cluster and handoff",
@@ -21,7 +21,7 @@ const TRANSFER_TLS: &str =
 const BACKGROUND: &str =
     "work in the background has one arbiter for the whole node, which is always on";
 
-const KEYS: &[super::RiakKey] = &[
+const KEYS: &[RiakKey] = &[
     ignored("choose_claim_fun", CLAIM),
     ignored("target_n_val", CLAIM),
     ignored("target_location_n_val", CLAIM),

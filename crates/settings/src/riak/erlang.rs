@@ -1,6 +1,6 @@
 //! Keys of the Erlang virtual machine.
 
-use super::{Family, ignored};
+use super::family::{Family, RiakKey, ignored};
 
 pub(super) const FAMILY: Family = Family {
     title: "Erlang virtual machine",
@@ -14,7 +14,7 @@ const DISTRIBUTION: &str = "nodes do not talk to each other by the distribution 
 const SCHEDULERS: &str =
     "there are no Erlang schedulers; threads follow the number of cores, or `worker_threads`";
 
-const KEYS: &[super::RiakKey] = &[
+const KEYS: &[RiakKey] = &[
     ignored("erlang.smp", ERLANG),
     ignored("erlang.W", ERLANG),
     ignored("erlang.K", ERLANG),

@@ -1,6 +1,6 @@
 //! Keys of the leveldb backend that cannot apply, each with its reason.
 
-use super::{Family, ignored};
+use super::family::{Family, RiakKey, ignored};
 
 pub(super) const FAMILY: Family = Family {
     title: "LevelDB backend",
@@ -12,7 +12,7 @@ const INDEX_BLOCKS: &str =
 
 const CHECKED: &str = "every block carries a checksum, which is checked whenever it is read";
 
-const KEYS: &[super::RiakKey] = &[
+const KEYS: &[RiakKey] = &[
     ignored("leveldb.block_cache_threshold", INDEX_BLOCKS),
     ignored("leveldb.block.size_steps", INDEX_BLOCKS),
     ignored("leveldb.verify_checksums", CHECKED),

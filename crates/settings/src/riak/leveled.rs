@@ -1,6 +1,6 @@
 //! Keys of the leveled backend.
 
-use super::{Family, ignored};
+use super::family::{Family, RiakKey, ignored};
 
 pub(super) const FAMILY: Family = Family {
     title: "Leveled backend",
@@ -9,7 +9,7 @@ pub(super) const FAMILY: Family = Family {
 
 const LEVELED: &str = "the leveled backend is not built in yet";
 
-const KEYS: &[super::RiakKey] = &[
+const KEYS: &[RiakKey] = &[
     ignored("leveled.data_root", LEVELED),
     ignored("leveled.sync_strategy", LEVELED),
     ignored("leveled.cache_size", LEVELED),

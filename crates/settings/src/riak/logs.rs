@@ -1,6 +1,6 @@
 //! Keys of logs, of both generations.
 
-use super::{Family, ignored, mapped};
+use super::family::{Family, RiakKey, ignored, mapped};
 
 pub(super) const FAMILY: Family = Family {
     title: "Logs",
@@ -16,7 +16,7 @@ const CRASH: &str = "there is no crash log: a crash is reported on standard erro
 const SYSLOG: &str =
     "the server does not write to syslog: let the service manager take its standard error";
 
-const KEYS: &[super::RiakKey] = &[
+const KEYS: &[RiakKey] = &[
     mapped("log.console", "logger.output"),
     mapped("log.console.level", "logger.level"),
     mapped("log.console.file", "logger.file"),

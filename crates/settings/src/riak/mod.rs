@@ -9,6 +9,7 @@ mod backends;
 mod buckets;
 mod cluster;
 mod erlang;
+mod family;
 mod leveldb;
 mod leveled;
 mod logs;
@@ -21,38 +22,8 @@ mod requests;
 mod search;
 mod security;
 
+pub use family::{Family, Fate, RiakKey};
 pub(crate) use multi::{MULTI, MULTI_PREFIX};
-
-/// A key of Riak's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RiakKey {
-    /// The name, or a pattern with one free word.
-    pub name: &'static str,
-    /// What becomes of it.
-    pub fate: Fate,
-    /// Riak's default, for keys of directories: other values refer to them as `$(name)`.
-    pub default: Option<&'static str>,
-}
-
-/// What becomes of a key of Riak's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It is taken as a value of this key of ours.
-    Mapped(&'static str),
-    /// It has no effect; the reason fits after "ignored because".
-    Ignored(&'static str),
-    /// It would change what becomes of data, so that it is refused unless it is empty; the reason.
-    Guarded(&'static str),
-}
-
-/// Keys of Riak's that belong together.
-#[derive(Debug, Clone, Copy)]
-pub struct Family {
-    /// What they are about.
-    pub title: &'static str,
-    /// The keys.
-    pub keys: &'static [RiakKey],
-}
 
 /// All families, in the order of the reference page.
 pub(crate) const FAMILIES: [Family; 16] = [
@@ -73,19 +44,3 @@ pub(crate) const FAMILIES: [Family; 16] = [
     monitoring::FAMILY,
     logs::FAMILY,
 ];
-
-const fn ignored(name: &'static str, reason: &'static str) -> RiakKey {
-    RiakKey {
-        name,
-        fate: Fate::Ignored(reason),
-        default: None,
-    }
-}
-
-const fn mapped(name: &'static str, to: &'static str) -> RiakKey {
-    RiakKey {
-        name,
-        fate: Fate::Mapped(to),
-        default: None,
-    }
-}

@@ -1,6 +1,6 @@
 //! Keys of consoles, health checks and monitoring.
 
-use super::{Family, ignored};
+use super::family::{Family, RiakKey, ignored};
 
 pub(super) const FAMILY: Family = Family {
     title: "Consoles and monitoring",
@@ -16,7 +16,7 @@ const SNMP: &str = "there is no SNMP agent; metrics are at `/metrics` and `/stat
 
 const JMX: &str = "there is no JMX server; metrics are at `/metrics` and `/stats`";
 
-const KEYS: &[super::RiakKey] = &[
+const KEYS: &[RiakKey] = &[
     ignored("riak_control", CONTROL),
     ignored("riak_control.auth.mode", CONTROL),
     ignored("riak_control.auth.user.$username.password", CONTROL),

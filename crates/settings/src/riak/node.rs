@@ -1,6 +1,6 @@
 //! Keys of the node itself.
 
-use super::{Family, RiakKey, ignored};
+use super::family::{Family, RiakKey, ignored};
 
 pub(super) const FAMILY: Family = Family {
     title: "Node",

@@ -1,6 +1,6 @@
 //! Keys of secondary indexes, MapReduce and JavaScript.
 
-use super::{Family, ignored};
+use super::family::{Family, RiakKey, ignored};
 
 pub(super) const FAMILY: Family = Family {
     title: "Queries",
@@ -17,7 +17,7 @@ const QUERIES: &str = "the query API is not built in yet";
 
 const JAVASCRIPT: &str = "Kvorum runs no JavaScript (Riak itself gave it up)";
 
-const KEYS: &[super::RiakKey] = &[
+const KEYS: &[RiakKey] = &[
     ignored("secondary_index_json", JSON),
     ignored("dollarkey_readtombs", TOMBSTONES),
     ignored("log_index_fsm", QUERY_LOG),

@@ -1,6 +1,6 @@
 //! Keys of replication between clusters.
 
-use super::{Family, ignored};
+use super::family::{Family, RiakKey, ignored};
 
 pub(super) const FAMILY: Family = Family {
     title: "Replication between clusters",
@@ -11,7 +11,7 @@ const REPLICATION: &str = "replication between clusters is not built in yet";
 
 const MDC: &str = "this generation of replication is not taken over; Riak itself gave it up";
 
-const KEYS: &[super::RiakKey] = &[
+const KEYS: &[RiakKey] = &[
     ignored("ttaaefs_scope", REPLICATION),
     ignored("ttaaefs_queuename", REPLICATION),
     ignored("ttaaefs_queuename_peer", REPLICATION),

@@ -1,6 +1,6 @@
 //! Keys of the request path and of its background queues.
 
-use super::{Family, ignored};
+use super::family::{Family, RiakKey, ignored};
 
 pub(super) const FAMILY: Family = Family {
     title: "Requests and queues",
@@ -16,7 +16,7 @@ const REPAIR: &str = "every replica that a read finds behind is repaired";
 
 const POOL: &str = "work in the background shares one budget for the whole node, not pools";
 
-const KEYS: &[super::RiakKey] = &[
+const KEYS: &[RiakKey] = &[
     ignored("retry_put_coordinator_failure", COORDINATOR),
     ignored("mbox_check_enabled", COORDINATOR),
     ignored("read_repair_primaryonly", REPAIR),

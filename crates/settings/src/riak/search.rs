@@ -1,6 +1,6 @@
 //! Keys of search with Solr.
 
-use super::{Family, ignored};
+use super::family::{Family, RiakKey, ignored};
 
 pub(super) const FAMILY: Family = Family {
     title: "Search",
@@ -9,7 +9,7 @@ pub(super) const FAMILY: Family = Family {
 
 const SEARCH: &str = "search by Solr is not part of Kvorum (Riak itself gave it up)";
 
-const KEYS: &[super::RiakKey] = &[
+const KEYS: &[RiakKey] = &[
     ignored("search", SEARCH),
     ignored("search.root_dir", SEARCH),
     ignored("search.temp_dir", SEARCH),

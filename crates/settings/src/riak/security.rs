@@ -1,6 +1,6 @@
 //! Keys of encryption and of who may do what.
 
-use super::{Family, ignored};
+use super::family::{Family, RiakKey, ignored};
 
 pub(super) const FAMILY: Family = Family {
     title: "Security and TLS",
@@ -12,7 +12,7 @@ const TLS: &str = "TLS for clients is not built in yet: no encrypted listener is
 const OLD_TLS: &str =
     "TLS for clients is not built in yet, and protocols before TLS 1.2 never will be";
 
-const KEYS: &[super::RiakKey] = &[
+const KEYS: &[RiakKey] = &[
     ignored("listener.https.$name", TLS),
     ignored("ssl.certfile", TLS),
     ignored("ssl.keyfile", TLS),

@@ -4,8 +4,8 @@ use bytes::{BufMut as _, Bytes};
 use kvorum_encoding::{Bucket, BucketType, Key, put_varint};
 use kvorum_ring::{Epoch, Partition};
 
-use super::{KEY_BYTES_MAX, Reader, WireError, put_prefixed};
-use crate::index_page::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};
+use super::message::{KEY_BYTES_MAX, Reader, WireError, put_bound, put_owners, put_prefixed};
+use crate::index_page_request::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};
 use crate::term_pattern::TermPattern;
 
 /// The longest term that is taken.
@@ -26,7 +26,7 @@ const PATTERN_BYTES_MAX: usize = 64 << 10;
 pub(super) fn put_index_page_request(out: &mut Vec<u8>, request: &IndexPageRequest) {
     out.put_u8(u8::from(request.hash == kvorum_ring::KeyHash::BucketOnly));
     out.put_u16_le(request.size.get());
-    super::request::put_owners(out, request.owners.as_deref());
+    put_owners(out, request.owners.as_deref());
     put_prefixed(out, request.bucket_type.as_bytes());
     put_prefixed(out, request.bucket.as_bytes());
     let (IndexScan::Keys { from, to } | IndexScan::Terms { from, to, .. }) = &request.scan;
@@ -37,8 +37,8 @@ pub(super) fn put_index_page_request(out: &mut Vec<u8>, request: &IndexPageReque
             put_prefixed(out, field);
         }
     }
-    super::request::put_bound(out, from);
-    super::request::put_bound(out, to);
+    put_bound(out, from);
+    put_bound(out, to);
     match &request.pattern {
         None => out.put_u8(0),
         Some(pattern) => {

@@ -9,10 +9,10 @@ use kvorum_object::Object;
 use kvorum_ring::Epoch;
 
 use super::index::{index_page_bytes, put_index_page};
-use super::{
+use super::message::{
     KEY_BYTES_MAX, Reader, TEXT_BYTES_MAX, VERSION, WireError, WireMessage, put_prefixed, put_text,
 };
-use crate::page::Page;
+use crate::page_request::Page;
 use crate::replica_request::{ReplicaFailure, ReplicaReply};
 
 const FOUND: u8 = 1;

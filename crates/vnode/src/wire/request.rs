@@ -9,9 +9,12 @@ use kvorum_object::{Clock, Content, Object, Resolution, Timestamp};
 use kvorum_ring::{Epoch, Partition, RING_SIZE_MAX, RingSize, Role};
 
 use super::index::put_index_page_request;
-use super::{KEY_BYTES_MAX, Reader, VERSION, WireError, WireMessage, put_clock, put_prefixed};
-use crate::index_page::IndexPageRequest;
-use crate::page::{PageKind, PageRequest};
+use super::message::{
+    KEY_BYTES_MAX, Reader, VERSION, WireError, WireMessage, put_bound, put_clock, put_owners,
+    put_prefixed,
+};
+use crate::index_page_request::IndexPageRequest;
+use crate::page_request::{PageKind, PageRequest};
 use crate::replica_request::{ClientUpdate, Condition, Detail, Operation, ReplicaRequest};
 
 /// What one node asks another.
@@ -357,27 +360,6 @@ impl Reader<'_> {
             _ => return Err(self.malformed()),
         })
     }
-}
-
-pub(super) fn put_owners(out: &mut Vec<u8>, owners: Option<&[Partition]>) {
-    out.put_u8(u8::from(owners.is_some()));
-    if let Some(owners) = owners {
-        kvorum_encoding::put_varint(out, owners.len() as u64);
-        for owner in owners {
-            out.put_u16_le(owner.number());
-        }
-    }
-}
-
-pub(super) fn put_bound(out: &mut Vec<u8>, bound: &std::ops::Bound<Bytes>) {
-    use std::ops::Bound;
-    let (code, bytes) = match bound {
-        Bound::Unbounded => return out.put_u8(0),
-        Bound::Included(bytes) => (1, bytes),
-        Bound::Excluded(bytes) => (2, bytes),
-    };
-    out.put_u8(code);
-    put_prefixed(out, bytes);
 }
 
 fn put_condition(out: &mut Vec<u8>, condition: &Condition) {

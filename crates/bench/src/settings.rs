@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Configuration, ConfigurationError, scale};
+use crate::configuration::{Configuration, ConfigurationError, scale};
 use crate::random::Seed;
 use kvorum_erlang_terms::Term;
 

@@ -1,0 +1,113 @@
+//! The content of the cluster state: what is agreed and kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kvorum_encoding::{Bucket, BucketType};
+use kvorum_properties::PropertyOverlay;
+use kvorum_ring::{NodeId, Partition, Ring, Transition};
+
+use crate::cluster_id::ClusterId;
+use crate::staged_change::StagedChange;
+
+/// What is known of a member besides its identity; all of it may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name, such as `riak@127.0.0.1`; no two members share one.
+    pub name: String,
+    /// Its addresses by the name of the service that listens there.
+    pub addresses: BTreeMap<String, String>,
+    /// Where it stands between joining and leaving.
+    pub status: MemberStatus,
+    /// Its share of the ring relative to the others'.
+    pub weight: u32,
+    /// Rack, room or zone.
+    pub location: Option<String>,
+}
+
+impl Member {
+    /// A valid member of this name: weight 1, no location, no addresses.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            addresses: BTreeMap::new(),
+            status: MemberStatus::Valid,
+            weight: 1,
+            location: None,
+        }
+    }
+}
+
+/// Where a member stands between joining and leaving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberStatus {
+    /// Known, but part of no committed plan.
+    Joining,
+    /// A full member.
+    Valid,
+    /// Handing over its partitions.
+    Leaving,
+    /// Has handed over all of them.
+    Exiting,
+    /// Marked as down by an operator.
+    Down,
+}
+
+/// Whether a bucket type can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TypeStatus {
+    /// Not yet: it can still be created anew with other properties.
+    Created,
+    /// It can, and exists for ever.
+    Active,
+}
+
+/// A bucket type as it was created and changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BucketTypeEntry {
+    /// Whether it can be used.
+    pub status: TypeStatus,
+    /// What was set, over the defaults of typed buckets.
+    pub properties: PropertyOverlay,
+}
+
+/// What is agreed and kept; [`ClusterState`](crate::ClusterState) adds what follows from it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Content {
+    pub(crate) id: ClusterId,
+    pub(crate) name: String,
+    pub(crate) version: u64,
+    pub(crate) members: BTreeMap<NodeId, Member>,
+    pub(crate) ring: Arc<Ring>,
+    /// `buckets.default.*`: agreed rather than each node's own, or replicas would differ in quorums.
+    pub(crate) default_properties: PropertyOverlay,
+    pub(crate) types: BTreeMap<BucketType, BucketTypeEntry>,
+    /// By type, the default one included, and bucket; no overlay is empty.
+    pub(crate) buckets: BTreeMap<BucketType, BTreeMap<Bucket, PropertyOverlay>>,
+    /// What waits for a commit.
+    pub(crate) staged: BTreeMap<NodeId, StagedChange>,
+    /// Where the last commit leads, until it is there.
+    pub(crate) transition: Option<Transition>,
+    /// Who has confirmed the present phase of a change of the number of replicas.
+    pub(crate) growth_confirmed: GrowthConfirmed,
+    /// What the cluster went on with after it had lost its log's majority.
+    pub(crate) recovery: Option<Recovery>,
+}
+
+/// Who has confirmed the present phase of a change of the number of replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GrowthConfirmed {
+    /// While it fills: the vnodes that have what they newly need.
+    pub(crate) filled: BTreeSet<Partition>,
+    /// While it closes: the nodes that know.
+    pub(crate) known: BTreeSet<NodeId>,
+}
+
+/// What a recovered cluster went on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// The identity before.
+    pub from: ClusterId,
+    /// The version of the state that was gone on with.
+    pub version: u64,
+}

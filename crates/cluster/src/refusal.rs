@@ -1,0 +1,155 @@
+//! Refusals of commands, and of changes that are staged.
+
+use kvorum_encoding::{Bucket, BucketType};
+use kvorum_properties::PropertyErrors;
+use kvorum_ring::{Epoch, MoveError, NodeId, Partition, RingSize};
+
+use crate::plan::PlanError;
+use crate::resolved::UnknownBucketType;
+
+/// Why a command does not fit the state.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// No active bucket type has this name.
+    #[error(transparent)]
+    UnknownBucketType(#[from] UnknownBucketType),
+    /// Properties are wrong, or forbidden with the others.
+    #[error("Invalid bucket properties: {0}")]
+    InvalidProperties(#[from] PropertyErrors),
+    /// The properties of a type would contradict those of a bucket in it.
+    #[error("Invalid bucket properties: bucket '{bucket}' has {errors}")]
+    ContradictsBucket {
+        /// The bucket.
+        bucket: Bucket,
+        /// What it would contradict.
+        errors: PropertyErrors,
+    },
+    /// Properties of a type that was never created.
+    #[error("Invalid bucket properties: not_active")]
+    TypeUndefined,
+    /// Properties of a type that is not active yet.
+    #[error("Invalid bucket properties: not_active")]
+    TypeNotActive,
+    /// A type cannot be created again once it is active.
+    #[error("already_active")]
+    TypeAlreadyActive,
+    /// Activation of a type that was never created.
+    #[error("{bucket_type} is not an existing bucket type")]
+    NoSuchType {
+        /// The name.
+        bucket_type: BucketType,
+    },
+    /// `default` is there from the start, `any` is reserved, and a name must not be empty.
+    #[error("'{bucket_type}' cannot be the name of a bucket type")]
+    ReservedTypeName {
+        /// The name.
+        bucket_type: BucketType,
+    },
+    /// The default type is not changed as a type; its defaults are configured.
+    #[error("Invalid bucket properties: no_default_update")]
+    DefaultType,
+    /// A bucket's name must not be empty.
+    #[error("Bucket cannot be zero-length")]
+    EmptyBucket,
+    /// The node is a member already.
+    #[error("node {node} is a member already")]
+    AlreadyMember {
+        /// The node.
+        node: NodeId,
+    },
+    /// The node is no member.
+    #[error("node {node} is no member of this cluster")]
+    NotMember {
+        /// The node.
+        node: NodeId,
+    },
+    /// Two members would share a name.
+    #[error("another member is called {name}")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// A cluster or node without a name.
+    #[error("a name must not be empty")]
+    EmptyName,
+    /// The member still owns partitions.
+    #[error("node {node} still owns {partitions} partitions")]
+    OwnsPartitions {
+        /// The node.
+        node: NodeId,
+        /// How many.
+        partitions: usize,
+    },
+    /// A ring's size never changes.
+    #[error("ring of {expected} partitions cannot become one of {got}")]
+    RingSizeChange {
+        /// The present size.
+        expected: RingSize,
+        /// The proposed size.
+        got: RingSize,
+    },
+    /// A change cannot be staged or committed.
+    #[error(transparent)]
+    Staging(#[from] StagingRefusal),
+    /// A step of a move does not fit.
+    #[error(transparent)]
+    Move(#[from] MoveError),
+    /// The partition has moved on since a step was decided.
+    #[error("the partition is at epoch {expected}, and the step was decided at {got}")]
+    OtherEpoch {
+        /// Its epoch.
+        expected: Epoch,
+        /// The step's.
+        got: Epoch,
+    },
+    /// Another partition moves that could be in one preference list with this one.
+    #[error("partition {partition} cannot move while partition {moving} does")]
+    TooClose {
+        /// The partition that was to move.
+        partition: Partition,
+        /// The one that moves.
+        moving: Partition,
+    },
+    /// It fitted the state that was known here, and was refused when it was agreed.
+    #[error("{reason}")]
+    Overtaken {
+        /// What the refusal said.
+        reason: String,
+    },
+    /// A partition would change hands without a higher epoch, or fall back to a lower one.
+    #[error("epoch of partition {partition} does not rise with its change of owner")]
+    EpochNotRaised {
+        /// The partition.
+        partition: Partition,
+    },
+}
+
+/// Why a change cannot be staged or committed. The texts are those that Riak's operators know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StagingRefusal {
+    /// The node is no member.
+    #[error("not_member")]
+    NotMember,
+    /// It is leaving already.
+    #[error("already_leaving")]
+    AlreadyLeaving,
+    /// Nobody would be left.
+    #[error("only_member")]
+    OnlyMember,
+    /// The replacement does not join, or owns partitions.
+    #[error("invalid_replacement")]
+    InvalidReplacement,
+    /// The replacement replaces another node.
+    #[error("already_replacement")]
+    AlreadyReplacement,
+    /// A node of weight 0 can hold nothing: let it leave.
+    #[error("a weight must be above 0; let the node leave instead")]
+    NoWeight,
+    /// There is no plan to commit.
+    #[error("{0}")]
+    NoPlan(#[from] PlanError),
+    /// The plan is another one than the operator has seen.
+    #[error("The plan has changed; look at it again")]
+    PlanChanged,
+}

@@ -1,0 +1,43 @@
+//! Changes of members that an operator stages.
+
+use kvorum_ring::NodeId;
+
+/// What is to become of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StagedChange {
+    /// Hands over its partitions, then leaves.
+    Leave,
+    /// Hands over its partitions to a node that joins, then leaves.
+    Replace {
+        /// Who takes its place.
+        by: NodeId,
+    },
+    /// Is gone for good: others take its partitions as they are, empty.
+    ForceRemove,
+    /// Is gone for good: a node that joins takes its partitions, empty.
+    ForceReplace {
+        /// Who takes its place.
+        by: NodeId,
+    },
+    /// Stands in another rack, room or zone.
+    Location(Option<String>),
+    /// Has another share of the ring.
+    Weight(u32),
+}
+
+impl StagedChange {
+    pub(crate) fn replacement(&self) -> Option<NodeId> {
+        match self {
+            Self::Replace { by } | Self::ForceReplace { by } => Some(*by),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_forced(&self) -> bool {
+        matches!(self, Self::ForceRemove | Self::ForceReplace { .. })
+    }
+
+    pub(crate) fn is_departure(&self) -> bool {
+        !matches!(self, Self::Location(_) | Self::Weight(_))
+    }
+}

@@ -1,0 +1,194 @@
+//! The side of a cluster that lets nodes in.
+//!
+//! A request is the service's byte and JSON, and so is its answer.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kvorum_claimant::ReplicatedState;
+use kvorum_cluster::{AgreedState, ClusterState, Command, Member as MemberEntry, MemberStatus};
+use kvorum_peer::{Caller, Message, Served};
+use kvorum_ring::NodeId;
+use kvorum_runtime::Runtime;
+use serde::{Deserialize, Serialize};
+
+/// The first byte of every message of this service.
+pub(crate) const SERVICE: u8 = b'J';
+
+/// How long the log may take to let go of a member that was removed, before it comes back.
+const LET_GO_WAIT: Duration = Duration::from_secs(10);
+/// The time between looks at the log meanwhile.
+const LOOK_PERIOD: Duration = Duration::from_millis(20);
+
+/// What a node that wants to join says of itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Knock {
+    /// The name by which the operator called the member; none when only its address was given.
+    pub(crate) looks_for: Option<String>,
+    pub(crate) name: String,
+    pub(crate) addresses: BTreeMap<String, String>,
+    /// Of a member that is left, and is to follow the one that has recovered the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) follows: Option<Follows>,
+}
+
+/// What a member that is left knows of the cluster that was.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Follows {
+    pub(crate) cluster: String,
+    pub(crate) version: u64,
+}
+
+/// What a node asks that was a member, and may have been removed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Inquiry {
+    /// The version of the state in which it was one.
+    pub(crate) member_at: u64,
+}
+
+/// What is asked of a member by somebody who is none.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Request {
+    Knock(Knock),
+    Inquiry(Inquiry),
+}
+
+/// What the member says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// The node is a member that joins.
+    Welcome { cluster: String, name: String },
+    /// It looked for somebody else.
+    OtherName { name: String },
+    /// It is not, in words for its operator.
+    Refused { reason: String },
+    /// It was a member of this cluster, and is none by a later state.
+    Removed { cluster: String },
+}
+
+/// The side that lets in.
+pub(crate) struct Doorkeeper {
+    pub(crate) runtime: Runtime,
+    pub(crate) state: ReplicatedState,
+    pub(crate) name: String,
+}
+
+impl Doorkeeper {
+    pub(crate) fn serves(message: &Message) -> bool {
+        message.head.first() == Some(&SERVICE)
+    }
+
+    pub(crate) fn answer(&self, caller: Caller, message: Message) -> Served {
+        let (runtime, state, name) = (self.runtime.clone(), self.state.clone(), self.name.clone());
+        Served::Later(Box::pin(async move {
+            let json = message.head.get(1..).unwrap_or_default();
+            let answer = match serde_json::from_slice(json) {
+                Ok(Request::Knock(knock))
+                    if knock.looks_for.as_ref().is_some_and(|it| *it != name) =>
+                {
+                    Answer::OtherName { name }
+                }
+                Ok(Request::Knock(knock)) => let_in(&runtime, &state, name, caller, knock).await,
+                Ok(Request::Inquiry(inquiry)) => tell(&state.current(), caller.node, &inquiry),
+                Err(error) => Answer::Refused {
+                    reason: format!("the request to join cannot be read: {error}"),
+                },
+            };
+            Message::of_head(serde_json::to_vec(&answer).unwrap_or_default())
+        }))
+    }
+}
+
+async fn let_in(
+    runtime: &Runtime,
+    state: &ReplicatedState,
+    name: String,
+    caller: Caller,
+    knock: Knock,
+) -> Answer {
+    let current = state.current();
+    let cluster = current.id().to_string();
+    if let Some(follows) = &knock.follows {
+        return match not_followed(&current, caller.node, follows) {
+            Some(reason) => Answer::Refused { reason },
+            None => Answer::Welcome { cluster, name },
+        };
+    }
+    if let Some(known) = current.member(caller.node) {
+        // It did not get to hear it the first time.
+        return if known.name == knock.name {
+            Answer::Welcome { cluster, name }
+        } else {
+            Answer::Refused {
+                reason: format!("this node is a member called {} already", known.name),
+            }
+        };
+    }
+    let member = MemberEntry {
+        status: MemberStatus::Joining,
+        addresses: knock.addresses,
+        ..MemberEntry::new(&knock.name)
+    };
+    let node = caller.node;
+    if !has_let_go(runtime, state, node).await {
+        return Answer::Refused {
+            reason:
+                "this node was a member, and the log of the cluster still counts it; try again \
+                     when a majority of the voters is up"
+                    .to_owned(),
+        };
+    }
+    match state.agree(Command::AddMember { node, member }).await {
+        Ok(_) => Answer::Welcome { cluster, name },
+        Err(error) => Answer::Refused {
+            reason: error.to_string(),
+        },
+    }
+}
+
+/// Waits until the log does not count a node: who leads would expect it to have what it had before, and
+/// it comes with an empty log.
+async fn has_let_go(runtime: &Runtime, state: &ReplicatedState, node: NodeId) -> bool {
+    let is_counted = || {
+        let status = state.agreement().status();
+        status.voters.contains(&node) || status.listeners.contains(&node)
+    };
+    let deadline = runtime.now().plus(LET_GO_WAIT);
+    while is_counted() && runtime.now() < deadline {
+        runtime.sleep(LOOK_PERIOD).await;
+    }
+    !is_counted()
+}
+
+/// Whether a node that was a member was removed since.
+fn tell(current: &ClusterState, node: NodeId, inquiry: &Inquiry) -> Answer {
+    if current.member(node).is_none() && current.version() > inquiry.member_at {
+        let cluster = current.id().to_string();
+        return Answer::Removed { cluster };
+    }
+    Answer::Refused {
+        reason: "nothing is known here of a removal".to_owned(),
+    }
+}
+
+/// Why a member that is left cannot follow: nothing that it knows may be undone.
+fn not_followed(current: &ClusterState, node: NodeId, follows: &Follows) -> Option<String> {
+    if current.member(node).is_none() {
+        return Some("this node is no member of the recovered cluster".into());
+    }
+    let Some(recovery) = current.recovery() else {
+        return Some("this cluster was not recovered: it still has the identity of before".into());
+    };
+    if recovery.from.to_string() != follows.cluster {
+        return Some("the recovered cluster was another one".into());
+    }
+    (follows.version > recovery.version).then(|| {
+        format!(
+            "this node knows decisions up to version {}, and the cluster was recovered with those up \
+             to {}: recover here instead, and have the others follow",
+            follows.version, recovery.version
+        )
+    })
+}

@@ -1,0 +1,48 @@
+//! Settings of a member.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kvorum_agreement::AgreementSettings;
+use kvorum_claimant::ClaimantSettings;
+use kvorum_coordinator::CoordinatorSettings;
+use kvorum_handoff::TransferSettings;
+use kvorum_liveness::LivenessSettings;
+use kvorum_peer::PeerSettings;
+use kvorum_properties::PropertyOverlay;
+use kvorum_ring::RingSize;
+use kvorum_vnode::VnodeSettings;
+
+/// What a member is told.
+#[derive(Clone, Debug)]
+pub struct MemberSettings {
+    /// Its name, such as `kvorum@127.0.0.1`.
+    pub name: String,
+    /// The cluster's name, on which all members have to agree.
+    pub cluster_name: String,
+    /// Where others and clients reach it, by the name of the service; see
+    /// [`crate::PEER_SERVICE`].
+    pub addresses: BTreeMap<String, String>,
+    /// The number of partitions of a cluster that it founds.
+    pub ring_size: RingSize,
+    /// The properties of buckets without type, for a cluster that it founds.
+    pub default_properties: PropertyOverlay,
+    /// Sizes and sibling counts.
+    pub vnode: VnodeSettings,
+    /// How requests are treated.
+    pub coordinator: CoordinatorSettings,
+    /// Replicas on other nodes are asked for heads first.
+    pub heads_first: bool,
+    /// How connections are treated.
+    pub peer: PeerSettings,
+    /// How the log is kept.
+    pub agreement: AgreementSettings,
+    /// How quickly a node is taken to be down.
+    pub liveness: LivenessSettings,
+    /// How plans are carried out.
+    pub claimant: ClaimantSettings,
+    /// How transfers are carried out.
+    pub transfers: TransferSettings,
+    /// Hints are looked through at least this often, when a node comes up, and sooner while some stay.
+    pub hint_period: Duration,
+}

@@ -1,0 +1,63 @@
+//! The seams to a node: what it knows of its cluster, and how it answers.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+
+use kvorum_ring::NodeId;
+use kvorum_runtime::Moment;
+
+use crate::hello::{Admission, Introduction};
+use crate::lane::Lane;
+use crate::message::Message;
+
+/// What a node knows of its cluster, as far as connections need it.
+pub trait Directory: Send + Sync {
+    /// What this node says of itself.
+    fn introduction(&self) -> Introduction;
+
+    /// Where a node listens for peers.
+    fn address(&self, node: NodeId) -> Option<SocketAddr>;
+
+    /// Whether a caller may ask.
+    fn admit(&self, caller: &Introduction) -> Admission;
+
+    /// Whether a caller that was admitted as a member is one still; asked before each of its requests.
+    fn is_still_member(&self, _node: NodeId) -> bool {
+        true
+    }
+
+    /// What the cluster calls a node, which its certificate has to speak for; `None` where that is not
+    /// known, and any certificate of the cluster does.
+    fn name(&self, _node: NodeId) -> Option<String> {
+        None
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The node, as it says; where connections have to be encrypted, its certificate says so as well.
+    pub node: NodeId,
+    /// The lane that it asks on.
+    pub lane: Lane,
+    /// False for one that belongs to no cluster yet.
+    pub is_member: bool,
+}
+
+/// What becomes of a request.
+pub enum Served {
+    /// Answered at once.
+    Now(Message),
+    /// Answered later; dropped when nobody waits any more.
+    Later(Pin<Box<dyn Future<Output = Message> + Send>>),
+    /// Too much to do; not carried out.
+    Overload,
+}
+
+/// Answers peers. Called on the task that reads the connection: what may wait belongs into
+/// [`Served::Later`].
+pub trait PeerService: Send + Sync {
+    /// Answers a request whose sender waits until `deadline`.
+    fn handle(&self, caller: Caller, message: Message, deadline: Moment) -> Served;
+}

@@ -1,0 +1,203 @@
+//! The check of what is set: a value that would not be kept is refused, unless it is harmless, and then it
+//! is named.
+//!
+//! The rule is applied once, by the node that a client sets a property at, before the change is proposed
+//! to the cluster. It is no rule of the agreed state: commands in the log of a cluster were accepted by
+//! the rules of the version that wrote them, and have to be carried out by every later one.
+
+use serde_json::{Map, Value};
+
+use crate::effect::{Effect, WithoutEffect};
+use crate::errors::{PropertyErrors, Reason};
+use crate::table::{BucketProperties, PropertyOverlay, READ_ONLY};
+
+impl PropertyOverlay {
+    /// Refuses this overlay's changes to `current` that this server would not keep; returns those without
+    /// effect. `backends` are this node's names for its storage backend.
+    pub fn check_kept(
+        &self,
+        current: &BucketProperties,
+        backends: &[&str],
+    ) -> Result<Vec<WithoutEffect>, PropertyErrors> {
+        let mut errors = PropertyErrors::default();
+        let mut without_effect = Vec::new();
+        for (property, effect) in self.changes(current) {
+            match effect {
+                Effect::Honoured => {}
+                Effect::Guarded => {
+                    if let Some(reason) = self.not_kept(property, backends) {
+                        errors.push(property, reason);
+                    }
+                }
+                Effect::Harmless(because) => {
+                    without_effect.push(WithoutEffect { property, because });
+                }
+            }
+        }
+        errors.or_else_ok(without_effect)
+    }
+
+    /// The names in `wanted` that cannot be set, such as `name` and `claimant`. One whose value is the one
+    /// in `shown`, which is what a client reads, asks for nothing and is left out.
+    pub fn passed_over(
+        wanted: &Map<String, Value>,
+        shown: &Map<String, Value>,
+    ) -> Vec<WithoutEffect> {
+        READ_ONLY
+            .iter()
+            .filter(|(name, _)| wanted.contains_key(*name) && wanted.get(*name) != shown.get(*name))
+            .map(|&(property, because)| WithoutEffect { property, because })
+            .collect()
+    }
+
+    /// The reason for not keeping the value of a guarded property.
+    fn not_kept(&self, property: &str, backends: &[&str]) -> Option<Reason> {
+        let has_hooks = |hooks: &Option<Vec<_>>| hooks.as_ref().is_some_and(|it| !it.is_empty());
+        match property {
+            "consistent" => (self.consistent == Some(true)).then_some(Reason::NoStrongConsistency),
+            "precommit" => has_hooks(&self.precommit).then_some(Reason::NoCommitHooks),
+            "postcommit" => has_hooks(&self.postcommit).then_some(Reason::NoCommitHooks),
+            "backend" => {
+                let is_known = |name: &String| backends.contains(&name.as_str());
+                let is_foreign = !self.backend.as_ref().is_none_or(is_known);
+                is_foreign.then(|| Reason::NoSuchBackend {
+                    known: backends.join(" or "),
+                })
+            }
+            other => unreachable!("{other} is guarded, and nothing guards it"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A value other than the default, for each property of the table.
+    fn sample(property: &str) -> Value {
+        match property {
+            "n_val" => json!(2),
+            "r" | "w" | "dw" | "pr" | "pw" | "rw" | "node_confirms" => json!("all"),
+            "sync_on_write" => json!("all"),
+            "basic_quorum" | "allow_mult" | "last_write_wins" | "dvv_enabled" => json!(true),
+            "notfound_ok" | "repl" => json!(false),
+            "young_vclock" | "old_vclock" | "small_vclock" | "big_vclock" => json!(7),
+            "precommit" | "postcommit" => json!([{"mod": "m", "fun": "f"}]),
+            "chash_keyfun" => json!({"mod": "riak_core_util", "fun": "chash_bucketonly_keyfun"}),
+            "linkfun" => json!({"mod": "m", "fun": "f"}),
+            "datatype" => json!("set"),
+            "hll_precision" => json!(9),
+            "consistent" | "write_once" | "search" | "stat_tracked" | "aae_tree_exclude" => {
+                json!(true)
+            }
+            "backend" | "search_index" => json!("x"),
+            other => panic!("no sample value of {other}"),
+        }
+    }
+
+    fn overlay(property: &str, value: Value) -> PropertyOverlay {
+        let object = [(property.to_owned(), value)].into_iter().collect();
+        PropertyOverlay::from_json(&object).unwrap()
+    }
+
+    /// Eighteen properties were once stored without effect and without a word. Each of the table is
+    /// honoured, refused with a reason, or named.
+    #[test]
+    fn no_property_is_taken_silently() {
+        let current = BucketProperties::untyped_defaults();
+        for (property, effect) in PropertyOverlay::EFFECTS {
+            let checked = overlay(property, sample(property)).check_kept(&current, &["leveldb"]);
+            match effect {
+                Effect::Honoured => assert_eq!(checked, Ok(Vec::new()), "{property}"),
+                Effect::Guarded => {
+                    let errors = checked.unwrap_err();
+                    let (refused, reason) = &errors.pairs[0];
+                    assert_eq!(refused, property);
+                    assert!(reason.text().contains(" not ") || reason.text().contains(" no "));
+                    assert!(
+                        reason.text().contains("; "),
+                        "{property}: what to do is missing"
+                    );
+                }
+                Effect::Harmless(because) => {
+                    let named = WithoutEffect { property, because };
+                    assert_eq!(checked, Ok(vec![named]));
+                }
+            }
+        }
+    }
+
+    /// The page is for people; the table in the code is what counts.
+    #[test]
+    fn the_page_says_what_the_table_says() {
+        let page = include_str!("../../../docs/properties.md");
+        let rows = page.lines().filter(|line| line.starts_with("| `"));
+        let mut documented: Vec<(&str, &str, &str)> = rows
+            .flat_map(|row| {
+                let cells: Vec<_> = row.split('|').map(str::trim).collect();
+                let names = cells[1].split(", ").map(|name| name.trim_matches('`'));
+                let (word, detail) = (cells[2], cells[3]);
+                names
+                    .map(move |name| (name, word, detail))
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        let of_effect = PropertyOverlay::EFFECTS
+            .iter()
+            .map(|&(name, effect)| match effect {
+                Effect::Honoured => (name, "honoured", ""),
+                Effect::Guarded => (name, "refused", ""),
+                Effect::Harmless(because) => (name, "without effect", because),
+            });
+        let read_only = READ_ONLY
+            .iter()
+            .map(|&(name, because)| (name, "not kept", because));
+        for (name, word, because) in of_effect.chain(read_only) {
+            let at = documented.iter().position(|row| row.0 == name);
+            let row = documented.remove(at.unwrap_or_else(|| panic!("{name} is missing")));
+            assert_eq!(row.1, word, "{name}");
+            assert!(
+                row.2.starts_with(because),
+                "{name}: {} and not {because}",
+                row.2
+            );
+        }
+        assert_eq!(documented, [], "these are no properties");
+    }
+
+    #[test]
+    fn what_a_client_reads_it_can_write_back() {
+        let current = BucketProperties::untyped_defaults();
+        let read = PropertyOverlay::from_json(&current.to_json()).unwrap();
+        assert_eq!(read.check_kept(&current, &["leveldb"]), Ok(Vec::new()));
+        // A type of an earlier version may have values that are refused now.
+        let consistent = current.with(&overlay("consistent", json!(true)));
+        let again = overlay("consistent", json!(true));
+        assert_eq!(again.check_kept(&consistent, &[]), Ok(Vec::new()));
+    }
+
+    /// A bucket that was to have another name was once left as it was without a word.
+    #[test]
+    fn names_that_cannot_be_set_are_named() {
+        let object = |value: Value| value.as_object().unwrap().clone();
+        let shown = object(json!({"name": "b", "active": true, "n_val": 3}));
+        let back = PropertyOverlay::passed_over(&shown, &shown);
+        assert_eq!(back, []);
+        let wanted = object(json!({"name": "other", "active": true, "claimant": "x", "n_val": 2}));
+        let passed_over = PropertyOverlay::passed_over(&wanted, &shown);
+        let names: Vec<_> = passed_over.iter().map(|it| it.property).collect();
+        assert_eq!(names, ["name", "claimant"]);
+        assert_eq!(PropertyOverlay::from_json(&wanted).unwrap().n_val, Some(2));
+    }
+
+    #[test]
+    fn the_backend_of_the_node_may_be_named() {
+        let current = BucketProperties::untyped_defaults();
+        let own = overlay("backend", json!("leveldb"));
+        assert!(own.check_kept(&current, &["leveldb", "eleveldb"]).is_ok());
+        let errors = own.check_kept(&current, &["bitcask"]).unwrap_err();
+        assert!(errors.to_string().contains("name bitcask"), "{errors}");
+    }
+}

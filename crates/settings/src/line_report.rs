@@ -1,0 +1,29 @@
+//! Reports of what became of each setting.
+
+use crate::problem::Place;
+
+/// What became of one setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LineReport {
+    /// Where it stands.
+    pub place: Place,
+    /// The name as written.
+    pub name: String,
+    /// The value as written.
+    pub value: String,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has its effect.
+    Honoured,
+    /// It has the effect of this key of ours.
+    MappedTo(String),
+    /// It has no effect; the reason fits after "ignored because".
+    Ignored(&'static str),
+    /// A later setting of the same key won.
+    Overridden(Place),
+}

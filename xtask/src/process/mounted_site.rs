@@ -1,0 +1,21 @@
+//! A server whose data lies on a file system of its own.
+
+use crate::process::mount::Mount;
+use crate::run::Run;
+use crate::server::Site;
+
+/// A server with its data on the mount, and everything else beside it: a configuration file that
+/// the cut takes away would be the test's own loss.
+pub(super) fn site_on(
+    run: &Run<'_>,
+    mount: &Mount,
+    settings: &[(&str, &str)],
+) -> anyhow::Result<Site> {
+    let directory = run.workspace.clean_scratch("power-cut-site")?;
+    Site::with_data(
+        &run.binary,
+        &directory,
+        &mount.point().join("data"),
+        settings,
+    )
+}

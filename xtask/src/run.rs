@@ -1,0 +1,13 @@
+//! A run of the tests, as its stages see it.
+
+use crate::server::Binary;
+use crate::workspace::Workspace;
+
+/// What every stage may ask for.
+#[derive(Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) workspace: &'a Workspace,
+    pub(crate) long: bool,
+    pub(crate) seed: u64,
+    pub(crate) binary: Binary,
+}
