@@ -324,7 +324,7 @@ impl Store {
             files: catalog.segments.len() as u64 + hint_files,
             memory_bytes: self.keydir.memory_bytes() + catalog.memory_bytes(),
             pinned_bytes: catalog.pinned_bytes(),
-            debt_bytes: owed_bytes(&upkeep, &catalog),
+            debt_bytes: owed_bytes(&upkeep, &catalog, self.has_room_for_hints()),
             put_bytes: read(&counters.put_bytes),
             written_bytes: read(&counters.written_bytes),
             corrupt_reads: read(&counters.corrupt_reads),

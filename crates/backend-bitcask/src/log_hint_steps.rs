@@ -99,6 +99,9 @@ impl Store {
         if catalog.log_hints.iter().any(|it| catalog.is_useless(it)) {
             return Some(Wanted::Removal);
         }
+        if !self.has_room_for_hints() {
+            return None;
+        }
         let records_min = self.settings.log_hint_records_min.max(1);
         let mut own = catalog.segments.iter();
         let own = own.find(|(_, entry)| {

@@ -103,7 +103,7 @@ impl Store {
         self.aim_at_file_bytes(&catalog);
         self.tell_expired_in_log(&catalog);
         tasks.extend(self.merge_due(&mut upkeep, &catalog, now));
-        tasks.extend(hints_due(&upkeep, &catalog));
+        tasks.extend(hints_due(&upkeep, &catalog, self.has_room_for_hints()));
         tasks.extend(self.log_hint_due(&upkeep, &catalog));
         tasks.extend(self.checkpoint_due(&upkeep, &catalog));
         tasks.extend(self.scrub_due(&mut upkeep, &catalog, now));
@@ -407,6 +407,11 @@ impl Store {
         }
     }
 
+    /// Hints make openings shorter and free nothing: where space is scarce it is left to copies and removals.
+    pub(crate) fn has_room_for_hints(&self) -> bool {
+        !self.headroom().is_scarce()
+    }
+
     /// Seals a full segment, or writes a part of the hint of a sealed one.
     fn hint_step(
         &self,
@@ -488,7 +493,7 @@ impl Store {
         let Some(entry) = catalog.segments.get(&number) else {
             return Ok(None);
         };
-        if !wants_hint(entry) {
+        if !wants_hint(entry) || !self.has_room_for_hints() {
             return Ok(None);
         }
         let options = ScanOptions {
@@ -579,7 +584,7 @@ fn read_keys(
     }
 }
 
-fn hints_due(upkeep: &Upkeep, catalog: &Catalog) -> Vec<Task> {
+fn hints_due(upkeep: &Upkeep, catalog: &Catalog, has_room: bool) -> Vec<Task> {
     let output = upkeep.output.as_ref().map(segment_number);
     let newest = catalog.segments.iter().rev();
     let active = newest
@@ -589,7 +594,7 @@ fn hints_due(upkeep: &Upkeep, catalog: &Catalog) -> Vec<Task> {
     let wanting = catalog.segments.iter().filter(|(number, entry)| {
         let is_written_to =
             Some(**number) == output || (!entry.is_sealed && Some(**number) == active);
-        !is_written_to && (!entry.is_sealed || wants_hint(entry))
+        !is_written_to && (!entry.is_sealed || has_room && wants_hint(entry))
     });
     let task = |(number, entry): (&u32, &SegmentEntry)| Task {
         kind: TaskKind::Hint,
@@ -616,8 +621,8 @@ fn merge_task(entry: &SegmentEntry, kind: TaskKind, done_bytes: u64, urgency: Ur
 }
 
 /// Maintenance that is due, in bytes read and written.
-pub(crate) fn owed_bytes(upkeep: &Upkeep, catalog: &Catalog) -> u64 {
-    let hints: u64 = hints_due(upkeep, catalog)
+pub(crate) fn owed_bytes(upkeep: &Upkeep, catalog: &Catalog, has_room_for_hints: bool) -> u64 {
+    let hints: u64 = hints_due(upkeep, catalog, has_room_for_hints)
         .iter()
         .map(|task| task.cost_bytes)
         .sum();

@@ -39,6 +39,14 @@ impl SegmentFacts {
         self.live_bytes > 0
     }
 
+    /// What collecting it writes before it can go.
+    fn written_bytes(&self) -> u64 {
+        match self.has_to_be_read() {
+            true => self.live_bytes.saturating_add(self.settle_bytes),
+            false => 0,
+        }
+    }
+
     /// What reading and copying all of it takes.
     fn cost_bytes(&self) -> u64 {
         self.unread_cost_bytes(0)
@@ -71,8 +79,8 @@ pub(crate) fn totals(segments: &[SegmentFacts]) -> (u64, u64) {
     (bytes, dead)
 }
 
-/// The segment to collect now, if the dead take more than `dead_percent_max` of all. What lives in it has
-/// to fit into `room_bytes`.
+/// The segment to collect now, if the dead take more than `dead_percent_max` of all. What is written for it
+/// has to fit into `room_bytes`.
 pub(crate) fn choose(
     segments: &[SegmentFacts],
     dead_percent_max: u8,
@@ -86,7 +94,7 @@ pub(crate) fn choose(
     let newest = segments.iter().map(|it| it.number).max()?;
     let closed = segments
         .iter()
-        .filter(|it| it.is_closed && it.live_bytes <= room_bytes);
+        .filter(|it| it.is_closed && it.written_bytes() <= room_bytes);
     let best = closed.max_by_key(|it| (it.worth(newest), u32::MAX - it.number))?;
     (best.dead_bytes() > 0).then_some(best.number)
 }
@@ -124,6 +132,12 @@ mod tests {
         let chosen = |room, left: &[SegmentFacts]| super::choose(left, 5, room);
         assert_eq!(chosen(30, &segments[..2]), Some(2));
         assert_eq!(chosen(10, &segments[..2]), None);
+        let settled_with = |settle_bytes| SegmentFacts {
+            settle_bytes,
+            ..segments[1]
+        };
+        assert_eq!(chosen(30, &[segments[0], settled_with(10)]), Some(2));
+        assert_eq!(chosen(30, &[segments[0], settled_with(11)]), None);
         assert_eq!(chosen(0, &segments), Some(3));
     }
 

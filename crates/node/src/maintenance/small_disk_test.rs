@@ -522,3 +522,9 @@ fn leveldb_takes_deletes_on_a_disk_full_of_what_lives() {
 fn leveldb_takes_deletes_on_a_disk_full_of_small_values() {
     deletes_make_room_on_a_disk_full_of_what_lives(Engine::Leveldb, SMALL_VALUE_BYTES);
 }
+
+/// Regression: hints took the room that removals were to have, and deletes stayed refused.
+#[test]
+fn bitcask_takes_deletes_on_a_disk_full_of_small_values() {
+    deletes_make_room_on_a_disk_full_of_what_lives(Engine::Bitcask, SMALL_VALUE_BYTES);
+}

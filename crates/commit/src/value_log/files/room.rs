@@ -17,8 +17,10 @@ use crate::queue::GroupFailure;
 use crate::value_log::files::{Files, SEGMENT_KIND, failed_creation};
 use crate::value_log::log_segment::LogSegment;
 
-/// What a file for removals alone takes at most. Bytes.
+/// What a file for removals alone takes at most: this, and that part of the reserve. Once they have taken a part,
+/// collections begin that need the rest. Bytes.
 const REMOVALS_BYTES_MAX: u64 = 1 << 20;
+const REMOVALS_FILE_PART: u64 = 8;
 /// The part of a file that is left to removals while there is no next one.
 const REMOVALS_PART: u64 = 16;
 
@@ -130,7 +132,9 @@ impl Files {
         let wanted = headroom.file_bytes(self.settings.segment_bytes);
         let is_held_back = purpose == Purpose::Free && headroom.for_puts() < wanted;
         let most = match is_held_back {
-            true => wanted.min(REMOVALS_BYTES_MAX),
+            true => wanted
+                .min(REMOVALS_BYTES_MAX)
+                .min(headroom.reserve / REMOVALS_FILE_PART),
             false => wanted,
         };
         most.max(least)
