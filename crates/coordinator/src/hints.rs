@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_backend::{
-    BackendError, Durability, ErrorKind, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease,
-    Lookup, ReadAt, Reading, Timestamp, Visited,
-};
+use kvorum_backend::{Durability, FoldClock, FoldRange, Lease, Reading, Timestamp};
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Clock, Object};
 use kvorum_ring::{Partition, RING_SIZE_MAX, RingSize};
-use kvorum_vnode::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode};
+use kvorum_vnode::{
+    Handled, Operation, PageFailure, ReplicaFailure, ReplicaReply, ReplicaRequest, ScanLimits,
+    ScanRequest, Vnode,
+};
 use parking_lot::RwLock;
 
 /// What precedes a key: the partition that it is kept for.
@@ -166,16 +166,14 @@ impl HintStore for VnodeHints {
         limits: &HintPageLimits,
         now: Timestamp,
     ) -> Result<HintPage, ReplicaFailure> {
-        let (keys, mut page) = self
-            .keys(from, limits, now)
-            .map_err(|error| storage(&error))?;
+        let (keys, mut page) = self.keys(from, limits, now)?;
         let mut bytes = 0;
         for (key, passed_over) in keys {
             if bytes >= limits.bytes_max && !page.hints.is_empty() {
                 (page.next, page.passed_over) = (Some(HintCursor(key)), passed_over);
                 break;
             }
-            if let Some((hint, len)) = self.hint(&key, now).map_err(|error| storage(&error))? {
+            if let Some((hint, len)) = self.hint(&key, now)? {
                 bytes += len;
                 page.hints.push(hint);
             }
@@ -203,36 +201,47 @@ impl VnodeHints {
         from: Option<&HintCursor>,
         limits: &HintPageLimits,
         now: Timestamp,
-    ) -> Result<(Vec<(StorageKey, u64)>, HintPage), BackendError> {
+    ) -> Result<(Vec<(StorageKey, u64)>, HintPage), ReplicaFailure> {
         let range = match from {
             Some(HintCursor(key)) => FoldRange::all().resumed_at(key),
             None => FoldRange::all(),
         };
-        let (mut keys, mut passed_over) = (Vec::new(), 0);
-        let visitor = &mut |visited: Visited<'_>| {
-            match split(visited.key) {
-                Some((partition, _)) if limits.passed_over.contains(&partition) => passed_over += 1,
-                Some(_) => keys.push((visited.key.clone(), passed_over)),
-                None => {}
-            }
-            if keys.len() < limits.hints_max {
-                Flow::Continue
-            } else {
-                Flow::Stop
-            }
+        let request = ScanRequest {
+            range,
+            clock: FoldClock::stopped_at(now),
+            lease: Lease::Unlimited,
+            limits: ScanLimits {
+                entries_max: limits.hints_max,
+                ..ScanLimits::NONE
+            },
         };
-        let snapshot = self.vnode.backend().snapshot(Lease::Unlimited)?;
-        let filter = FoldFilter::unexpired(now);
-        let next = match snapshot.fold(FoldDetail::Keys, &range, &filter, visitor)? {
-            FoldEnd::Complete => None,
-            FoldEnd::Stopped(next) | FoldEnd::LeaseExpired(next) => Some(HintCursor(next)),
+        let (mut passed_over, mut passed_over_before) = (0, Vec::new());
+        let is_wanted = &mut |key: &StorageKey| match split(key) {
+            Some((partition, _)) if limits.passed_over.contains(&partition) => {
+                passed_over += 1;
+                false
+            }
+            Some(_) => {
+                passed_over_before.push(passed_over);
+                true
+            }
+            None => false,
+        };
+        let scanned = match self.vnode.scan::<StorageKey>(&request, is_wanted) {
+            Ok(scanned) => scanned,
+            Err(PageFailure::Failed(failure)) => return Err(storage(&failure)),
+            Err(PageFailure::OutOfTime) => {
+                let detail = "a scan without a deadline ran out of time".to_owned();
+                return Err(ReplicaFailure::Internal(detail));
+            }
         };
         let page = HintPage {
             passed_over,
-            next,
+            next: scanned.next.map(HintCursor),
             ..HintPage::default()
         };
-        Ok((keys, page))
+        let keys = scanned.entries.into_iter().zip(passed_over_before);
+        Ok((keys.collect(), page))
     }
 
     /// What is kept under a key of the store, and its bytes; `None` when it is gone meanwhile.
@@ -240,17 +249,13 @@ impl VnodeHints {
         &self,
         key: &StorageKey,
         now: Timestamp,
-    ) -> Result<Option<(Hint, usize)>, BackendError> {
-        let reading = Reading::MayBlock;
-        let entry = match self.vnode.backend().get(key, ReadAt { reading, now }) {
-            Ok(Lookup::Found(entry)) => entry,
-            Ok(Lookup::Absent | Lookup::WouldBlock) => return Ok(None),
-            // What is damaged stays where it is: the node's scrub names it.
-            Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
-            Err(error) => return Err(error),
+    ) -> Result<Option<(Hint, usize)>, ReplicaFailure> {
+        let stored = self.vnode.stored_object(key, now);
+        let Some(stored) = stored.map_err(|failure| storage(&failure))? else {
+            return Ok(None);
         };
-        let bytes = entry.head.len() + entry.body.len();
-        let object = Object::from_engine(&entry.head, entry.body).ok();
+        let bytes = stored.head_bytes.len() + stored.body_bytes.len();
+        let object = stored.decode().ok();
         let found = split(key).zip(object).map(|((partition, key), object)| {
             let hint = Hint {
                 partition,
@@ -263,8 +268,8 @@ impl VnodeHints {
     }
 }
 
-fn storage(error: &BackendError) -> ReplicaFailure {
-    ReplicaFailure::Storage(error.to_string())
+fn storage(failure: &ReplicaFailure) -> ReplicaFailure {
+    ReplicaFailure::Storage(failure.to_string())
 }
 
 /// The operation on the key as it stands among the hints.

@@ -127,7 +127,7 @@ impl Errand {
         let (files, id) = (self.shared.files.clone(), self.id);
         let kept = self.shared.parts.runtime.blocking(move || files.load(id));
         let vnode = self.shared.parts.vnodes.vnode(self.id.partition);
-        let store = vnode.map(|vnode| vnode.backend().identity());
+        let store = vnode.map(|vnode| vnode.store_id());
         let none = Progress::none(&self.legs);
         let is_same = |kept: &Kept| {
             let sources = kept.progress.legs.iter().map(|leg| leg.source);
@@ -144,7 +144,7 @@ impl Errand {
         };
         let kept = Kept {
             id: self.id,
-            store: vnode.backend().identity(),
+            store: vnode.store_id(),
             progress: machine.progress().clone(),
         };
         self.shared.keep(kept).await;

@@ -94,8 +94,8 @@ impl Merging {
         }
         if is_mended {
             // What is mended is buffered.
-            let synced = self.vnode.backend().sync();
-            synced.map_err(|error| error.to_string())?;
+            let synced = self.vnode.sync();
+            synced.map_err(|failure| failure.to_string())?;
         }
         Ok(tickets)
     }

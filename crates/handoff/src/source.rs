@@ -1,19 +1,19 @@
 //! The answering side: pages of what a vnode here has, and whether this node knows.
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kvorum_backend::{
-    Flow, FoldClock, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Timestamp, Visited,
-};
+use kvorum_backend::{FoldClock, FoldRange, Lease, Timestamp};
 use kvorum_cluster::ClusterState;
 use kvorum_coordinator::LocalVnodes;
 use kvorum_encoding::StorageKey;
-use kvorum_object::Head;
 use kvorum_ring::{Epoch, NodeId, Partition};
 use kvorum_runtime::{Moment, PlantedDefect as OfNode, Runtime, is_planted};
-use kvorum_vnode::{Vnode, fold_clock};
+use kvorum_vnode::{
+    PageFailure, ScanLimits, ScanPage, ScanRequest, StoredObject, Vnode, fold_clock,
+};
 use parking_lot::Mutex;
 
 use crate::agreed_cluster::AgreedCluster;
@@ -270,86 +270,65 @@ impl Source {
 impl Reading {
     /// A page, on a snapshot of its own, and about how many keys there are. Blocks.
     fn read(&self) -> Result<(Read, u64), String> {
-        let backend = self.vnode.backend();
-        let failed = |error: kvorum_backend::BackendError| error.to_string();
+        let question = &self.question;
         // What was let in before this node learned of the move belongs into the snapshot.
         self.vnode.await_earlier_writes();
-        let snapshot = backend.snapshot(self.lease).map_err(failed)?;
-        let range = match &self.question.after {
-            None => FoldRange::all(),
-            Some(after) => FoldRange {
-                from: std::ops::Bound::Excluded(after.to_bytes()),
-                ..FoldRange::all()
-            },
+        let (target, wanted) = (question.session.target, &question.wanted);
+        let is_wanted = &mut |key: &StorageKey| is_wanted(&self.state, target, wanted, key);
+        let page = self.vnode.scan(&self.request(), is_wanted);
+        let page = page.map_err(|failure| match failure {
+            PageFailure::OutOfTime => "the time for a page ran out".to_owned(),
+            PageFailure::Failed(failure) => failure.to_string(),
+        })?;
+        let is_first = question.session.sequence == 0;
+        let keys_about = if is_first {
+            self.vnode.store_status().keys
+        } else {
+            0
         };
-        let mut read = Read {
-            entries: Vec::new(),
-            large: None,
-            chain: self.before,
-            through: None,
-            is_last: false,
-            bytes: 0,
-            skipped: 0,
-            damaged: 0,
-        };
-        let mut is_cut = false;
-        let visit = &mut |visited: Visited<'_>| {
-            let flow = self.visit(&mut read, &visited, &mut is_cut);
-            if !is_cut {
-                read.through = Some(visited.key.clone());
-            }
-            flow
-        };
-        let filter = FoldFilter::unexpired_by(&self.clock);
-        let end = snapshot.fold(FoldDetail::Entries, &range, &filter, visit);
-        read.is_last = match end.map_err(failed)? {
-            FoldEnd::Complete => !is_cut,
-            FoldEnd::Stopped(_) => false,
-            FoldEnd::LeaseExpired(_) if read.through.is_some() => false,
-            FoldEnd::LeaseExpired(_) => return Err("the time for a page ran out".into()),
-        };
-        let is_first = self.question.session.sequence == 0;
-        let keys_about = if is_first { backend.status().keys } else { 0 };
-        Ok((read, keys_about))
+        Ok((self.take(page), keys_about))
     }
 
-    /// Takes an entry into the page; cut before it when it does not fit.
-    fn visit(&self, read: &mut Read, visited: &Visited<'_>, is_cut: &mut bool) -> Flow {
+    fn request(&self) -> ScanRequest {
         let question = &self.question;
-        let (target, wanted) = (question.session.target, &question.wanted);
-        let entry = Entry {
-            key: visited.key.clone(),
-            head: visited.head.clone(),
-            body: visited.body.clone(),
-        };
-        let len = entry.len() as u64;
+        let from = question.after.as_ref();
         let bytes_max = u64::from(question.bytes_max);
-        if !is_wanted(&self.state, target, wanted, visited.key) {
-            read.skipped = read.skipped.saturating_add(len);
-            let is_much = read.skipped >= bytes_max.saturating_mul(SKIPPED_PAGES_MAX);
-            return if is_much { Flow::Stop } else { Flow::Continue };
+        ScanRequest {
+            range: FoldRange {
+                from: from.map_or(Bound::Unbounded, |key| Bound::Excluded(key.to_bytes())),
+                ..FoldRange::all()
+            },
+            clock: self.clock.clone(),
+            lease: self.lease,
+            limits: ScanLimits {
+                entries_max: usize::try_from(question.entries_max).unwrap_or(usize::MAX),
+                bytes_max,
+                shared_body_bytes_max: u64::from(question.piece_bytes_max),
+                passed_over_bytes_max: bytes_max.saturating_mul(SKIPPED_PAGES_MAX),
+            },
         }
-        let Ok(head) = Head::from_engine(&entry.head) else {
-            read.damaged += 1;
-            return Flow::Continue;
-        };
-        let is_large = entry.body.len() as u64 > u64::from(question.piece_bytes_max);
-        let is_full = is_large || read.bytes.saturating_add(len) > bytes_max;
-        if is_full && !read.entries.is_empty() {
-            *is_cut = true;
-            return Flow::Stop;
+    }
+
+    /// What is sent of a page. Bodies are sliced from what the engine read: they go out at once.
+    fn take(&self, page: ScanPage<StoredObject>) -> Read {
+        let chained =
+            |chain: Chain, it: &StoredObject| chain.with(it.key.as_bytes(), it.head.clock());
+        let chain = page.entries.iter().fold(self.before, chained);
+        let mut entries: Vec<Entry> = page.entries.into_iter().map(Entry::from).collect();
+        let piece_bytes_max = u64::from(self.question.piece_bytes_max);
+        let large = entries.pop_if(|entry| entry.body.len() as u64 > piece_bytes_max);
+        Read {
+            entries,
+            large: large.map(|entry| {
+                let body_len = entry.body.len() as u64;
+                (entry, body_len)
+            }),
+            chain,
+            through: page.through,
+            is_last: page.next.is_none(),
+            bytes: page.bytes,
+            skipped: page.passed_over_bytes,
+            damaged: page.undecodable,
         }
-        read.chain = read.chain.with(entry.key.as_bytes(), head.clock());
-        read.bytes = read.bytes.saturating_add(len);
-        if is_large {
-            let body_len = entry.body.len() as u64;
-            read.large = Some((entry, body_len));
-            return Flow::Stop;
-        }
-        // Sliced from what the engine read: it goes out at once.
-        read.entries.push(entry);
-        let entries_max = usize::try_from(question.entries_max).unwrap_or(usize::MAX);
-        let is_full = read.bytes >= bytes_max || read.entries.len() >= entries_max;
-        if is_full { Flow::Stop } else { Flow::Continue }
     }
 }

@@ -409,7 +409,7 @@ impl Shared {
     /// Notes a requested repair, so that it outlives a restart.
     fn note_repair(self: &Arc<Self>, id: TransferId) {
         let store = self.parts.vnodes.vnode(id.partition);
-        let store = store.map_or(kvorum_backend::StoreId(0), |it| it.backend().identity());
+        let store = store.map_or(kvorum_backend::StoreId(0), |it| it.store_id());
         let progress = Progress { legs: Vec::new() };
         let kept = Kept {
             id,

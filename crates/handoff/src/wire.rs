@@ -11,6 +11,7 @@ use bytes::{BufMut as _, Bytes};
 use kvorum_encoding::{ByteReader, StorageKey, Truncated, checksum, put_varint};
 use kvorum_peer::Message;
 use kvorum_ring::{Epoch, Partition, RING_SIZE_MAX, RingSize};
+use kvorum_vnode::StoredObject;
 
 use crate::chain::Chain;
 use crate::transfer_id::{TransferKind, Wanted};
@@ -155,6 +156,16 @@ pub(crate) struct Entry {
     pub(crate) key: StorageKey,
     pub(crate) head: Bytes,
     pub(crate) body: Bytes,
+}
+
+impl From<StoredObject> for Entry {
+    fn from(stored: StoredObject) -> Self {
+        Self {
+            key: stored.key,
+            head: stored.head_bytes,
+            body: stored.body_bytes,
+        }
+    }
 }
 
 impl Entry {

@@ -427,7 +427,7 @@ impl Ground {
         partitions: impl IntoIterator<Item = (Partition, Option<Arc<Vnode>>)>,
     ) -> Result<(), StoreError> {
         for (partition, vnode) in partitions {
-            let store = vnode.map(|vnode| vnode.backend().clone());
+            let store = vnode.map(|vnode| vnode.store_for_upkeep().clone());
             let known = held.identity(partition);
             self.stores.remove(held.size, partition, known, store)?;
             held.remove(partition);
@@ -594,7 +594,7 @@ pub(crate) fn note_repaired(ground: &Ground, held: &mut Held) -> Result<(), Disk
     let mut has_changed = false;
     for vnode in ground.table.all() {
         if let Some(known) = held.stores.get_mut(&vnode.partition())
-            && known.store == vnode.backend().identity()
+            && known.store == vnode.store_id()
             && known.is_complete != vnode.is_complete()
         {
             known.is_complete = vnode.is_complete();

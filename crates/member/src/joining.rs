@@ -215,12 +215,12 @@ impl Member {
         let look = move || {
             let mut partitions = 0;
             for vnode in &vnodes {
-                partitions += usize::from(!vnode.backend().is_empty(now)?);
+                partitions += usize::from(!vnode.is_empty(now)?);
             }
-            Ok((partitions, hints.vnode().backend().is_empty(now)?))
+            Ok((partitions, hints.vnode().is_empty(now)?))
         };
         let looked = self.runtime.blocking(look).await;
-        let storage = |error: kvorum_backend::BackendError| JoinError::Storage {
+        let storage = |error: kvorum_vnode::ReplicaFailure| JoinError::Storage {
             detail: error.to_string(),
         };
         match looked.map_err(storage)? {

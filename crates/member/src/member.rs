@@ -414,7 +414,7 @@ impl Member {
                 let is_leaving = has_handed_over_all(&state.current(), node);
                 let has_closed = hints.is_closed() != is_leaving && hints.close(is_leaving);
                 let is_due = pace.is_due(up.clone(), runtime.now()) || has_closed;
-                if !is_due || up.len() < 2 || hints.vnode().backend().status().keys == 0 {
+                if !is_due || up.len() < 2 || hints.vnode().store_status().keys == 0 {
                     continue;
                 }
                 let deadline = runtime.now().plus(10 * period);
@@ -523,10 +523,13 @@ impl Member {
 
     fn backends(&self) -> Vec<(Option<u16>, Arc<dyn Backend>)> {
         let vnodes = self.vnodes.all();
-        let of_vnodes = vnodes
-            .iter()
-            .map(|vnode| (Some(vnode.partition().number()), vnode.backend().clone()));
-        let of_hints = (None, self.hints.vnode().backend().clone());
+        let of_vnodes = vnodes.iter().map(|vnode| {
+            (
+                Some(vnode.partition().number()),
+                vnode.store_for_upkeep().clone(),
+            )
+        });
+        let of_hints = (None, self.hints.vnode().store_for_upkeep().clone());
         of_vnodes.chain([of_hints]).collect()
     }
 }

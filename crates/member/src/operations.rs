@@ -300,7 +300,7 @@ impl Operations {
             inbound: status.inbound.iter().map(view).collect(),
             outbound_active: status.outbound.len(),
             settling: status.settling.iter().map(|it| it.number()).collect(),
-            hints: self.hints.vnode().backend().status().keys,
+            hints: self.hints.vnode().store_status().keys,
             limit: status.transfers_max,
             is_inbound_enabled: status.is_inbound_enabled,
             is_outbound_enabled: status.is_outbound_enabled,
@@ -311,7 +311,7 @@ impl Operations {
 /// Blocks.
 fn sizes(vnodes: &VnodeTable) -> Vec<StoreSize> {
     let size = |vnode: Arc<kvorum_vnode::Vnode>| {
-        let status = vnode.backend().status();
+        let status = vnode.store_status();
         StoreSize {
             partition: vnode.partition().number(),
             keys: status.keys,

@@ -175,7 +175,7 @@ impl AdminServer {
         let failures = self.figures.maintenance.failures();
         let mut all = Vec::new();
         for vnode in self.vnodes.all() {
-            let (own, store) = (vnode.status(), vnode.backend().status());
+            let (own, store) = (vnode.status(), vnode.store_status());
             let index = own.partition.index_decimal(size);
             let lost: Vec<Value> = store
                 .lost

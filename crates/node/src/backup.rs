@@ -153,11 +153,11 @@ impl Backups {
         );
         let engine = Path::new(self.parts.engine);
         let size = member.state().current().ring().size();
-        let hints = member.hints().vnode().backend().clone();
+        let hints = member.hints().vnode().store_for_upkeep().clone();
         let mut stores = vec![(Path::new("hints").join(engine), hints)];
         for vnode in member.vnodes().all() {
             let index = vnode.partition().index_decimal(size);
-            stores.push((engine.join(index), vnode.backend().clone()));
+            stores.push((engine.join(index), vnode.store_for_upkeep().clone()));
         }
         Ok(stores)
     }

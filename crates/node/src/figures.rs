@@ -335,7 +335,7 @@ impl Figures {
             .vnodes
             .all()
             .iter()
-            .map(|vnode| vnode.backend().status())
+            .map(|vnode| vnode.store_status())
             .fold(Status::default(), |mut total, one| {
                 total.keys += one.keys;
                 total.live_bytes += one.live_bytes;

@@ -514,10 +514,10 @@ impl Maintenance {
 
     fn store(&self, partition: u16) -> Option<Arc<dyn Backend>> {
         if partition == HINTS {
-            return Some(self.hints.vnode().backend().clone());
+            return Some(self.hints.vnode().store_for_upkeep().clone());
         }
         let vnode = self.vnodes.numbered(partition)?;
-        Some(vnode.backend().clone())
+        Some(vnode.store_for_upkeep().clone())
     }
 
     fn wall_time(&self) -> Timestamp {

@@ -192,7 +192,7 @@ impl Node {
     /// Stops background work, syncs and closes every store. Blocks.
     pub(crate) fn close(self, executor: &Executor) -> anyhow::Result<()> {
         executor.block_on(self.member.stop());
-        let hints = self.member.hints().vnode().backend().status().keys;
+        let hints = self.member.hints().vnode().store_status().keys;
         self.maintenance.stop();
         let _ended = self.maintainer.join();
         if let Some(log) = &self.log {

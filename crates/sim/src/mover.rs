@@ -8,17 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use kvorum_backend::{
-    Durability, Durable, Flow, FoldDetail, FoldFilter, FoldRange, Lease, Reading, Timestamp,
-    Visited,
-};
+use kvorum_backend::{Durability, Durable, FoldClock, FoldRange, Lease, Reading, Timestamp};
 use kvorum_claimant::Pacing;
 use kvorum_cluster::{ClusterState, Command, GrowthStep, MoveStep};
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Object, Resolution};
 use kvorum_ring::{Fill, KeyHash, Move, NodeId, Partition, Phase, position};
 use kvorum_runtime::{PlantedDefect, is_planted};
-use kvorum_vnode::{Handled, Operation, ReplicaReply, ReplicaRequest, Vnode};
+use kvorum_vnode::{
+    Handled, Operation, ReplicaReply, ReplicaRequest, ScanLimits, ScanRequest, StoredObject, Vnode,
+};
 
 use crate::cluster::Cluster;
 use crate::machine::number_of;
@@ -210,21 +209,21 @@ impl Cluster {
 }
 
 fn everything(vnode: &Vnode) -> anyhow::Result<Vec<(StorageKey, Arc<Object>)>> {
-    let snapshot = vnode.backend().snapshot(Lease::Unlimited)?;
-    let (mut found, mut broken) = (Vec::new(), None);
-    let visitor = &mut |visited: Visited<'_>| {
-        match Object::from_engine(&visited.head, visited.body.clone()) {
-            Ok(object) => found.push((visited.key.clone(), object)),
-            Err(error) => broken = Some(error),
-        }
-        Flow::Continue
+    let request = ScanRequest {
+        range: FoldRange::all(),
+        clock: FoldClock::stopped_at(Timestamp(0)),
+        lease: Lease::Unlimited,
+        limits: ScanLimits::NONE,
     };
-    let filter = FoldFilter::unexpired(Timestamp(0));
-    snapshot.fold(FoldDetail::Entries, &FoldRange::all(), &filter, visitor)?;
-    match broken {
-        Some(error) => bail!("{error}"),
-        None => Ok(found),
+    let page = match vnode.scan::<StoredObject>(&request, &mut |_| true) {
+        Ok(page) => page,
+        Err(failure) => bail!("{failure:?}"),
+    };
+    if page.undecodable > 0 {
+        bail!("{} objects cannot be decoded", page.undecodable);
     }
+    let decoded = |stored: StoredObject| Ok((stored.key.clone(), stored.decode()?));
+    page.entries.into_iter().map(decoded).collect()
 }
 
 /// What the key's bucket wants, as for a transfer.

@@ -10,7 +10,6 @@ use kvorum_encoding::StorageKey;
 use kvorum_ring::Epoch;
 use kvorum_runtime::Clock;
 
-use crate::reading::failure_of;
 use crate::replica_request::ReplicaFailure;
 use crate::vnode::{TOMBSTONE_TAG, Vnode};
 
@@ -54,7 +53,7 @@ impl Vnode {
         };
         let end = snapshot
             .fold(FoldDetail::Keys, &request.range, &filter, visit)
-            .map_err(|error| failure_of(&error))?;
+            .map_err(|error| ReplicaFailure::from(&error))?;
         check_unharmed(&*snapshot)?;
         Ok(end)
     }
@@ -83,7 +82,7 @@ impl Vnode {
         };
         let end = snapshot
             .fold_buckets(&request.range, &filter, visit)
-            .map_err(|error| failure_of(&error))?;
+            .map_err(|error| ReplicaFailure::from(&error))?;
         for first in &doubtful {
             match first_living(&*snapshot, first, &filter)? {
                 Living::Found(key) => {
@@ -102,7 +101,7 @@ impl Vnode {
         self.check_epoch(request.epoch)?;
         self.check_complete()?;
         let snapshot = self.backend.snapshot(request.lease);
-        snapshot.map_err(|error| failure_of(&error))
+        snapshot.map_err(|error| ReplicaFailure::from(&error))
     }
 }
 
@@ -141,7 +140,7 @@ fn first_living(
     };
     let end = snapshot
         .fold(FoldDetail::Keys, &range, filter, visit)
-        .map_err(|error| failure_of(&error))?;
+        .map_err(|error| ReplicaFailure::from(&error))?;
     Ok(match (found, end) {
         (Some(key), _) => Living::Found(key),
         (None, FoldEnd::LeaseExpired(_)) => Living::LeaseExpired,

@@ -15,7 +15,6 @@ use kvorum_ring::position;
 use crate::folding::FoldRequest;
 use crate::index_page_request::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};
 use crate::page::PageFailure;
-use crate::reading::failure_of;
 use crate::replica_request::ReplicaFailure;
 use crate::vnode::Vnode;
 
@@ -57,7 +56,7 @@ impl Vnode {
                 let range = request.term_range(field, from, to);
                 let visitor = &mut |term: &Bytes, key: &StorageKey| part.take(term, key);
                 let end = indexes.fold_index(&range, lease, clock.now(), visitor);
-                end.map_err(|error| failure_of(&error))?
+                end.map_err(|error| ReplicaFailure::from(&error))?
             }
         };
         part.finish(&end)

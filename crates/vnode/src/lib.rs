@@ -24,6 +24,7 @@ mod page;
 mod page_request;
 mod reading;
 mod replica_request;
+mod scanning;
 mod sealing;
 mod term_pattern;
 mod vnode;
@@ -42,5 +43,6 @@ pub use replica_request::{
     ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,
     ReplicaRequest,
 };
+pub use scanning::{ScanLimits, ScanPage, ScanRequest, Scanned, StoredObject};
 pub use term_pattern::{InvalidPattern, TermPattern};
 pub use vnode::{TOMBSTONE_TAG, TombstonesKept, Vnode, VnodeSettings, VnodeStatus};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{BackendError, ErrorKind, Lookup, ReadAt, StoredEntry, StoredHead};
+use kvorum_backend::{ErrorKind, Lookup, ReadAt, StoredEntry, StoredHead};
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Head, Object};
 
@@ -73,7 +73,7 @@ impl Vnode {
                 if error.kind() == ErrorKind::Corrupt {
                     self.counts.damaged_reads.fetch_add(1, Ordering::Relaxed);
                 }
-                Err(failure_of(&error).into())
+                Err(ReplicaFailure::from(&error).into())
             }
         }
     }
@@ -85,22 +85,5 @@ impl Vnode {
             "partition {} {key:?}: {error}",
             self.partition.number()
         ))
-    }
-}
-
-pub(crate) fn failure_of(error: &BackendError) -> ReplicaFailure {
-    let detail = error.to_string();
-    match error.kind() {
-        ErrorKind::Full => ReplicaFailure::Full(detail),
-        ErrorKind::Corrupt => ReplicaFailure::Damaged(detail),
-        ErrorKind::Misuse => ReplicaFailure::Internal(detail),
-        ErrorKind::TooLarge
-        | ErrorKind::Failed
-        | ErrorKind::Unread
-        | ErrorKind::Exhausted
-        | ErrorKind::Closed
-        | ErrorKind::NewerFormat
-        | ErrorKind::Locked
-        | ErrorKind::Denied => ReplicaFailure::Storage(detail),
     }
 }

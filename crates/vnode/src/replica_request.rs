@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kvorum_backend::{Durability, Durable};
+use kvorum_backend::{BackendError, Durability, Durable, ErrorKind};
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Clock, Content, Object, Resolution};
 use kvorum_ring::{Epoch, Partition};
@@ -234,6 +234,25 @@ impl ReplicaFailure {
             | Self::Unwritable(_)
             | Self::NotOpen { .. }
             | Self::IndexesNotSupported(_) => false,
+        }
+    }
+}
+
+impl From<&BackendError> for ReplicaFailure {
+    fn from(error: &BackendError) -> Self {
+        let detail = error.to_string();
+        match error.kind() {
+            ErrorKind::Full => Self::Full(detail),
+            ErrorKind::Corrupt => Self::Damaged(detail),
+            ErrorKind::Misuse => Self::Internal(detail),
+            ErrorKind::TooLarge
+            | ErrorKind::Failed
+            | ErrorKind::Unread
+            | ErrorKind::Exhausted
+            | ErrorKind::Closed
+            | ErrorKind::NewerFormat
+            | ErrorKind::Locked
+            | ErrorKind::Denied => Self::Storage(detail),
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use kvorum_backend::{Backend, IndexCounts, IndexFolds, ReadAt, Reading, Tag, Timestamp};
+use kvorum_backend::{
+    Backend, IndexCounts, IndexFolds, ReadAt, Reading, Status, StoreId, Tag, Timestamp,
+};
 use kvorum_object::Limits;
 use kvorum_ring::{Epoch, Partition};
 use kvorum_runtime::{Clock, Moment, PlantedDefect, is_planted};
@@ -200,9 +202,34 @@ impl Vnode {
         self.partition
     }
 
-    /// The store, for maintenance and status.
-    pub fn backend(&self) -> &Arc<dyn Backend> {
+    /// The store, for its upkeep: steps of maintenance, backups, and its end. What is stored is read and
+    /// written by way of the vnode.
+    pub fn store_for_upkeep(&self) -> &Arc<dyn Backend> {
         &self.backend
+    }
+
+    /// The identity of what is stored.
+    pub fn store_id(&self) -> StoreId {
+        self.backend.identity()
+    }
+
+    /// The store's own counts and sizes. Belongs on the blocking pool.
+    pub fn store_status(&self) -> Status {
+        self.backend.status()
+    }
+
+    /// True when nothing is stored, tombstones included, that has not expired by now. Blocks.
+    pub fn is_empty(&self, now: Timestamp) -> Result<bool, ReplicaFailure> {
+        let is_empty = self.backend.is_empty(now);
+        is_empty.map_err(|error| ReplicaFailure::from(&error))
+    }
+
+    /// Makes all durable that was written so far. Blocks.
+    pub fn sync(&self) -> Result<(), ReplicaFailure> {
+        let synced = self.backend.sync();
+        synced
+            .map(|_| ())
+            .map_err(|error| ReplicaFailure::from(&error))
     }
 
     /// Why the store takes no more writes, once a write has met that.

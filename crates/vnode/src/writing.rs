@@ -17,7 +17,6 @@ use kvorum_runtime::{PlantedDefect, is_planted};
 use crate::dot_source::{Lane, Overtaken};
 use crate::limit_log;
 use crate::metering::VnodeWork;
-use crate::reading::failure_of;
 use crate::replica_request::{ClientUpdate, Condition, ReplicaFailure, ReplicaReply};
 use crate::vnode::{Interrupted, OBJECT_TAG, TOMBSTONE_TAG, Vnode};
 
@@ -416,7 +415,7 @@ impl Vnode {
                 ErrorKind::Full => self.note_disk_full(),
                 _ => {}
             }
-            failure_of(&error)
+            ReplicaFailure::from(&error)
         })
     }
 }

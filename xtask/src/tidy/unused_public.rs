@@ -16,7 +16,6 @@ use crate::tidy::tree::Tree;
 
 /// Crates with such items, as (crate, how many).
 const EXCEPTIONS: &[(&str, usize)] = &[
-    ("backend", 1),
     ("client", 1),
     ("cluster", 2),
     ("commit", 1),

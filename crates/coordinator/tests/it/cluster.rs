@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvorum_backend::{
-    Backend, Durability, ErrorKind, Flow, FoldDetail, FoldFilter, FoldRange, Lease, Reading,
-    Timestamp, Visited,
+    Backend, Durability, ErrorKind, FoldClock, FoldRange, Lease, Reading, Timestamp,
 };
 use kvorum_backend_memory::{MemoryBackend, Settings};
 use kvorum_cluster::{AgreedState, ClusterId, ClusterState, Command, Member, ProposeError};
@@ -28,7 +27,7 @@ use kvorum_ring::{Epoch, NodeId, Partition, Ring, RingSize};
 use kvorum_runtime::{Executor, Link, ListenOptions, Runtime, SimulatedProcess, World};
 use kvorum_vnode::{
     ClientUpdate, Condition, Detail, Handled, LeaseTable, Operation, ReplicaFailure, ReplicaReply,
-    ReplicaRequest, Vnode, VnodeSettings,
+    ReplicaRequest, ScanLimits, ScanRequest, StoredObject, Vnode, VnodeSettings,
 };
 use parking_lot::Mutex;
 
@@ -521,18 +520,16 @@ pub(crate) fn carry_out(vnode: &Vnode, operation: Operation) -> ReplicaReply {
 
 /// All that a vnode has, merged into another.
 pub(crate) fn transfer(from: &Vnode, to: &Vnode) {
-    let snapshot = from.backend().snapshot(Lease::Unlimited).unwrap();
-    let mut found: Vec<(StorageKey, Arc<Object>)> = Vec::new();
-    let visitor = &mut |visited: Visited<'_>| {
-        let object = Object::from_engine(&visited.head, visited.body.clone()).unwrap();
-        found.push((visited.key.clone(), object));
-        Flow::Continue
+    let request = ScanRequest {
+        range: FoldRange::all(),
+        clock: FoldClock::stopped_at(Timestamp(0)),
+        lease: Lease::Unlimited,
+        limits: ScanLimits::NONE,
     };
-    let filter = FoldFilter::unexpired(Timestamp(0));
-    snapshot
-        .fold(FoldDetail::Entries, &FoldRange::all(), &filter, visitor)
-        .unwrap();
-    for (key, object) in found {
+    let page = from.scan::<StoredObject>(&request, &mut |_| true).unwrap();
+    assert_eq!(page.undecodable, 0);
+    for stored in page.entries {
+        let (object, key) = (stored.decode().unwrap(), stored.key);
         let operation = Operation::Store {
             key,
             object,

@@ -732,7 +732,7 @@ impl Node {
             after: None,
         };
         let mut found = Vec::new();
-        let indexes = vnode.backend().indexes().unwrap();
+        let indexes = vnode.store_for_upkeep().indexes().unwrap();
         let fold = indexes.fold_index(&range, Lease::Unlimited, Timestamp(1), &mut |term, key| {
             found.push((term.clone(), key.clone()));
             Flow::Continue
@@ -743,7 +743,7 @@ impl Node {
 
     pub(crate) fn keys(&self, partition: Partition) -> u64 {
         let vnode = self.vnodes().vnode(partition);
-        vnode.map_or(0, |vnode| vnode.backend().status().keys)
+        vnode.map_or(0, |vnode| vnode.store_status().keys)
     }
 }
 

@@ -207,7 +207,7 @@ fn a_node_without_its_stores_answers_no_reads_until_they_are_repaired() {
         world.runtime().sleep(Duration::from_secs(10)).await;
         // The log keeps nothing any more of the stores that were replaced.
         let vnodes = machines[2].member().vnodes().all();
-        let present = vnodes.iter().map(|vnode| vnode.backend().identity());
+        let present = vnodes.iter().map(|vnode| vnode.store_id());
         let forgotten = machines[2].gate.forgotten();
         assert_eq!(forgotten, [present.collect::<BTreeSet<_>>()]);
         machines[2].stop(&world).await;

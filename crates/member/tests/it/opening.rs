@@ -381,7 +381,7 @@ fn others_stand_in_for_vnodes_that_are_not_open() {
             let count = listed(&lister).await;
             assert_eq!(count, Ok(3 * KEYS as usize), "turn {turn}");
         }
-        let kept = |machine: &Machine| machine.member().hints().vnode().backend().status().keys;
+        let kept = |machine: &Machine| machine.member().hints().vnode().store_status().keys;
         assert!(machines.iter().map(kept).sum::<u64>() > 0);
         machines[1].gate.open();
         until(&world, "everybody has what is theirs", || {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use kvorum_backend::{Lookup, ReadAt, Reading, Timestamp};
+use kvorum_backend::Timestamp;
 use kvorum_cluster::{Command, MemberStatus, StagedChange};
 use kvorum_disk::{Disk as _, OpenMode, read_file};
 use kvorum_encoding::StorageKey;
@@ -20,13 +20,9 @@ fn key(number: usize) -> String {
 /// True when a store of this machine has the key.
 fn holds(machine: &Machine, key: &str) -> bool {
     let key = StorageKey::from_address(&address(key));
-    let at = ReadAt {
-        reading: Reading::MayBlock,
-        now: Timestamp(0),
-    };
     let vnodes = machine.member().vnodes().all();
     let has = |vnode: &std::sync::Arc<kvorum_vnode::Vnode>| {
-        matches!(vnode.backend().head(&key, at), Ok(Lookup::Found(_)))
+        vnode.stored_object(&key, Timestamp(0)).unwrap().is_some()
     };
     vnodes.iter().any(has)
 }

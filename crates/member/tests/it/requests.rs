@@ -29,7 +29,7 @@ async fn check(machine: &Machine, round: u32) {
 
 /// How many hints a node keeps.
 fn hints(machine: &Machine) -> u64 {
-    machine.member().hints().vnode().backend().status().keys
+    machine.member().hints().vnode().store_status().keys
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn put(vnode: &Vnode, key: &'static str) -> Result<(), BackendError> {
         Bytes::from_static(b"value"),
     );
     let receipt = vnode
-        .backend()
+        .store_for_upkeep()
         .put(&Batch::of(write), Durability::Grouped)?;
     match receipt.durable {
         Durable::After(ticket) => ticket.wait(),
@@ -91,7 +91,7 @@ fn a_failed_sync_of_the_nodes_log_is_told_with_its_time_and_reason_until_the_res
             reading: Reading::MayBlock,
             now: Timestamp(1),
         };
-        let read = vnode.backend().get(&key, at);
+        let read = vnode.store_for_upkeep().get(&key, at);
         assert!(matches!(read, Ok(Lookup::Found(_))));
         drop(vnode);
         let _failed_as_its_log_did = node.close(&executor);

@@ -432,7 +432,9 @@ fn a_running_node_merges_and_tells_of_it() {
                 };
                 let body = Bytes::from(vec![b'v'; 4000]);
                 let write = Write::put(key, fields, Bytes::from_static(b"head"), body);
-                let put = vnode.backend().put(&Batch::of(write), Durability::Buffered);
+                let put = vnode
+                    .store_for_upkeep()
+                    .put(&Batch::of(write), Durability::Buffered);
                 let _receipt = put.unwrap();
             }
         }

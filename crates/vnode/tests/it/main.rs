@@ -13,6 +13,7 @@ mod index_queries;
 mod listings;
 mod metering;
 mod reads_and_writes;
+mod scans;
 
 use std::path::Path;
 use std::sync::Arc;

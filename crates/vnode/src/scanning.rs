@@ -1,0 +1,269 @@
+//! All that a vnode has, page by page: keys, heads or whole objects, tombstones among them.
+//!
+//! For what goes through a vnode rather than through a bucket: transfers, hints, exports, comparisons of
+//! replicas. A page is read on a snapshot of its own, ends at its limits or with its lease, and says where
+//! the next one begins. Listings are another matter: they leave tombstones out and go by the ring
+//! ([`Vnode::page`]).
+//!
+//! A scan shows what is there, whether the vnode is complete or not and whatever its epoch: the caller
+//! knows what that is good for.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::{
+    ErrorKind, Flow, FoldClock, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Lookup, ReadAt,
+    Reading, Timestamp, Visited,
+};
+use kvorum_encoding::StorageKey;
+use kvorum_object::{DecodeError, Head, Object};
+
+use crate::page::PageFailure;
+use crate::replica_request::ReplicaFailure;
+use crate::vnode::Vnode;
+
+/// A page that is asked for.
+#[derive(Clone, Debug)]
+pub struct ScanRequest {
+    /// The keys that are looked at. The page after another begins at [`ScanPage::next`] or behind
+    /// [`ScanPage::through`].
+    pub range: FoldRange,
+    /// Expiry is judged by its time at the beginning, and the lease all the while.
+    pub clock: FoldClock,
+    /// How long the page may take.
+    pub lease: Lease,
+    /// What ends it before that.
+    pub limits: ScanLimits,
+}
+
+/// What a page has at most. An entry's bytes are those of its key and of what is read of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanLimits {
+    /// Entries.
+    pub entries_max: usize,
+    /// Bytes of its entries; one entry is always taken.
+    pub bytes_max: u64,
+    /// An entry with a longer body is alone on its page. Bytes.
+    pub shared_body_bytes_max: u64,
+    /// Bytes of entries that are passed over as not wanted.
+    pub passed_over_bytes_max: u64,
+}
+
+impl ScanLimits {
+    /// No limits.
+    pub const NONE: Self = Self {
+        entries_max: usize::MAX,
+        bytes_max: u64::MAX,
+        shared_body_bytes_max: u64::MAX,
+        passed_over_bytes_max: u64::MAX,
+    };
+}
+
+/// A page that was read.
+#[derive(Clone, Debug)]
+pub struct ScanPage<T> {
+    /// What was wanted, in the order of keys.
+    pub entries: Vec<T>,
+    /// Bytes of `entries`.
+    pub bytes: u64,
+    /// Bytes of what was not wanted.
+    pub passed_over_bytes: u64,
+    /// Wanted entries that are left out: their heads cannot be decoded.
+    pub undecodable: u64,
+    /// The last key of the page, wanted or not; `None` when it came to none.
+    pub through: Option<StorageKey>,
+    /// Where the next page begins; `None` when this was the last.
+    pub next: Option<StorageKey>,
+}
+
+/// What a scan shows of each entry: a key alone, a key with its head, or a [`StoredObject`].
+pub trait Scanned: Sized {
+    /// How much of each entry is read.
+    const DETAIL: FoldDetail;
+
+    /// What is shown of an entry.
+    fn of(visited: &Visited<'_>) -> Result<Self, DecodeError>;
+}
+
+impl Scanned for StorageKey {
+    const DETAIL: FoldDetail = FoldDetail::Keys;
+
+    fn of(visited: &Visited<'_>) -> Result<Self, DecodeError> {
+        Ok(visited.key.clone())
+    }
+}
+
+impl Scanned for (StorageKey, Head) {
+    const DETAIL: FoldDetail = FoldDetail::Heads;
+
+    fn of(visited: &Visited<'_>) -> Result<Self, DecodeError> {
+        Ok((visited.key.clone(), Head::from_engine(&visited.head)?))
+    }
+}
+
+/// An object as it is stored.
+#[derive(Clone, Debug)]
+pub struct StoredObject {
+    /// Its key.
+    pub key: StorageKey,
+    /// Its head.
+    pub head: Head,
+    /// The head's bytes.
+    pub head_bytes: Bytes,
+    /// The body's bytes; they have not been compared with the head yet.
+    pub body_bytes: Bytes,
+}
+
+impl StoredObject {
+    /// The object, once its body is what its head says.
+    pub fn decode(&self) -> Result<Arc<Object>, DecodeError> {
+        Object::from_engine(&self.head_bytes, self.body_bytes.clone())
+    }
+}
+
+impl Scanned for StoredObject {
+    const DETAIL: FoldDetail = FoldDetail::Entries;
+
+    fn of(visited: &Visited<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            key: visited.key.clone(),
+            head: Head::from_engine(&visited.head)?,
+            head_bytes: visited.head.clone(),
+            body_bytes: visited.body.clone(),
+        })
+    }
+}
+
+impl Vnode {
+    /// Reads a page of those entries whose keys `is_wanted` admits; it is asked once for each key, in
+    /// order. A lease that ends first ends the page. Blocks.
+    ///
+    /// # Errors
+    /// [`PageFailure::OutOfTime`] when the lease ended before the first key.
+    pub fn scan<T: Scanned>(
+        &self,
+        request: &ScanRequest,
+        is_wanted: &mut dyn FnMut(&StorageKey) -> bool,
+    ) -> Result<ScanPage<T>, PageFailure> {
+        let failed = |error| ReplicaFailure::from(&error);
+        let snapshot = self.backend.snapshot(request.lease).map_err(failed)?;
+        let mut reading = PageReading::new(request.limits);
+        let visitor = &mut |visited: Visited<'_>| {
+            let is_wanted = is_wanted(visited.key);
+            reading.visit(&visited, is_wanted)
+        };
+        let filter = FoldFilter::unexpired_by(&request.clock);
+        let end = snapshot.fold(T::DETAIL, &request.range, &filter, visitor);
+        reading.end(end.map_err(failed)?)
+    }
+
+    /// What is stored under one key, as a scan shows it; `None` also where it cannot be read any more.
+    /// Blocks.
+    pub fn stored_object(
+        &self,
+        key: &StorageKey,
+        now: Timestamp,
+    ) -> Result<Option<StoredObject>, ReplicaFailure> {
+        let reading = Reading::MayBlock;
+        let entry = match self.backend.get(key, ReadAt { reading, now }) {
+            Ok(Lookup::Found(entry)) => entry,
+            Ok(Lookup::Absent | Lookup::WouldBlock) => return Ok(None),
+            // What is damaged stays where it is: the node's scrub names it.
+            Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
+            Err(error) => return Err(ReplicaFailure::from(&error)),
+        };
+        let head = Head::from_engine(&entry.head).ok();
+        Ok(head.map(|head| StoredObject {
+            key: key.clone(),
+            head,
+            head_bytes: entry.head,
+            body_bytes: entry.body,
+        }))
+    }
+}
+
+/// A page while it is read.
+struct PageReading<T> {
+    limits: ScanLimits,
+    page: ScanPage<T>,
+    /// The first key that did not fit.
+    cut: Option<StorageKey>,
+}
+
+impl<T: Scanned> PageReading<T> {
+    fn new(limits: ScanLimits) -> Self {
+        let page = ScanPage {
+            entries: Vec::new(),
+            bytes: 0,
+            passed_over_bytes: 0,
+            undecodable: 0,
+            through: None,
+            next: None,
+        };
+        Self {
+            limits,
+            page,
+            cut: None,
+        }
+    }
+
+    fn visit(&mut self, visited: &Visited<'_>, is_wanted: bool) -> Flow {
+        let flow = match is_wanted {
+            true => self.take(visited),
+            false => self.pass_over(visited),
+        };
+        if self.cut.is_none() {
+            self.page.through = Some(visited.key.clone());
+        }
+        flow
+    }
+
+    fn pass_over(&mut self, visited: &Visited<'_>) -> Flow {
+        let bytes = &mut self.page.passed_over_bytes;
+        *bytes = bytes.saturating_add(len_of(visited));
+        stop_if(*bytes >= self.limits.passed_over_bytes_max)
+    }
+
+    /// Takes an entry into the page; the page is cut before it when it does not fit.
+    fn take(&mut self, visited: &Visited<'_>) -> Flow {
+        let (limits, page) = (&self.limits, &mut self.page);
+        let Ok(entry) = T::of(visited) else {
+            page.undecodable += 1;
+            return Flow::Continue;
+        };
+        let bytes = page.bytes.saturating_add(len_of(visited));
+        let is_alone = visited.body.len() as u64 > limits.shared_body_bytes_max;
+        let fits = !is_alone && bytes <= limits.bytes_max;
+        if !fits && !page.entries.is_empty() {
+            self.cut = Some(visited.key.clone());
+            return Flow::Stop;
+        }
+        page.bytes = bytes;
+        page.entries.push(entry);
+        let has_all = page.entries.len() >= limits.entries_max;
+        stop_if(is_alone || has_all || bytes >= limits.bytes_max)
+    }
+
+    fn end(self, end: FoldEnd) -> Result<ScanPage<T>, PageFailure> {
+        let Self { mut page, cut, .. } = self;
+        let next = match end {
+            FoldEnd::Complete => None,
+            FoldEnd::Stopped(next) => Some(next),
+            FoldEnd::LeaseExpired(_) if page.through.is_none() => {
+                return Err(PageFailure::OutOfTime);
+            }
+            FoldEnd::LeaseExpired(next) => Some(next),
+        };
+        page.next = cut.or(next);
+        Ok(page)
+    }
+}
+
+fn len_of(visited: &Visited<'_>) -> u64 {
+    let len = visited.key.as_bytes().len() + visited.head.len() + visited.body.len();
+    len as u64
+}
+
+fn stop_if(is_over: bool) -> Flow {
+    if is_over { Flow::Stop } else { Flow::Continue }
+}
