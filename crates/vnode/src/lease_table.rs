@@ -115,7 +115,8 @@ impl LeaseTable {
     }
 
     /// True when a vnode waits for [`LeaseTable::renew`] before it may write.
-    pub fn is_renewal_due(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_renewal_due(&self) -> bool {
         !self.table.lock().unready.is_empty()
     }
 

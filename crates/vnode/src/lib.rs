@@ -11,6 +11,7 @@
 //! are.
 
 pub mod anatomy;
+mod change_observer;
 mod dot_source;
 mod folding;
 mod index_page;
@@ -31,6 +32,7 @@ mod vnode;
 pub mod wire;
 mod writing;
 
+pub use change_observer::{Change, ChangeObserver};
 pub use dot_source::DotSource;
 pub use folding::{FoldRequest, fold_clock};
 pub use index_page_request::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};

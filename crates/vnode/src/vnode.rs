@@ -10,6 +10,7 @@ use kvorum_object::Limits;
 use kvorum_ring::{Epoch, Partition};
 use kvorum_runtime::{Clock, Moment, PlantedDefect, is_planted};
 
+use crate::change_observer::{Change, ChangeObserver};
 use crate::dot_source::DotSource;
 use crate::key_locks::KeyLocks;
 use crate::lease_table::LeaseTable;
@@ -45,6 +46,7 @@ pub struct Vnode {
     /// How many first bytes of a key say which replica's place the entry is kept for.
     pub(crate) place_bytes: usize,
     pub(crate) counts: Counts,
+    pub(crate) observers: Vec<Arc<dyn ChangeObserver>>,
     pub(crate) stopwatch: Option<Stopwatch>,
     /// Why the store takes no more writes, once it has said so: what failed it says again.
     pub(crate) unwritable: OnceLock<String>,
@@ -82,6 +84,20 @@ impl Counts {
             VnodeWork::Merge => &self.merges,
         };
         count.load(Ordering::Relaxed)
+    }
+}
+
+/// The first observer of every vnode; not among those that are registered, as calls through a table would
+/// cost each write something.
+impl ChangeObserver for Counts {
+    fn changed(&self, change: &Change<'_>) {
+        let Some(object) = change.new else {
+            return;
+        };
+        self.puts.fetch_add(1, Ordering::Relaxed);
+        if !object.is_tombstone() {
+            self.objects_stored.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -162,6 +178,7 @@ impl Vnode {
             settings,
             place_bytes: 0,
             counts: Counts::default(),
+            observers: Vec::new(),
             stopwatch: None,
             unwritable: OnceLock::new(),
             tombstones_kept: Arc::new(()),
@@ -180,6 +197,13 @@ impl Vnode {
     #[must_use]
     pub fn metered(mut self, clock: Arc<dyn Clock>, meter: Arc<dyn VnodeMeter>) -> Self {
         self.stopwatch = Some(Stopwatch { clock, meter });
+        self
+    }
+
+    /// Shows an observer each change from now on, after those that were registered before.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Arc<dyn ChangeObserver>) -> Self {
+        self.observers.push(observer);
         self
     }
 

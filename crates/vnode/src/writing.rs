@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
-    Batch, Durability, Durable, ErrorKind, Fields, IndexEntry, ReadAt, Reading, Timestamp, Write,
+    Batch, Durability, Durable, ErrorKind, Fields, IndexEntry, Lookup, ReadAt, Reading, Timestamp,
+    Write,
 };
 use kvorum_encoding::{StorageKey, checksum};
 use kvorum_object::{
@@ -14,6 +15,7 @@ use kvorum_object::{
 use kvorum_ring::Epoch;
 use kvorum_runtime::{PlantedDefect, is_planted};
 
+use crate::change_observer::{Change, ChangeObserver as _};
 use crate::dot_source::{Lane, Overtaken};
 use crate::limit_log;
 use crate::metering::VnodeWork;
@@ -55,7 +57,7 @@ impl Vnode {
         let object = self.merging(is_merge, || kvorum_object::update(stored, write));
         let object = object.map_err(update_failure)?;
         self.check_limits(key, &object, head.as_ref().map(Head::size), at.now)?;
-        let durable = self.write(key, &object, durability)?;
+        let durable = self.write(key, head.as_ref(), &object, durability)?;
         Ok(ReplicaReply::Stored {
             object: Arc::new(object),
             durable,
@@ -81,7 +83,7 @@ impl Vnode {
             }
             Some(_) => whole(self.read_object(key, at)?),
         };
-        self.take_in(key, stored, incoming, resolution, durability)
+        self.take_in(key, head.as_ref(), stored, incoming, resolution, durability)
     }
 
     /// As [`Vnode::store`], over what may be damaged: what cannot be read is replaced.
@@ -96,7 +98,9 @@ impl Vnode {
         let _turn = self.take_turn(key, epoch, at.reading)?;
         let stored = self.unless_damaged(key, self.read_object(key, at))?;
         let stored = whole(stored);
-        self.take_in(key, stored, incoming, resolution, Durability::Buffered)
+        let old = self.head_to_show(key, at);
+        let durability = Durability::Buffered;
+        self.take_in(key, old.as_ref(), stored, incoming, resolution, durability)
     }
 
     /// Removes a tombstone that every replica holds, unless it was superseded.
@@ -110,10 +114,10 @@ impl Vnode {
         let _turn = self.take_turn(key, epoch, at.reading)?;
         let stored = self.read_head(key, at)?;
         let stored = stored.filter(|_| !self.keeps_tombstones());
-        if stored.is_some_and(|head| head.is_tombstone() && head.clock() == clock) {
+        let is_meant = |head: &Head| head.is_tombstone() && head.clock() == clock;
+        if let Some(tombstone) = stored.filter(is_meant) {
             // A removal that a crash undoes leaves the tombstone, which is as good.
-            let batch = Batch::of(Write::remove(key.clone()));
-            let _durable = self.put(&batch, Durability::Buffered)?;
+            self.remove(key, &tombstone, Durability::Buffered)?;
         }
         Ok(ReplicaReply::Reaped)
     }
@@ -144,8 +148,7 @@ impl Vnode {
                 if self.dots.has_written(self.lane(key), clock) {
                     self.take_fresh_actor();
                 }
-                let batch = Batch::of(Write::remove(key.clone()));
-                let _durable = self.put(&batch, durability)?;
+                self.remove(key, &head, durability)?;
                 Ok(true)
             }
             Ok(Some(_)) => Ok(false),
@@ -214,10 +217,22 @@ impl Vnode {
         }
     }
 
+    /// The head of what is about to be replaced, damaged or not, for observers alone.
+    fn head_to_show(&self, key: &StorageKey, at: ReadAt) -> Option<Head> {
+        if self.observers.is_empty() {
+            return None;
+        }
+        match self.backend.head(key, at) {
+            Ok(Lookup::Found(found)) => Head::from_engine(&found.head).ok(),
+            Ok(Lookup::Absent | Lookup::WouldBlock) | Err(_) => None,
+        }
+    }
+
     /// The caller has the key's turn.
     fn take_in(
         &self,
         key: &StorageKey,
+        old: Option<&Head>,
         stored: Stored<'_>,
         incoming: &Object,
         resolution: Resolution,
@@ -243,7 +258,7 @@ impl Vnode {
             kvorum_object::merge_into_stored(stored, incoming.clone(), resolution)
         });
         let durable = match merged.map_err(update_failure)? {
-            Merged::Changed(object) => self.write(key, &object, durability)?,
+            Merged::Changed(object) => self.write(key, old, &object, durability)?,
             Merged::Unchanged if durability == Durability::Buffered => Durable::Already,
             // What is stored may not be durable yet; an empty batch takes a place behind it.
             Merged::Unchanged => self.put(&Batch::default(), durability)?,
@@ -369,9 +384,11 @@ impl Vnode {
         }
     }
 
+    /// Writes an object over what `old` is the head of. The caller has the key's turn.
     fn write(
         &self,
         key: &StorageKey,
+        old: Option<&Head>,
         object: &Object,
         durability: Durability,
     ) -> Result<Durable, ReplicaFailure> {
@@ -389,11 +406,31 @@ impl Vnode {
             _ => write,
         };
         let durable = self.put(&Batch::of(write), durability)?;
-        self.counts.puts.fetch_add(1, Ordering::Relaxed);
-        if !object.is_tombstone() {
-            self.counts.objects_stored.fetch_add(1, Ordering::Relaxed);
-        }
+        let new = Some(object);
+        self.show(&Change { key, old, new });
         Ok(durable)
+    }
+
+    /// Removes what `old` is the head of. The caller has the key's turn.
+    fn remove(
+        &self,
+        key: &StorageKey,
+        old: &Head,
+        durability: Durability,
+    ) -> Result<(), ReplicaFailure> {
+        let batch = Batch::of(Write::remove(key.clone()));
+        let _durable = self.put(&batch, durability)?;
+        let (old, new) = (Some(old), None);
+        self.show(&Change { key, old, new });
+        Ok(())
+    }
+
+    /// Shows a change that the store has accepted.
+    fn show(&self, change: &Change<'_>) {
+        self.counts.changed(change);
+        for observer in &self.observers {
+            observer.changed(change);
+        }
     }
 
     fn index_entries(&self, object: &Object) -> Vec<IndexEntry> {

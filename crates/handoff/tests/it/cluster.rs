@@ -27,7 +27,7 @@ use kvorum_handoff::{
     AgreedCluster, Agreeing, Budget, Changing, Parts, PlantedDefect, TransferSettings, Transfers,
     Unbounded,
 };
-use kvorum_object::{Clock, Content, Limits, Object};
+use kvorum_object::{Clock, Content, Head, Limits, Object};
 use kvorum_peer::{
     Admission, Caller, Directory, Introduction, Message, PeerService, PeerSettings, Peers, Served,
 };
@@ -37,7 +37,8 @@ use kvorum_runtime::{
     Executor, Link, ListenOptions, Moment, Runtime, SimulatedProcess, Watched, World,
 };
 use kvorum_vnode::{
-    Detail, Handled, LeaseTable, Operation, ReplicaReply, ReplicaRequest, Vnode, VnodeSettings,
+    Change, ChangeObserver, Detail, Handled, LeaseTable, Operation, ReplicaReply, ReplicaRequest,
+    Vnode, VnodeSettings,
 };
 use parking_lot::Mutex;
 
@@ -139,6 +140,24 @@ pub(crate) struct Vnodes {
     open: Mutex<BTreeMap<Partition, Arc<Vnode>>>,
     leases: Arc<LeaseTable>,
     stores: Arc<AtomicU64>,
+    /// What the vnodes have shown of their changes.
+    shown: Mutex<BTreeMap<Partition, Arc<Shown>>>,
+}
+
+/// The versions that are stored, by the changes that were shown: all of them, in order, and nothing
+/// else.
+#[derive(Default)]
+pub(crate) struct Shown(Mutex<BTreeMap<StorageKey, Clock>>);
+
+impl ChangeObserver for Shown {
+    fn changed(&self, change: &Change<'_>) {
+        let (key, mut stored) = (change.key.clone(), self.0.lock());
+        let known = match change.new {
+            Some(object) => stored.insert(key, object.clock().clone()),
+            None => stored.remove(&key),
+        };
+        assert_eq!(known.as_ref(), change.old.map(Head::clock));
+    }
 }
 
 impl LocalVnodes for Vnodes {
@@ -156,9 +175,11 @@ impl Vnodes {
             limits: Limits::default(),
         };
         let leases = self.leases.clone();
+        let shown = Arc::new(Shown::default());
+        self.shown.lock().insert(partition, shown.clone());
         let vnode = Vnode::new(partition, epoch, backend, leases, settings);
         self.leases.renew().unwrap();
-        Arc::new(vnode)
+        Arc::new(vnode.observed_by(shown))
     }
 
     /// Has a store lose everything, as when its disk was replaced.
@@ -449,6 +470,7 @@ impl Cluster {
             open: Mutex::default(),
             leases: Arc::new(leases),
             stores: Arc::new(AtomicU64::new(u64::from(number) << 32)),
+            shown: Mutex::default(),
         });
         let of_hints = RingSize::new(4096).unwrap().partition(4095).unwrap();
         let hints = vnodes.new_vnode(of_hints, Epoch::FIRST);
@@ -743,7 +765,17 @@ impl Node {
 
     pub(crate) fn keys(&self, partition: Partition) -> u64 {
         let vnode = self.vnodes().vnode(partition);
-        vnode.map_or(0, |vnode| vnode.store_status().keys)
+        let keys = vnode.map_or(0, |vnode| vnode.store_status().keys);
+        if let Some(shown) = self
+            .vnodes()
+            .shown
+            .lock()
+            .get(&partition)
+            .filter(|_| keys > 0)
+        {
+            assert_eq!(shown.0.lock().len() as u64, keys, "each was shown");
+        }
+        keys
     }
 }
 

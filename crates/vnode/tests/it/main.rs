@@ -12,6 +12,7 @@ mod trick_backend;
 mod index_queries;
 mod listings;
 mod metering;
+mod observers;
 mod reads_and_writes;
 mod scans;
 

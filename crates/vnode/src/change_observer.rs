@@ -1,0 +1,33 @@
+//! Observers of what changes in a vnode: hash trees, hooks and counts go by it.
+//!
+//! A vnode shows each change once, whatever caused it: a client's write, another replica's object, a
+//! transfer, a repair, the removal of a tombstone or of a hint. What is refused or fails, and what leaves
+//! the object as it was, is not shown.
+
+use kvorum_encoding::StorageKey;
+use kvorum_object::{Head, Object};
+
+/// One key's change from what was stored to what is stored.
+#[derive(Debug)]
+pub struct Change<'a> {
+    /// The key.
+    pub key: &'a StorageKey,
+    /// What was there, tombstones included. `None` if nothing was, if it had expired, or if its head
+    /// could not be read.
+    pub old: Option<&'a Head>,
+    /// What is there now, with its values. `None` after a removal.
+    pub new: Option<&'a Object>,
+}
+
+/// Is shown the changes of a vnode.
+///
+/// The changes of one key come one at a time, in the order in which they were made: the vnode holds the
+/// key's lock meanwhile. So an observer is quick, waits for nothing, and asks nothing of the vnode.
+///
+/// The store has accepted a change that is shown, and reads see it. It need not be durable yet: after a
+/// crash the change may never have happened. Three things happen without being shown: the store is erased
+/// or replaced as a whole, an object expires, and a put that failed took effect all the same.
+pub trait ChangeObserver: Send + Sync {
+    /// A change was made.
+    fn changed(&self, change: &Change<'_>);
+}
