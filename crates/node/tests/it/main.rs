@@ -29,6 +29,7 @@ mod opening;
 #[path = "../../../import/tests/shared/partitions.rs"]
 mod partitions;
 mod properties;
+mod recorded;
 mod repairing;
 mod riak_admin;
 #[path = "../../../import/tests/shared/riak_objects.rs"]
