@@ -28,7 +28,7 @@
 //! A store may be opened over the log that all stores of a node share ([`Lsm::open_adopting`]). Then it has
 //! none of its own, and bodies that would go to blob files stay where they were logged: a large body is
 //! written once, and a second time only when the segment that it is in has become mostly dead
-//! ([`Lsm::adopting`]).
+//! ([`Tenant`](kvorum_value_log::Tenant)).
 //!
 //! # Damage
 //!
@@ -42,7 +42,6 @@
 //! put entries below everything that is in memory ([`Lsm::put_below`]), so that no put that comes
 //! meanwhile is undone.
 
-mod adopting;
 pub mod anatomy;
 mod backup;
 mod below;
@@ -82,6 +81,7 @@ mod settling;
 mod snapshot;
 mod status;
 mod store;
+mod tenant;
 pub mod tiers;
 mod trouble;
 mod uncovered;

@@ -7,14 +7,15 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use kvorum_backend::{
-    BackendError, ErrorKind, GroupSync, Holds, LostRange, Result, SUSPECT_NAME, SharedLog,
-    mark_suspect, set_copy_aside,
+    BackendError, ErrorKind, GroupSync, LostRange, Result, SUSPECT_NAME, mark_suspect,
+    set_copy_aside,
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind};
 use kvorum_segment::{
     Compressor, FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError,
     SegmentReader, SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
 };
+use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
 use crate::doubts::Doubts;
@@ -39,7 +40,7 @@ pub(crate) struct Recovery {
     pub(crate) slow: Option<SlowSide>,
     pub(crate) directory: PathBuf,
     /// The node's log, for a store over it.
-    pub(crate) log: Option<Arc<dyn SharedLog>>,
+    pub(crate) log: Option<ValueLog>,
     pub(crate) settings: LsmSettings,
     pub(crate) shared: Shared,
     pub(crate) draw: DrawNumber,

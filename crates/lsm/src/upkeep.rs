@@ -146,7 +146,7 @@ impl Store {
     }
 
     /// A sync of the store's own log, or of the node's where what is put stays. Without either the node's
-    /// commit log says when to sync.
+    /// log says when to sync.
     fn sync_due(&self, upkeep: &mut Upkeep, now: Timestamp) -> Option<Task> {
         let unsynced_bytes: u64 = {
             let writer = self.writer.lock();

@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Appended, BackendError, Durability, Durable, ErrorKind, LogPromise, LogRecord, Purpose,
-    Receipt, Result, Sequence, SharedLog, StoreId, SyncTicket, Tag,
+    BackendError, Durability, Durable, ErrorKind, Purpose, Receipt, Result, Sequence, StoreId,
+    SyncTicket, Tag,
 };
 use kvorum_segment::{SegmentWriter, WriterOptions};
 use kvorum_sst::{KEY_BYTES_MAX, hash_key};
+use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
 
 use crate::error::IntoBackend;
 use crate::log::{Encoded, is_kept, log_id, log_path, shared_records};
@@ -260,8 +261,8 @@ impl Store {
         Ok(())
     }
 
-    fn shared_log(&self) -> Result<&dyn SharedLog> {
-        let log = self.log.as_deref();
+    fn shared_log(&self) -> Result<&ValueLog> {
+        let log = self.log.as_ref();
         log.ok_or_else(|| BackendError::new(ErrorKind::Misuse, "no log to append to"))
     }
 

@@ -169,6 +169,16 @@ impl ClusterAdmin {
 
     /// Of one partition, or of all whose stores are missing or others. Those that could not be opened for
     /// another reason may be whole: an operator has to name them.
+    /// Partitions that lack something and that no other node can repair.
+    fn incomplete_for_good(&self) -> Vec<Partition> {
+        if self.state().ring().members().len() > 1 {
+            return Vec::new();
+        }
+        let vnodes = self.member.vnodes().all().into_iter();
+        let incomplete = vnodes.filter(|vnode| !vnode.is_complete());
+        incomplete.map(|vnode| vnode.partition()).collect()
+    }
+
     fn accept_loss(&self, partition: &str) -> AdminReply {
         let size = self.state().ring().size();
         let (mut text, mut rows) = (String::new(), Vec::new());
@@ -181,6 +191,9 @@ impl ClusterAdmin {
                     rows.push(json!({"partition": number, "skipped": why}));
                 }
                 refused
+                    .into_iter()
+                    .chain(self.incomplete_for_good())
+                    .collect()
             }
             _ => partitions_view::named(size, partition)
                 .into_iter()

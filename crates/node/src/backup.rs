@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use kvorum_backend::{BackedUp, Backend, HeldSegments, SharedLog};
+use kvorum_backend::{BackedUp, Backend};
 use kvorum_cluster::AgreedState as _;
 use kvorum_disk::{Disk, EntryKind, ErrorKind, copy_file, create_directory_durably, replace_file};
 use kvorum_member::Member;
@@ -171,7 +171,8 @@ impl Backups {
         self.link_format(directory, &mut files)?;
 
         let stores = self.stores()?;
-        let mut held: Vec<Arc<HeldSegments>> = Vec::new();
+        // What copies need of the log stays there for as long as this is kept.
+        let mut held = Vec::new();
         for (place, store) in &stores {
             let from = runtime.now();
             let Some(backups) = store.backups() else {
@@ -189,7 +190,7 @@ impl Backups {
             self.stop.rest(runtime.now().since(from).min(REST_MAX));
         }
         if let Some(NodeLog { values: log, .. }) = &self.parts.log {
-            files += log.backup(&directory.join("value_log"), &held)?;
+            files += log.backup(&directory.join("value_log"))?;
             drop(held);
             log.usage_changed();
         }

@@ -10,7 +10,6 @@ use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_bench::process::ProcessUsage;
 use kvorum_cluster::AgreedState as _;
-use kvorum_commit::ValueLog;
 use kvorum_coordinator::{InProgress, Meter, Repaired, RequestError, RequestKind};
 use kvorum_member::{Member, VnodeTable};
 use kvorum_object::Object;
@@ -19,6 +18,7 @@ use kvorum_runtime::{Moment, Runtime, WallTime};
 use kvorum_server_http::{Health, NodeFacts};
 use kvorum_server_pb::ConnectionMeter;
 use kvorum_stats::{MetricKind, MetricsText, Recording, Stats};
+use kvorum_value_log::ValueLog;
 use kvorum_vnode::VnodeWork;
 use serde_json::{Map, Value};
 

@@ -47,7 +47,7 @@ use crate::node_log::NodeLog;
 
 /// Threads that share a round of syncs. Two share the file system's own commits: measured with 64
 /// files of 256 KiB in rounds of 16, the device was busy for 65 ms instead of 92 ms with one, and the
-/// commit log's syncs took as long as before. Four made those slower.
+/// log's syncs took as long as before. Four made those slower.
 const SYNC_THREADS: usize = 2;
 /// Stands for the store of the hints among those of partitions, whose numbers are lower.
 const HINTS: u16 = u16::MAX;
@@ -486,7 +486,7 @@ impl Maintenance {
             return Ok(StepOutcome::nothing_left());
         };
         if order.task.kind == TaskKind::Sync {
-            // A sync that the commit log waits for is no task that the store has named.
+            // A sync that the log waits for is no task that the store has named.
             return backend.sync().map(|_| StepOutcome::nothing_left());
         }
         if order.task.kind == TaskKind::Scrub {

@@ -19,7 +19,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("backend", 1),
     ("client", 1),
     ("cluster", 2),
-    ("commit", 1),
     ("coordinator", 3),
     ("disk", 3),
     ("inspect", 1),
@@ -28,6 +27,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("protocol", 1),
     ("ring", 2),
     ("runtime", 2),
+    ("value-log", 1),
     ("vnode", 1),
 ];
 

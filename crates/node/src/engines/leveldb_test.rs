@@ -11,12 +11,12 @@ use kvorum_backend::{
     Write,
 };
 use kvorum_backend_leveldb::{Leveldb, PolicySettings};
-use kvorum_commit::ValueLog;
 use kvorum_disk::{CrashOptions, Disk, FaultyDisk, MemoryDisk, create_directory_durably};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::SeededRandomness;
 use kvorum_settings::{Configuration, Fate, honoured_keys, riak_families};
+use kvorum_value_log::ValueLog;
 
 use super::*;
 use crate::engines::Engines;
@@ -267,7 +267,8 @@ impl Running {
             .open(ring_size, partition, None, log.as_ref())
             .unwrap();
         if let Some(log) = &log {
-            let _given = log.admit(std::slice::from_ref(&store)).unwrap();
+            let tenants = engines.tenants_of(std::slice::from_ref(&store));
+            let _given = log.admit(&tenants).unwrap();
         }
         Self { store, log }
     }

@@ -175,7 +175,7 @@ impl<S: Backend> World<S> {
 
     fn store(&self, owner: Owner) -> &S {
         let Owner::Store(at) = owner else {
-            panic!("there is no commit log");
+            panic!("there is no log");
         };
         &self.stores[usize::from(at)]
     }

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use kvorum_backend::{Batch, Durability, Fields, Tag, Write};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergePolicy, MergeSettings, SyncStrategy};
-use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::{Disk, EntryKind, FaultyDisk, MemoryDisk, Operation};
 use kvorum_encoding::StorageKey;
 use kvorum_runtime::{Randomness, SeededRandomness};
+use kvorum_value_log::{ValueLog, ValueLogSettings};
 
 use super::*;
 
@@ -79,26 +79,26 @@ impl World {
                 .unwrap()
                 .0
         });
-        let open = |number: u16| -> Arc<dyn Backend> {
+        let open = |number: u16| -> Arc<Bitcask> {
             let directory = PathBuf::from(format!("store-{number}"));
             let drawn = randomness.clone();
             let draw = Arc::new(move || drawn.next_u64());
             let (seam, own) = (seam.clone(), own_settings());
             Arc::new(match &log {
                 Some(log) => {
-                    let shared = Arc::new(log.clone());
-                    Bitcask::open_adopting(seam, &directory, own, draw, shared).unwrap()
+                    Bitcask::open_adopting(seam, &directory, own, draw, log.clone()).unwrap()
                 }
                 None => Bitcask::open(seam, &directory, own, draw).unwrap(),
             })
         };
         let stores: Vec<_> = (0..STORES).map(open).collect();
         if let Some(log) = &log {
-            log.admit(&stores).unwrap();
+            let tenants: Vec<_> = stores.iter().map(|it| it.clone() as _).collect();
+            log.admit(&tenants).unwrap();
         }
         Self {
             arbiter: Arbiter::new(Budgets::default()),
-            stores,
+            stores: stores.into_iter().map(|it| it as _).collect(),
             log: log.map(|values| NodeLog {
                 values,
                 merges: MergePolicy::Always,

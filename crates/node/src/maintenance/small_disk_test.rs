@@ -16,10 +16,10 @@ use bytes::Bytes;
 use kvorum_backend::{Batch, Durability, Fields, Lookup, ReadAt, Tag, Write};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergePolicy};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
-use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
 use kvorum_runtime::{Randomness, SeededRandomness};
+use kvorum_value_log::{Tenant, ValueLog, ValueLogSettings};
 
 use super::*;
 
@@ -367,25 +367,29 @@ fn open(
     };
     let (values, _) = ValueLog::open(seam.clone(), Path::new("log"), 3, settings).unwrap();
     let shared = Shared::new(1 << 20, 64 << 20);
-    let open = |number: u16| -> Arc<dyn Backend> {
+    let open = |number: u16| -> (Arc<dyn Backend>, Arc<dyn Tenant>) {
         let directory = PathBuf::from(format!("store-{number}"));
         let drawn = randomness.clone();
         let draw = Arc::new(move || drawn.next_u64());
-        let (seam, log) = (seam.clone(), Arc::new(values.clone()));
+        let (seam, log) = (seam.clone(), values.clone());
         match engine {
             Engine::Bitcask => {
                 let own = BitcaskSettings::default();
-                Arc::new(Bitcask::open_adopting(seam, &directory, own, draw, log).unwrap())
+                let store = Bitcask::open_adopting(seam, &directory, own, draw, log);
+                let store = Arc::new(store.unwrap());
+                (store.clone(), store)
             }
             Engine::Leveldb => {
                 let (own, shared) = (LeveldbSettings::default(), shared.clone());
                 let store = Leveldb::open_adopting(seam, &directory, &own, shared, draw, log);
-                Arc::new(store.unwrap())
+                let store = store.unwrap();
+                let tenant = store.tenant();
+                (Arc::new(store), tenant)
             }
         }
     };
-    let stores: Vec<_> = (0..STORES).map(open).collect();
-    values.admit(&stores).unwrap();
+    let (stores, tenants): (Vec<_>, Vec<_>) = (0..STORES).map(open).unzip();
+    values.admit(&tenants).unwrap();
     let log = NodeLog {
         values,
         merges: MergePolicy::Always,

@@ -23,6 +23,7 @@ mod json_answers;
 #[expect(dead_code, reason = "what the importer's own tests need beyond these")]
 mod level_store;
 mod leveldb;
+mod lost_writes;
 mod membership;
 mod migration;
 mod opening;

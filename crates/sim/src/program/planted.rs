@@ -89,12 +89,12 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
     }
 }
 
-/// The engines with which it is looked for: what a log can have, in either log.
+/// The engines with which it is looked for: what a log can have, under each of them.
 fn engines(defect: PlantedDefect) -> &'static [Engine] {
     use PlantedDefect as Defect;
     match defect {
         Defect::AcknowledgedBeforeSync | Defect::FailedSyncForgotten | Defect::ReplaySkipped => {
-            &[Engine::Bitcask, Engine::BitcaskBehindLog]
+            &[Engine::Bitcask, Engine::Leveldb]
         }
         _ => &[Engine::Bitcask],
     }
