@@ -13,7 +13,7 @@ use kvorum_segment::{
     SegmentWriter, Tail as ScanTail, file_name, list_segments,
 };
 
-use kvorum_value_log::{ValueLog, Whereabouts};
+use kvorum_value_log::{UNKNOWN_SEQUENCES, ValueLog, Whereabouts};
 
 use crate::BitcaskSettings;
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Covered, PlaceNumber};
@@ -29,11 +29,6 @@ use crate::places::Place;
 use crate::segments::{Catalog, KIND_MERGED, Segment, SegmentEntry, SegmentStats, segment_id};
 use crate::shared::{SharedEntry, SharedPlace, Standing, lost_name};
 use crate::tail::Tail;
-
-/// Without the checkpoint of a store whose entries stay in the node's log nothing may be left that
-/// says how far sequences went: the log lets go of what nobody needs. They go on so far above what was
-/// found that none is given twice; a checkpoint that could not be read once may be believed later.
-const UNKNOWN_SEQUENCES: u64 = 1 << 40;
 
 /// What opening found.
 pub(crate) struct Recovered {
@@ -586,6 +581,8 @@ impl Recovery<'_> {
         if is_suspect {
             self.disk.remove_file(&suspect).into_backend()?;
         }
+        // Without the checkpoint nothing may be left that says how far sequences went: the log lets go of
+        // what no store needs. A checkpoint that could not be read once may be believed later.
         if covered.sequence == 0 && self.meta.shared_log != 0 {
             sequence += UNKNOWN_SEQUENCES;
         }

@@ -26,7 +26,7 @@ use crate::error::from_segment;
 use crate::log::ValueLog;
 use crate::log_segment::LogSegment;
 use crate::record::{LoggedRecord, PREFIX_BYTES};
-use crate::tenant::Tenant;
+use crate::tenant::{Tenant, UNKNOWN_SEQUENCES};
 
 /// What admitting stores found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -291,7 +291,9 @@ impl Replay {
         // One that has lost what it covered needs nothing of what was let go, and what was in it is not known.
         let from = last_at.map_or(0, |(number, _)| number);
         let is_let_go = !newcomer.has_covered && self.let_go.has_any_between(from, segment.number);
-        if before > newcomer.reached && !is_own && !is_let_go {
+        // What was missing when a store skipped sequences was reported by the opening that skipped them.
+        let is_skipped = before.0.saturating_sub(newcomer.reached.0) >= UNKNOWN_SEQUENCES;
+        if before > newcomer.reached && !is_own && !is_let_go && !is_skipped {
             newcomer.miss_to(before);
         }
         if !batch.is_whole() {

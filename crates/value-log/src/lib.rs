@@ -50,5 +50,5 @@ pub use queue::LogPromise;
 pub use record::{LogPlace, LogRecord, LoggedFront, LoggedRecord};
 pub use settings::ValueLogSettings;
 pub use task_driver::TaskDriver;
-pub use tenant::{HeldSegments, Holds, SegmentUse, Tenant};
+pub use tenant::{HeldSegments, Holds, SegmentUse, Tenant, UNKNOWN_SEQUENCES};
 pub use upkeep::CollectionDue;

@@ -96,6 +96,10 @@ impl Holds {
     }
 }
 
+/// So many sequences a store skips when it has lost the file that says how far they went: none is given
+/// twice, and the log takes the gap for no loss.
+pub const UNKNOWN_SEQUENCES: u64 = 1 << 40;
+
 /// A store whose entries stay in the log. All calls may block.
 pub trait Tenant: Send + Sync {
     /// Whose entries they are: changes when the store is erased.
