@@ -1,10 +1,9 @@
 //! An LSM tree in parts: what the `leveldb` engine is, and the ledgers of others.
 //!
-//! Writes go to a *memtable*, an ordered map in memory, and, where no log of the node stands in front,
-//! to a log of the store's own. A full memtable is flushed to a sorted table on level 0; tables are
-//! merged downwards, each level holding a multiple of the one above. Bodies above a threshold go to
-//! *blob files* when they are flushed: a merge then moves pointers, and blob files are collected
-//! without rewriting a key.
+//! Writes go to a *memtable*, an ordered map in memory, and to a log: the node's, or one of the store's own.
+//! A full memtable is flushed to a sorted table on level 0; tables are merged downwards, each level holding
+//! a multiple of the one above. Bodies above a threshold go to *blob files* when they are flushed: a merge
+//! then moves pointers, and blob files are collected without rewriting a key.
 //!
 //! # Who decides what
 //!

@@ -279,8 +279,7 @@ impl Lsm {
     }
 
     /// Opens doubts about these keys, before or after a write of them: they are kept across a crash at which
-    /// the write is kept, unless the disk does not take them. Where a log in front of the store has the
-    /// write, it is made again, and they are opened again.
+    /// the write is kept, unless the disk does not take them.
     pub fn open_doubts(&self, kind: DoubtKind, ranges: &[KeyRange]) {
         if ranges.is_empty() {
             return;
@@ -288,10 +287,8 @@ impl Lsm {
         for range in ranges {
             self.store.read_side.doubts.open(kind, range.clone());
         }
-        if self.store.settings.has_log || self.store.log.is_some() {
-            // What is in memory counts, and is written with the next change.
-            let _written_or_failing_disk = self.store.change_manifest(|_| {});
-        }
+        // What is in memory counts, and is written with the next change.
+        let _written_or_failing_disk = self.store.change_manifest(|_| {});
     }
 
     /// Closes doubts, for good when this returns without an error, and opens others about what was lost.
@@ -374,12 +371,9 @@ impl Store {
         let finished = synced.clone().and_then(|_| self.flush_all());
         self.read_side.lost.write(&*self.disk);
         *self.lock.lock() = None;
-        let has_any_log = self.settings.has_log || self.log.is_some();
         match finished {
             // On a full disk the log is read again; what was put is durable all the same.
-            Err(error) if error.kind() == ErrorKind::Full && has_any_log && synced.is_ok() => {
-                Ok(())
-            }
+            Err(error) if error.kind() == ErrorKind::Full && synced.is_ok() => Ok(()),
             finished => finished.map(drop),
         }
     }

@@ -90,10 +90,6 @@ impl Recovery {
         self.shared.memory.add(replayed.memtable.held_bytes());
         version.memtable = Arc::new(replayed.memtable);
         let sequence = replayed.last_sequence;
-        let durable = match self.settings.has_log {
-            true => sequence,
-            false => manifest.sequence.max(sequence),
-        };
         let store = Arc::new_cyclic(|this: &std::sync::Weak<Store>| {
             let this = this.clone();
             let group = GroupSync::retrying_when_full(move || match this.upgrade() {
@@ -127,7 +123,7 @@ impl Recovery {
                 identity: AtomicU64::new(manifest.identity),
                 next_number: AtomicU64::new(next_number),
                 visible: AtomicU64::new(sequence),
-                durable: AtomicU64::new(durable),
+                durable: AtomicU64::new(sequence),
                 has_extras: AtomicBool::new(manifest.has_extras),
                 manifest: Mutex::new(manifest),
                 is_closed: AtomicBool::new(false),

@@ -303,9 +303,6 @@ impl Store {
     /// Makes everything put so far durable and returns the sequence up to which that holds.
     pub(crate) fn sync_all(&self) -> Result<u64> {
         self.check_not_failed()?;
-        if self.log.is_none() && !self.settings.has_log {
-            return self.flush_all();
-        }
         let sequence = self.writer.lock().last_sequence;
         self.sync_own_log()?;
         self.sync_shared_log()?;
@@ -342,11 +339,6 @@ impl Store {
     /// Which log that is, if there is one.
     pub(crate) fn shared_log_id(&self) -> u64 {
         self.log.as_ref().map_or(0, ValueLog::log_id)
-    }
-
-    /// The store has a log of its own to put to.
-    pub(crate) fn has_own_log(&self) -> bool {
-        self.settings.has_log && self.log.is_none()
     }
 
     /// Leaves proof of what was synced when no later record is there to carry it.

@@ -60,8 +60,6 @@ pub struct Guard {
 
 /// A batch as the store's log is to have it.
 enum Prepared<'a> {
-    /// A log in front of the store has it.
-    Nowhere,
     /// In the store's own log.
     Own(Encoded<'a>),
     /// In the node's log.
@@ -185,10 +183,7 @@ impl Store {
         is_grouped: bool,
     ) -> Result<Prepared<'a>> {
         let Some(log) = &self.log else {
-            return Ok(match self.settings.has_log {
-                true => Prepared::Own(Encoded::new(ops)),
-                false => Prepared::Nowhere,
-            });
+            return Ok(Prepared::Own(Encoded::new(ops)));
         };
         let is_default = self.settings.sync == SyncStrategy::Grouped;
         let promise = match is_grouped || (durability != Durability::Grouped && is_default) {
@@ -221,10 +216,6 @@ impl Store {
         let sequence = writer.last_sequence + 1;
         let purpose = Purpose::of(ops.iter().map(Op::frees));
         let applied = match prepared {
-            Prepared::Nowhere => {
-                self.insert(ops, sequence);
-                Applied::At(sequence)
-            }
             Prepared::Own(encoded) => {
                 self.append_own(&mut writer, &encoded, sequence, purpose)?;
                 self.insert(ops, sequence);

@@ -250,6 +250,17 @@ impl Files {
         self.is_stalled.load(Ordering::Acquire)
     }
 
+    /// True when what could not be written may find room now. Asks the file system in that case.
+    pub(crate) fn wants_retry(&self) -> bool {
+        self.is_stalled() && self.reserve.measure().available >= self.unwritten_bytes()
+    }
+
+    fn unwritten_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        let items = state.unwritten.iter();
+        items.map(|item| item.end() - item.offset()).sum()
+    }
+
     /// Tries again to write what could not be written.
     pub(crate) fn retry(&self) -> std::result::Result<(), GroupFailure> {
         let mut state = self.state.lock();

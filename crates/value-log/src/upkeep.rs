@@ -137,6 +137,7 @@ impl ValueLog {
             || files.wants_spare()
             || self.wants_identity()
             || files.wants_note()
+            || files.wants_retry()
             || self.is_survey_due(&self.keeper.upkeep.lock())
     }
 
@@ -241,8 +242,20 @@ impl ValueLog {
         };
         if is_survey_due {
             self.survey().inspect_err(|_| self.usage_changed())?;
+            return Ok(true);
         }
-        Ok(is_survey_due)
+        self.write_what_was_refused()
+    }
+
+    /// Makes durable what found no room when it was put, if there may be room now: it can be read, and would be
+    /// gone after a crash for as long as nothing else is put.
+    fn write_what_was_refused(&self) -> Result<bool> {
+        let files = self.files();
+        if !files.wants_retry() {
+            return Ok(false);
+        }
+        files.sync_written().map_err(|failure| self.told(failure))?;
+        Ok(true)
     }
 
     /// Asks every store what it needs, and drops what none does.

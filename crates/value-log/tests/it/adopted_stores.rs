@@ -28,14 +28,14 @@ use proptest::prelude::*;
 
 use crate::adopted::{Engine, Opened, bitcask_settings, leveldb_settings, tenants_of};
 
-const STORES: usize = 3;
-const KEYS: usize = 5;
+pub(crate) const STORES: usize = 3;
+pub(crate) const KEYS: usize = 5;
 /// Some ten batches to a segment.
 const LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 1_500,
     dead_percent_max: 20,
 };
-const NOW: Timestamp = Timestamp(1_000_000);
+pub(crate) const NOW: Timestamp = Timestamp(1_000_000);
 const INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ enum Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+pub(crate) enum Mode {
     /// Before there was a value log: entries are in the stores' own files.
     Own,
     None,
@@ -83,12 +83,12 @@ impl Mode {
 
 /// Which engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Bitcask,
     Leveldb,
 }
 
-const KINDS: [Kind; 2] = [Kind::Bitcask, Kind::Leveldb];
+pub(crate) const KINDS: [Kind; 2] = [Kind::Bitcask, Kind::Leveldb];
 
 impl Kind {
     fn engine(self, mode: Mode) -> Engine {
@@ -116,11 +116,11 @@ impl Kind {
     }
 }
 
-type Values = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Values = BTreeMap<Vec<u8>, Vec<u8>>;
 
-struct Node {
-    log: ValueLog,
-    stores: Vec<Opened>,
+pub(crate) struct Node {
+    pub(crate) log: ValueLog,
+    pub(crate) stores: Vec<Opened>,
     disk: Arc<dyn Disk>,
     drawn: Arc<AtomicU64>,
     kind: Kind,
@@ -132,7 +132,7 @@ impl Node {
         Self::open_of(Kind::Bitcask, disk, drawn, mode)
     }
 
-    fn open_of(
+    pub(crate) fn open_of(
         kind: Kind,
         disk: &Arc<dyn Disk>,
         drawn: &Arc<AtomicU64>,
@@ -167,6 +167,22 @@ impl Node {
         Ok(node)
     }
 
+    /// A log, and stores that lack what is in it.
+    pub(crate) fn unadmitted(kind: Kind, disk: &Arc<dyn Disk>, drawn: &Arc<AtomicU64>) -> Self {
+        let log_id = drawn.fetch_add(1, Ordering::Relaxed);
+        let (log, _) = ValueLog::open(disk.clone(), Path::new("node/log"), log_id, LOG).unwrap();
+        let mut node = Self {
+            log,
+            stores: Vec::new(),
+            disk: disk.clone(),
+            drawn: drawn.clone(),
+            kind,
+            mode: Mode::Grouped,
+        };
+        node.stores = (0..STORES).map(|it| node.open_store(it).unwrap()).collect();
+        node
+    }
+
     fn open_store(&self, number: usize) -> Result<Opened> {
         let drawn = self.drawn.clone();
         let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
@@ -192,7 +208,7 @@ impl Node {
         Ok(())
     }
 
-    fn values(&self, store: usize) -> Values {
+    pub(crate) fn values(&self, store: usize) -> Values {
         let at = ReadAt {
             reading: Reading::MayBlock,
             now: NOW,
@@ -226,7 +242,7 @@ impl Node {
         values
     }
 
-    fn put_durably(&self, store: usize, number: usize) {
+    pub(crate) fn put_durably(&self, store: usize, number: usize) {
         let receipt = self.stores[store].put(&Batch::of(put(number)), Durability::Grouped);
         receipt.unwrap().wait().unwrap();
     }
@@ -244,15 +260,15 @@ fn all_admitted(admitted: Admission) -> Result<()> {
     }
 }
 
-fn directory_of(store: usize) -> PathBuf {
+pub(crate) fn directory_of(store: usize) -> PathBuf {
     PathBuf::from(format!("node/stores/{store}"))
 }
 
-fn key(number: usize) -> StorageKey {
+pub(crate) fn key(number: usize) -> StorageKey {
     StorageKey::from_encoded(format!("key {number}").into_bytes())
 }
 
-fn put(number: usize) -> Write {
+pub(crate) fn put(number: usize) -> Write {
     let len = 20 + 90 * (number % 3);
     let body = Bytes::from(format!("{number:0len$}"));
     let head = Bytes::from_static(b"head");
@@ -894,16 +910,7 @@ fn several_threads_give_stores_what_one_gives_them() {
         (0..40).for_each(|number| node.put_durably(number % STORES, number));
         let expected: Vec<Values> = (0..STORES).map(|store| node.values(store)).collect();
         drop(node);
-        let (log, _) = ValueLog::open(disk.clone(), Path::new("node/log"), 77, LOG).unwrap();
-        let mut node = Node {
-            log,
-            stores: Vec::new(),
-            disk,
-            drawn,
-            kind,
-            mode: Mode::Grouped,
-        };
-        node.stores = (0..STORES).map(|it| node.open_store(it).unwrap()).collect();
+        let node = Node::unadmitted(kind, &disk, &drawn);
         let mut all = Admission::default();
         std::thread::scope(|scope| {
             let log = &node.log;

@@ -9,6 +9,8 @@ mod adopted_openings;
 mod adopted_stores;
 mod adopting_engine;
 mod bodies_in_log;
+mod failing_stores;
+mod failures;
 mod foreign_copies;
 mod log_hints;
 mod lost_batches;

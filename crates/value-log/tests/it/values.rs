@@ -50,7 +50,7 @@ pub(crate) enum Step {
     Roll,
 }
 
-type Values = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Values = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What one store was asked since its contents began.
 #[derive(Clone, Debug)]
