@@ -24,13 +24,13 @@ use kvorum_cluster::{
     AgreedState as _, ClusterState, Command, Member as MemberEntry, MemberStatus, ProposeError,
     StagedChange,
 };
+use kvorum_maintenance::Maintenance;
 use kvorum_member::{Member, Unopened};
 use kvorum_ring::{NodeId, Partition};
 use kvorum_runtime::WallTime;
 use serde_json::json;
 
 use crate::admin_request::AdminReply;
-use crate::maintenance::Maintenance;
 use crate::node::ip_of;
 use crate::readiness;
 use crate::tls_view;

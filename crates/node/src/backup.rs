@@ -23,13 +23,13 @@ use anyhow::{Context, bail, ensure};
 use kvorum_backend::{BackedUp, Backend, HeldSegments, SharedLog};
 use kvorum_cluster::AgreedState as _;
 use kvorum_disk::{Disk, EntryKind, ErrorKind, copy_file, create_directory_durably, replace_file};
+use kvorum_maintenance::StopSignal;
 use kvorum_member::Member;
 use kvorum_runtime::{Moment, Runtime};
 use kvorum_vnode::LEASES_NAME;
 use parking_lot::Mutex;
 
 use crate::data_directory::FORMAT_NAME;
-use crate::maintenance::StopSignal;
 use crate::node_log::NodeLog;
 use crate::store_roots::StoreRoots;
 

@@ -13,11 +13,11 @@ use kvorum_backend_bitcask::{Bitcask, MergePolicy, ReadCache};
 use kvorum_backend_leveldb::{Leveldb, Shared, Tiers, remove_store};
 use kvorum_commit::ValueLog;
 use kvorum_disk::{Disk, EntryKind, Reserve, create_directory_durably};
+use kvorum_maintenance::machine;
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Randomness;
 use kvorum_settings::{DurabilityMode, Settings, StorageBackend};
 
-use crate::maintenance::machine;
 use crate::store_roots::StoreRoots;
 use crate::value_log_check::find_of;
 

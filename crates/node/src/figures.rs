@@ -12,6 +12,7 @@ use kvorum_bench::process::ProcessUsage;
 use kvorum_cluster::AgreedState as _;
 use kvorum_commit::ValueLog;
 use kvorum_coordinator::{InProgress, Meter, Repaired, RequestError, RequestKind};
+use kvorum_maintenance::{Maintenance, Unwritable};
 use kvorum_member::{Member, VnodeTable};
 use kvorum_object::Object;
 use kvorum_ring::NodeId;
@@ -24,7 +25,6 @@ use serde_json::{Map, Value};
 
 use crate::health_view;
 use crate::machine_figures::MachineFigures;
-use crate::maintenance::{Maintenance, Unwritable};
 use crate::node_log::NodeLog;
 use crate::vnode_figures::VnodeFigures;
 

@@ -10,6 +10,7 @@ use anyhow::Context;
 use kvorum_arbiter::Arbiter;
 use kvorum_coordinator::{Coordinator, CoordinatorSettings, TombstoneKeeping};
 use kvorum_disk::{Disk, RealDisk};
+use kvorum_maintenance::{GivingWay, MaintainedLog, Maintenance, StepLog, TransferBudget};
 use kvorum_member::{Member, MemberSettings, PEER_SERVICE, TransferSettings, VnodeTable};
 use kvorum_object::Limits;
 use kvorum_properties::{KeyFunction, PropertyOverlay, Quorum, SyncOnWrite};
@@ -23,12 +24,12 @@ use kvorum_stats::Stats;
 use kvorum_vnode::VnodeSettings;
 use parking_lot::Mutex;
 
+use crate::allocator;
 use crate::backup::{self, Backups};
 use crate::data_directory::{DataDirectory, EngineFile, EngineLeft};
 use crate::engines;
 use crate::engines_left;
 use crate::figures::{Figures, RequestMeter};
-use crate::maintenance::{self, GivingWay, Maintenance, StepLog, TransferBudget};
 use crate::node_log::NodeLog;
 use crate::node_stores::NodeStores;
 use crate::store_roots::{self, StoreRoots};
@@ -94,8 +95,8 @@ impl Node {
         let stores = Arc::new(stores);
         let stats = Arc::new(Stats::default());
         let steps = Arc::new(StepLog::default());
-        let budgets = maintenance::budgets(settings);
-        let room = maintenance::room_for_requests(&budgets);
+        let budgets = kvorum_maintenance::budgets(settings);
+        let room = kvorum_maintenance::room_for_requests(&budgets);
         let arbiter = Arc::new(Mutex::new(Arbiter::new(budgets)));
         let budget = TransferBudget {
             runtime: runtime.clone(),
@@ -126,11 +127,13 @@ impl Node {
         let (coordinator, vnodes) = (member.coordinator().clone(), member.vnodes().clone());
         coordinator.log_properties_not_kept();
         let log = stores.log();
-        let maintenance = Arc::new(Maintenance::new(maintenance::Parts {
+        let maintenance = Arc::new(Maintenance::new(kvorum_maintenance::Parts {
             runtime: runtime.clone(),
             vnodes: vnodes.clone(),
             hints: member.hints().clone(),
-            node_log: log.clone(),
+            node_log: log
+                .clone()
+                .map(|log| Arc::new(log) as Arc<dyn MaintainedLog>),
             coordinator: coordinator.clone(),
             stats: stats.clone(),
             log: steps,
@@ -139,6 +142,7 @@ impl Node {
             giving_way: GivingWay::new(stores.read_cache(), stores.leveldb_shared()),
             room: room.clone(),
             reserve: stores.reserve(),
+            give_memory_back: allocator::give_back,
         }));
         let figures = Arc::new(Figures {
             stats,

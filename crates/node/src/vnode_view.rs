@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use kvorum_maintenance::bytes_text;
 use serde_json::Value;
 
 use crate::counted::counted;
-use crate::maintenance::bytes_text;
 
 /// A table of the vnodes' fields, at most 100 columns wide.
 pub(crate) fn text(node: &str, vnodes: &[Value]) -> String {

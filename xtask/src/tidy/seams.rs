@@ -61,6 +61,16 @@ const OPEN: &[(&str, &str, &str)] = &[
     ("client", "tokio::time", "it is the other side of the wire"),
     ("disk", "std::fs", "it is the seam"),
     (
+        "maintenance",
+        "std::fs",
+        "it reads what the machine and the control group let the process have",
+    ),
+    (
+        "maintenance",
+        "std::thread",
+        "it counts cores, and shares a round of syncs out over two threads",
+    ),
+    (
         "protocol",
         "std::time::SystemTime",
         "the date parser's type; no clock is read",

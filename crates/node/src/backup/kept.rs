@@ -8,11 +8,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use kvorum_disk::{read_file, replace_file};
+use kvorum_maintenance::bytes_text;
 use serde_json::{Value, json};
 
 use super::{Backups, MARK_NAME};
 use crate::counted::counted;
-use crate::maintenance::bytes_text;
 use crate::store_roots::StoreRoots;
 
 const LIST_NAME: &str = "backups";
