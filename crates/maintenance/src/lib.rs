@@ -4,6 +4,7 @@
 //! A node fills [`Parts`]. Its log comes in as a [`MaintainedLog`], so that nothing here depends on how a
 //! node is put together.
 
+mod counted;
 mod driver;
 mod full_disk;
 mod log;
@@ -15,6 +16,7 @@ mod transfer_budget;
 mod unwritable;
 mod view;
 
+pub use counted::counted;
 pub use driver::{Maintenance, Parts, budgets, disk_room, room_for_requests, step_name};
 pub use log::MaintainedLog;
 pub use memory::GivingWay;

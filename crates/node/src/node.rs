@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use kvorum_arbiter::Arbiter;
+use kvorum_backup::{Backups, CopiedLog};
 use kvorum_coordinator::{Coordinator, CoordinatorSettings, TombstoneKeeping};
 use kvorum_disk::{Disk, RealDisk};
 use kvorum_maintenance::{GivingWay, MaintainedLog, Maintenance, StepLog, TransferBudget};
@@ -25,8 +26,7 @@ use kvorum_vnode::VnodeSettings;
 use parking_lot::Mutex;
 
 use crate::allocator;
-use crate::backup::{self, Backups};
-use crate::data_directory::{DataDirectory, EngineFile, EngineLeft};
+use crate::data_directory::{DataDirectory, EngineFile, EngineLeft, FORMAT_NAME};
 use crate::engines;
 use crate::engines_left;
 use crate::figures::{Figures, RequestMeter};
@@ -84,9 +84,9 @@ impl Node {
     ) -> anyhow::Result<Self> {
         let runtime = executor.runtime();
         let data = DataDirectory::open(&disk, &settings.node.data_dir)?;
-        backup::settle_restored(&*disk, data.path(), &settings.node.ring_state_dir)?;
-        let born_at = &backup::born_at;
-        backup::settle_copied(&*disk, data.path(), &settings.node.ring_state_dir, born_at)?;
+        kvorum_backup::settle_restored(&*disk, data.path(), &settings.node.ring_state_dir)?;
+        let born_at = &kvorum_backup::born_at;
+        kvorum_backup::settle_copied(&*disk, data.path(), &settings.node.ring_state_dir, born_at)?;
         let before = engine_before(&*disk, &data, settings)?;
         store_roots::settle(&*disk, data.path(), settings)?;
         let remnant = engines_left::any_store(&*disk, &data, settings)?;
@@ -158,15 +158,18 @@ impl Node {
             data_directory: data.path().to_owned(),
             leveldb: stores.leveldb_shared(),
         });
-        let backups = Arc::new(Backups::new(backup::Parts {
+        let roots = StoreRoots::of(settings);
+        let roots = roots.iter().flat_map(StoreRoots::all);
+        let backups = Arc::new(Backups::new(kvorum_backup::Parts {
             runtime: runtime.clone(),
             disk,
             member: member.clone(),
-            log: log.clone(),
+            log: log.clone().map(|log| Arc::new(log) as Arc<dyn CopiedLog>),
             engine: stores.engine_name(),
             data_directory: data.path().to_owned(),
             ring_directory: settings.node.ring_state_dir.clone(),
-            roots: StoreRoots::of(settings),
+            format_name: FORMAT_NAME,
+            store_roots: roots.map(Path::to_owned).collect(),
         }));
         let (committer, maintainer) = start_threads(&runtime, &log, &maintenance)?;
         Ok(Self {
@@ -188,7 +191,7 @@ impl Node {
 
     /// How many others there are around it, or were when it ran last where that is more.
     pub(crate) fn others(&self) -> u64 {
-        let noted = backup::others_noted(&RealDisk, self.data.path()).unwrap_or(0);
+        let noted = kvorum_backup::others_noted(&RealDisk, self.data.path()).unwrap_or(0);
         let known = self.coordinator.state().members().len().saturating_sub(1);
         noted.max(known as u64)
     }

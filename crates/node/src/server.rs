@@ -18,7 +18,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin_server::{AdminServer, stop_this_process};
 use crate::allocator;
-use crate::backup;
 use crate::configuration_file::Loaded;
 use crate::data_directory::{admin_socket, check_unlocked};
 use crate::figures::RIAK_VERSION;
@@ -250,7 +249,7 @@ async fn serve(
     let admin_listener = AdminServer::listen(&admin_socket(&settings.node.data_dir))?;
     let admin = AdminServer::new(node, runtime.clone());
     runtime.spawn("admin listener", admin.serve(admin_listener));
-    let noted = backup::keep_others_noted(
+    let noted = kvorum_backup::keep_others_noted(
         runtime.clone(),
         Arc::new(RealDisk),
         node.data.path().to_owned(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use kvorum_cluster::ClusterState;
+use kvorum_maintenance::counted;
 use kvorum_member::{Health, Operation, Outcome, TransferView};
 use kvorum_ring::NodeId;
 use serde_json::json;
@@ -13,7 +14,6 @@ use super::plan_view::Sizes;
 use super::transfers_view::{AllTransfers, NodeTransfers, Planned, Row};
 use super::{ClusterAdmin, name_of};
 use crate::admin_request::AdminReply;
-use crate::counted::counted;
 use crate::health_view;
 
 /// What nodes said, or why nothing.

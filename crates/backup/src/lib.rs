@@ -1,0 +1,17 @@
+//! Backups of a running node, and starts on what was copied or restored.
+//!
+//! A node fills [`Parts`]. Its log comes in as a [`CopiedLog`].
+
+mod copied;
+mod copied_log;
+mod kept;
+mod leases;
+mod made;
+mod names;
+mod restored;
+
+pub use copied::{BornAt, born_at, keep_others_noted, others_noted, settle_copied};
+pub use copied_log::CopiedLog;
+pub use made::{Backups, Made, Parts};
+pub use names::{MARK_NAME, UNFINISHED_NAME};
+pub use restored::settle_restored;
