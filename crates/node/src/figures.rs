@@ -28,6 +28,9 @@ use crate::machine_figures::MachineFigures;
 use crate::node_log::NodeLog;
 use crate::vnode_figures::VnodeFigures;
 
+/// Counts of vnodes are carried over this often.
+const FED_EVERY: Duration = Duration::from_secs(1);
+
 /// The version whose behaviour we show to clients that switch features on by version.
 pub(crate) const RIAK_VERSION: &str = "3.2.0";
 
@@ -598,6 +601,14 @@ pub(crate) fn resident_bytes() -> u64 {
         .and_then(|n| n.parse().ok())
         .unwrap_or(0);
     pages * rustix::param::page_size() as u64
+}
+
+/// Carries what the vnodes count over for as long as it is polled.
+pub(crate) async fn feed_always(figures: Arc<Figures>) {
+    loop {
+        figures.runtime.sleep(FED_EVERY).await;
+        figures.feed();
+    }
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("disk", 7),
     ("handoff", 2),
     ("lsm", 34),
-    ("node", 23),
-    ("sim", 11),
+    ("node", 17),
+    ("sim", 5),
 ];
 
 /// Crates with more cycles than the list says, or fewer.

@@ -10,7 +10,7 @@ use kvorum_backend_leveldb::keyspace::key_shown;
 use kvorum_backend_leveldb::repair::{RepairReport, RepairVerdict};
 use kvorum_maintenance::{bytes_text, counted};
 
-use super::{OtherChecked, Outcome};
+use super::outcome::{OtherChecked, Outcome};
 
 /// Keys and ranges that are printed of one store; `--json` has them all.
 const SHOWN_MAX: usize = 20;
