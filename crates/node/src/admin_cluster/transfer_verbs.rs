@@ -9,10 +9,11 @@ use kvorum_member::{Health, Operation, Outcome, TransferView};
 use kvorum_ring::NodeId;
 use serde_json::json;
 
+use super::cluster_admin::ClusterAdmin;
 use super::partitions_view::named;
 use super::plan_view::Sizes;
 use super::transfers_view::{AllTransfers, NodeTransfers, Planned, Row};
-use super::{ClusterAdmin, name_of};
+use super::words::name_of;
 use crate::admin_request::AdminReply;
 use crate::health_view;
 

@@ -13,7 +13,7 @@ use kvorum_protocol::http_fields::format_http_date;
 use serde_json::{Value, json};
 
 use super::members_view::quoted;
-use super::{RULER, banner};
+use super::words::{RULER, banner};
 use crate::framed_table::framed;
 
 /// The width of a progress bar.
