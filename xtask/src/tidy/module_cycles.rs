@@ -18,7 +18,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("disk", 7),
     ("handoff", 2),
     ("lsm", 34),
-    ("node", 11),
+    ("node", 5),
     ("sim", 5),
 ];
 
