@@ -12,13 +12,13 @@ use kvorum_backend::{Backend, Belonging, FoundStore, HINTS_LABEL, StoreId};
 use kvorum_backend_bitcask::{Bitcask, MergePolicy, ReadCache};
 use kvorum_backend_leveldb::{Leveldb, Shared, Tiers, remove_store};
 use kvorum_disk::{Disk, EntryKind, Reserve, create_directory_durably};
+use kvorum_maintenance::machine;
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Randomness;
 use kvorum_settings::{DurabilityMode, Settings, StorageBackend};
 use kvorum_value_log::{Tenant, ValueLog};
 use parking_lot::Mutex;
 
-use crate::maintenance::machine;
 use crate::store_roots::StoreRoots;
 use crate::value_log_check::find_of;
 

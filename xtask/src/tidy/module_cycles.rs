@@ -17,8 +17,8 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("disk", 7),
     ("handoff", 2),
     ("lsm", 34),
-    ("node", 28),
-    ("sim", 11),
+    ("node", 5),
+    ("sim", 5),
     ("value-log", 8),
 ];
 

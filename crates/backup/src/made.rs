@@ -10,10 +10,6 @@
 //! actors. They might stand in the directory that is restored over, so the backup's mark has the next
 //! start take them away.
 
-mod copied;
-mod kept;
-mod restored;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,62 +19,60 @@ use anyhow::{Context, bail, ensure};
 use kvorum_backend::{BackedUp, Backend};
 use kvorum_cluster::AgreedState as _;
 use kvorum_disk::{Disk, EntryKind, ErrorKind, copy_file, create_directory_durably, replace_file};
+use kvorum_maintenance::StopSignal;
 use kvorum_member::Member;
 use kvorum_runtime::{Moment, Runtime};
+use kvorum_value_log::ValueLog;
 use kvorum_vnode::LEASES_NAME;
 use parking_lot::Mutex;
 
-use crate::data_directory::FORMAT_NAME;
-use crate::maintenance::StopSignal;
-use crate::node_log::NodeLog;
-use crate::store_roots::StoreRoots;
+use crate::copied::PLACE_NAME;
+use crate::names::{MARK_NAME, MEMBERS_WORD, UNFINISHED_NAME};
 
-pub(crate) use self::copied::{born_at, keep_others_noted, others_noted, settle_copied};
-use self::restored::remove_leases;
-pub(crate) use self::restored::settle_restored;
-
-/// In a directory that is no whole backup yet.
-pub(crate) const UNFINISHED_NAME: &str = "backup.unfinished";
-/// In a backup, and in a data directory that was one until it is started.
-pub(crate) const MARK_NAME: &str = "backup";
-
-/// Stands in the mark before the number of the cluster's members.
-const MEMBERS_WORD: &str = "members";
-/// An operator's word that a node of a cluster is to be restored all the same.
-const IN_CLUSTER_NAME: &str = "restore.in-cluster";
 /// After each store, a rest as long as its part took, up to this.
 const REST_MAX: Duration = Duration::from_millis(200);
 
 /// What backups are made of.
-pub(crate) struct Parts {
-    pub(crate) runtime: Runtime,
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) member: Arc<Member>,
-    pub(crate) log: Option<NodeLog>,
+pub struct Parts {
+    /// For the clock and rests.
+    pub runtime: Runtime,
+    /// Both the data and backups are on it.
+    pub disk: Arc<dyn Disk>,
+    /// It has the stores and the agreed state.
+    pub member: Arc<Member>,
+    /// The log of all stores, where there is one.
+    pub log: Option<ValueLog>,
     /// As in `storage_backend`.
-    pub(crate) engine: &'static str,
-    pub(crate) data_directory: PathBuf,
-    pub(crate) ring_directory: PathBuf,
-    /// Where the engine keeps the stores of partitions.
-    pub(crate) roots: Option<StoreRoots>,
+    pub engine: &'static str,
+    /// Absolute or below the working directory.
+    pub data_directory: PathBuf,
+    /// The agreed state's.
+    pub ring_directory: PathBuf,
+    /// The name of the file in the data directory that says in which format it is.
+    pub format_name: &'static str,
+    /// The directories in which the engine keeps stores of partitions.
+    pub store_roots: Vec<PathBuf>,
 }
 
 /// Makes backups of a running node, one at a time.
-pub(crate) struct Backups {
-    parts: Parts,
+pub struct Backups {
+    pub(crate) parts: Parts,
     under_way: Mutex<()>,
     stop: StopSignal,
 }
 
 /// What a backup consists of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Made {
-    pub(crate) files: BackedUp,
-    pub(crate) took: Duration,
+pub struct Made {
+    /// Files by the way that they were made.
+    pub files: BackedUp,
+    /// From the call to the end.
+    pub took: Duration,
 }
 
 impl Backups {
-    pub(crate) fn new(parts: Parts) -> Self {
+    /// Makes nothing yet.
+    pub fn new(parts: Parts) -> Self {
         Self {
             parts,
             under_way: Mutex::new(()),
@@ -90,7 +84,7 @@ impl Backups {
     ///
     /// # Errors
     /// In words for the operator; nothing is left in the directory then.
-    pub(crate) fn make(&self, directory: &Path) -> anyhow::Result<Made> {
+    pub fn make(&self, directory: &Path) -> anyhow::Result<Made> {
         let Some(_under_way) = self.under_way.try_lock() else {
             bail!("another backup is being made; wait for it");
         };
@@ -189,7 +183,7 @@ impl Backups {
             held.extend(made.held);
             self.stop.rest(runtime.now().since(from).min(REST_MAX));
         }
-        if let Some(NodeLog { values: log, .. }) = &self.parts.log {
+        if let Some(log) = &self.parts.log {
             files += log.backup(&directory.join("value_log"))?;
             drop(held);
             log.usage_changed();
@@ -215,8 +209,8 @@ impl Backups {
 
     /// The first link, which shows whether links can be had there.
     fn link_format(&self, directory: &Path, files: &mut BackedUp) -> anyhow::Result<()> {
-        let data = &self.parts.data_directory;
-        let (from, to) = (data.join(FORMAT_NAME), directory.join(FORMAT_NAME));
+        let (data, name) = (&self.parts.data_directory, self.parts.format_name);
+        let (from, to) = (data.join(name), directory.join(name));
         match files.link(&*self.parts.disk, &from, &to) {
             Err(error) if error.kind() == ErrorKind::OtherFilesystem => bail!(
                 "{} is on another filesystem than the data directory {}; a backup consists of hard \
@@ -287,5 +281,5 @@ impl Backups {
 }
 
 fn is_left_out(name: &str) -> bool {
-    name == LEASES_NAME || name == copied::PLACE_NAME || name.ends_with(".tmp")
+    name == LEASES_NAME || name == PLACE_NAME || name.ends_with(".tmp")
 }

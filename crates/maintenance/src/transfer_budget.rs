@@ -12,9 +12,11 @@ use parking_lot::Mutex;
 const WAIT_MAX: Duration = Duration::from_millis(250);
 
 /// See the module's description.
-pub(crate) struct TransferBudget {
-    pub(crate) runtime: Runtime,
-    pub(crate) arbiter: Arc<Mutex<Arbiter>>,
+pub struct TransferBudget {
+    /// For the clock.
+    pub runtime: Runtime,
+    /// Shared with [`crate::Maintenance`].
+    pub arbiter: Arc<Mutex<Arbiter>>,
 }
 
 impl Budget for TransferBudget {

@@ -10,8 +10,8 @@ use kvorum_runtime::Moment;
 use kvorum_stats::{MetricKind, MetricsText};
 use serde_json::{Map, Value, json};
 
-use super::step_log::DoneStep;
-use super::{Maintenance, name_of};
+use crate::driver::{Maintenance, name_of};
+use crate::step_log::DoneStep;
 
 /// The widest line of text, and the column in which names stand.
 const TEXT_WIDTH: usize = 100;
@@ -23,7 +23,7 @@ const OWING_SHOWN: usize = 16;
 
 impl Maintenance {
     /// For people, and for programs.
-    pub(crate) fn show(&self) -> (String, Value) {
+    pub fn show(&self) -> (String, Value) {
         let now = self.runtime.now();
         let (report, budgets) = {
             let arbiter = self.arbiter.lock();
@@ -35,7 +35,7 @@ impl Maintenance {
     }
 
     /// What monitoring draws.
-    pub(crate) fn metrics(&self, text: &mut MetricsText) {
+    pub fn metrics(&self, text: &mut MetricsText) {
         let report = self.arbiter.lock().report(self.runtime.now());
         metrics_of(&report, text);
     }
@@ -608,7 +608,7 @@ fn urgency_name(urgency: Urgency) -> &'static str {
 }
 
 /// A size in the unit that leaves at most four digits before the point.
-pub(crate) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     let mut amount = bytes as f64;
     for unit in ["B", "KB", "MB", "GB"] {
         if amount < 1024.0 {

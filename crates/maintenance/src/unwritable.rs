@@ -9,24 +9,25 @@ use kvorum_runtime::WallTime;
 
 /// Why something takes no more writes, and since when that was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unwritable {
-    pub(crate) why: String,
+pub struct Unwritable {
+    /// In words for operators.
+    pub why: String,
     /// Up to a second later than it happened.
-    pub(crate) since: WallTime,
+    pub since: WallTime,
 }
 
 /// All that takes no more writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Failures {
+pub struct Failures {
     /// The node's log, and with it every store.
-    pub(crate) log: Option<Unwritable>,
+    pub log: Option<Unwritable>,
     /// Stores, by partition.
-    pub(crate) stores: BTreeMap<u16, Unwritable>,
+    pub stores: BTreeMap<u16, Unwritable>,
 }
 
 impl Failures {
     /// Takes over what is seen now. What has failed stays so until the restart.
-    pub(super) fn saw(
+    pub(crate) fn saw(
         &mut self,
         log: Option<String>,
         stores: impl Iterator<Item = (u16, String)>,
@@ -62,12 +63,12 @@ impl Failures {
     }
 
     /// Why a partition takes no more writes.
-    pub(crate) fn of(&self, partition: u16) -> Option<&Unwritable> {
+    pub fn of(&self, partition: u16) -> Option<&Unwritable> {
         self.stores.get(&partition).or(self.log.as_ref())
     }
 
     /// The first that was seen.
-    pub(crate) fn first(&self) -> Option<&Unwritable> {
+    pub fn first(&self) -> Option<&Unwritable> {
         let all = self.log.iter().chain(self.stores.values());
         all.min_by_key(|it| it.since)
     }

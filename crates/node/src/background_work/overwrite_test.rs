@@ -8,16 +8,24 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use kvorum_backend::{Batch, Durability, Fields, Tag, Write};
+use kvorum_arbiter::{
+    Arbiter, Budgets, Decision, Ended, Event, Latency, Looked, Order, Owner, StepResult, Told,
+};
+use kvorum_backend::{
+    Backend, Batch, Durability, Fields, StepOutcome, Tag, TaskKind, Timestamp, Write,
+};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergePolicy, MergeSettings, SyncStrategy};
 use kvorum_disk::{Disk, EntryKind, FaultyDisk, MemoryDisk, Operation};
 use kvorum_encoding::StorageKey;
-use kvorum_runtime::{Randomness, SeededRandomness};
+use kvorum_maintenance::step_name;
+use kvorum_runtime::{Moment, Randomness, SeededRandomness};
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 
-use super::*;
+use crate::node_log::NodeLog;
 
 const STORES: u16 = 4;
 const KEYS: u64 = 1500;

@@ -25,7 +25,8 @@ use kvorum_disk::{Disk, DiskError, OpenMode, create_directory_durably, read_file
 use kvorum_member::Member;
 use kvorum_runtime::Runtime;
 
-use super::{IN_CLUSTER_NAME, remove_leases};
+use crate::leases::remove_leases;
+use crate::names::IN_CLUSTER_NAME;
 
 /// The file that says when it was born, in the data directory and in that of the agreed log.
 pub(crate) const PLACE_NAME: &str = "place";
@@ -40,17 +41,17 @@ const FILE_BYTES_MAX: u64 = 4096;
 const NOTED_EVERY: Duration = Duration::from_secs(1);
 
 /// When a file was born, since 1970; `None` where the file system does not tell.
-pub(crate) type BornAt<'a> = &'a dyn Fn(&Path) -> Option<Duration>;
+pub type BornAt<'a> = &'a dyn Fn(&Path) -> Option<Duration>;
 
 /// What the system says of a file.
-pub(crate) fn born_at(path: &Path) -> Option<Duration> {
+pub fn born_at(path: &Path) -> Option<Duration> {
     let born = std::fs::metadata(path).ok()?.created().ok()?;
     born.duration_since(UNIX_EPOCH).ok()
 }
 
 /// Refuses a copy of a node that had others around it, unless the operator has said that this is what is
 /// meant; takes away the leases of any other copy, and notes where both directories are.
-pub(crate) fn settle_copied(
+pub fn settle_copied(
     disk: &dyn Disk,
     data: &Path,
     ring_directory: &Path,
@@ -110,7 +111,7 @@ fn settle_copy(
 }
 
 /// Forgets where the directories are, so that where they are now is noted.
-pub(super) fn forget_place(
+pub(crate) fn forget_place(
     disk: &dyn Disk,
     data: &Path,
     ring_directory: &Path,
@@ -171,7 +172,7 @@ fn note_others(disk: &dyn Disk, data: &Path, others: u64) -> Result<(), DiskErro
 }
 
 /// Notes it always, as the cluster changes.
-pub(crate) async fn keep_others_noted(
+pub async fn keep_others_noted(
     runtime: Runtime,
     disk: Arc<dyn Disk>,
     data: PathBuf,
@@ -194,7 +195,7 @@ pub(crate) async fn keep_others_noted(
 
 /// How many were noted last; `None` when that cannot be read. A directory in which nothing was noted had
 /// none.
-pub(crate) fn others_noted(disk: &dyn Disk, data: &Path) -> Option<u64> {
+pub fn others_noted(disk: &dyn Disk, data: &Path) -> Option<u64> {
     let path: PathBuf = data.join(OTHERS_NAME);
     if matches!(disk.info(&path), Ok(None)) {
         return Some(0);

@@ -13,19 +13,19 @@ const STORES_PERCENT: u64 = 75;
 const NO_LIMIT: u64 = 1 << 60;
 
 /// Cores that the process may use.
-pub(super) fn cores() -> u32 {
+pub(crate) fn cores() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     u32::try_from(cores).unwrap_or(u32::MAX)
 }
 
 /// What the stores may hold in memory, in bytes; `None` where the system does not tell.
-pub(super) fn memory_for_stores() -> Option<u64> {
+pub(crate) fn memory_for_stores() -> Option<u64> {
     memory_bytes().map(|bytes| bytes / 100 * STORES_PERCENT)
 }
 
 /// The memory of the machine, or of the process's control group if that is less; `None` where the
 /// system does not tell.
-pub(crate) fn memory_bytes() -> Option<u64> {
+pub fn memory_bytes() -> Option<u64> {
     memory_told_by(read)
 }
 
@@ -40,12 +40,12 @@ fn memory_told_by(read: impl Fn(&Path) -> String) -> Option<u64> {
 }
 
 /// How many files the process may have open.
-pub(super) fn open_files_max() -> Option<u64> {
+pub(crate) fn open_files_max() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Raises that to as many as the system lets us have; `None` where there is no limit.
-pub(crate) fn raise_open_files() -> Option<u64> {
+/// Raises the number of files that the process may have open to as many as the system lets us have; `None` where there is no limit.
+pub fn raise_open_files() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -58,14 +58,14 @@ pub(crate) fn raise_open_files() -> Option<u64> {
 }
 
 /// How many it has open.
-pub(super) fn open_files() -> Option<u64> {
+pub(crate) fn open_files() -> Option<u64> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     // One of them is the directory being read.
     Some((entries.count() as u64).saturating_sub(1))
 }
 
 /// Processor time of this thread so far.
-pub(super) fn thread_cpu_time() -> Duration {
+pub(crate) fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
     Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))

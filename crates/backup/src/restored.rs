@@ -9,19 +9,16 @@ use std::path::Path;
 use anyhow::bail;
 use kvorum_disk::{Disk, read_file};
 
-use super::copied::forget_place;
-use super::{IN_CLUSTER_NAME, LEASES_NAME, MARK_NAME, MEMBERS_WORD, UNFINISHED_NAME};
+use crate::copied::forget_place;
+use crate::leases::remove_leases;
+use crate::names::{IN_CLUSTER_NAME, MARK_NAME, MEMBERS_WORD, UNFINISHED_NAME};
 
 /// A mark is a few lines. Bytes.
 const MARK_BYTES_MAX: u64 = 4096;
 
 /// Takes away the leases of the data that was here before, if the directory was restored from a
 /// backup: their vnodes have lost what came after it, and must not go on under the same actors.
-pub(crate) fn settle_restored(
-    disk: &dyn Disk,
-    data: &Path,
-    ring_directory: &Path,
-) -> anyhow::Result<()> {
+pub fn settle_restored(disk: &dyn Disk, data: &Path, ring_directory: &Path) -> anyhow::Result<()> {
     if disk.info(&data.join(UNFINISHED_NAME))?.is_some() {
         bail!(
             "{} is a backup that was not finished, and not whole; restore another one",
@@ -61,22 +58,6 @@ pub(crate) fn settle_restored(
         disk.remove_file(&confirmed)?;
     }
     disk.sync_directory(data)?;
-    Ok(())
-}
-
-/// Takes away all leases, for good: vnodes take fresh actors then.
-pub(super) fn remove_leases(
-    disk: &dyn Disk,
-    data: &Path,
-    ring_directory: &Path,
-) -> anyhow::Result<()> {
-    for directory in [data, &ring_directory.join("hints")] {
-        let leases = directory.join(LEASES_NAME);
-        if disk.info(&leases)?.is_some() {
-            disk.remove_file(&leases)?;
-            disk.sync_directory(directory)?;
-        }
-    }
     Ok(())
 }
 

@@ -11,17 +11,26 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use kvorum_backend::{Batch, Durability, Fields, Lookup, ReadAt, Tag, Write};
+use kvorum_arbiter::{
+    Arbiter, Budgets, Decision, Ended, Event, Looked, Order, Owner, StepResult, Told,
+};
+use kvorum_backend::{
+    Backend, Batch, Durability, ErrorKind, Fields, Lookup, ReadAt, Reading, StepOutcome, Tag,
+    TaskKind, Timestamp, Write,
+};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergePolicy};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
-use kvorum_runtime::{Randomness, SeededRandomness};
+use kvorum_maintenance::{disk_room, step_name};
+use kvorum_runtime::{Moment, Randomness, SeededRandomness};
 use kvorum_value_log::{Tenant, ValueLog, ValueLogSettings};
 
-use super::*;
+use crate::node_log::NodeLog;
 
 const STORES: u16 = 4;
 const CAPACITY_BYTES: u64 = 32 << 20;

@@ -1,7 +1,7 @@
 //! Numbers with their nouns, for texts that operators read.
 
 /// `1 partition`, `2 partitions`.
-pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
+pub fn counted(count: impl TryInto<u64>, noun: &str) -> String {
     match count.try_into().unwrap_or(u64::MAX) {
         1 => format!("1 {noun}"),
         count => format!("{count} {noun}s"),

@@ -11,13 +11,14 @@ const ROUNDED_BYTES_MAX: u64 = 4096;
 
 /// What gives way when memory runs out, with what it was given by the settings.
 #[derive(Clone, Default)]
-pub(crate) struct GivingWay {
+pub struct GivingWay {
     read_cache: Option<(Arc<ReadCache>, u64)>,
     leveldb: Option<(Shared, SharedMemory)>,
 }
 
 impl GivingWay {
-    pub(crate) fn new(read_cache: Option<Arc<ReadCache>>, leveldb: Option<Shared>) -> Self {
+    /// Takes the bounds that both have now for what the settings give them.
+    pub fn new(read_cache: Option<Arc<ReadCache>>, leveldb: Option<Shared>) -> Self {
         let read_cache = read_cache.map(|cache| {
             let most = cache.bytes_max();
             (cache, most)

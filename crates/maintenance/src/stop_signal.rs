@@ -7,14 +7,15 @@ use parking_lot::{Condvar, Mutex};
 
 /// A flag that rests can be woken by.
 #[derive(Default)]
-pub(crate) struct StopSignal {
+pub struct StopSignal {
     is_stopping: AtomicBool,
     gate: Mutex<()>,
     woken: Condvar,
 }
 
 impl StopSignal {
-    pub(crate) fn stop(&self) {
+    /// Sets it, and ends a rest.
+    pub fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
         let _gate = self.gate.lock();
         self.woken.notify_all();
@@ -24,7 +25,8 @@ impl StopSignal {
         self.is_stopping.load(Ordering::Acquire)
     }
 
-    pub(crate) fn rest(&self, duration: Duration) {
+    /// Waits for so long, or until it is set. Blocks.
+    pub fn rest(&self, duration: Duration) {
         let mut gate = self.gate.lock();
         if !self.is_set() {
             self.woken.wait_for(&mut gate, duration);

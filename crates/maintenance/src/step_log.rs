@@ -26,7 +26,7 @@ pub(crate) struct DoneStep {
 
 /// The steps done last.
 #[derive(Default)]
-pub(crate) struct StepLog {
+pub struct StepLog {
     steps: Mutex<VecDeque<DoneStep>>,
     put_delay_us: AtomicU64,
     refuses_puts: AtomicBool,

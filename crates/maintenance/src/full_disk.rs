@@ -12,7 +12,7 @@ const SAID_AGAIN_AFTER_MAX: Duration = Duration::from_secs(3600);
 
 /// The state of the disk as last logged.
 #[derive(Debug, Default)]
-pub(super) struct FullDisk {
+pub(crate) struct FullDisk {
     said: Option<Said>,
 }
 
@@ -25,7 +25,7 @@ struct Said {
 
 impl FullDisk {
     /// A step had no space. Returns the number of such steps since the last line, if one is due now.
-    pub(super) fn had_no_space(&mut self, now: Moment) -> Option<u64> {
+    pub(crate) fn had_no_space(&mut self, now: Moment) -> Option<u64> {
         let Some(said) = &mut self.said else {
             self.said = Some(Said {
                 at: now,
@@ -44,7 +44,7 @@ impl FullDisk {
     }
 
     /// There is room. True if the disk was logged as full.
-    pub(super) fn has_room(&mut self) -> bool {
+    pub(crate) fn has_room(&mut self) -> bool {
         self.said.take().is_some()
     }
 }

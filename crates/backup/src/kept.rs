@@ -8,19 +8,18 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use kvorum_disk::{read_file, replace_file};
+use kvorum_maintenance::{bytes_text, counted};
 use serde_json::{Value, json};
 
-use super::{Backups, MARK_NAME};
-use crate::counted::counted;
-use crate::maintenance::bytes_text;
-use crate::store_roots::StoreRoots;
+use crate::made::Backups;
+use crate::names::MARK_NAME;
 
 const LIST_NAME: &str = "backups";
 const LIST_BYTES_MAX: u64 = 1 << 20;
 
 /// A backup of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
+struct Kept {
     directory: PathBuf,
     files: u64,
     bytes: u64,
@@ -33,7 +32,7 @@ type Inodes = BTreeSet<(u64, u64)>;
 
 impl Backups {
     /// Takes note of a backup.
-    pub(super) fn keep(&self, directory: &Path) -> anyhow::Result<()> {
+    pub(crate) fn keep(&self, directory: &Path) -> anyhow::Result<()> {
         let mut directories = self.listed();
         directories.retain(|it| it != directory);
         directories.push(directory.to_owned());
@@ -59,8 +58,7 @@ impl Backups {
         let mut seen = Inodes::new();
         let below = |name: &str| parts.data_directory.join(name);
         let mut roots = vec![below("hints"), below("value_log"), below("format")];
-        let of_stores = parts.roots.iter().flat_map(StoreRoots::all);
-        roots.extend(of_stores.map(Path::to_owned));
+        roots.extend(parts.store_roots.iter().cloned());
         for root in roots {
             self.walk(&root, &mut |inode, _| {
                 seen.insert(inode);
@@ -99,7 +97,7 @@ impl Backups {
     }
 
     /// For people, behind what else `kvorum admin maintenance` shows, and for programs.
-    pub(crate) fn show(&self) -> (String, Value) {
+    pub fn show(&self) -> (String, Value) {
         let kept = self.kept();
         let mut text = String::new();
         if !kept.is_empty() {

@@ -3,15 +3,6 @@
 //! The arbiter is pure and knows neither stores nor clocks. Here is the rim: stores are asked what
 //! they owe, steps are done and timed, errors are reported, and the arbiter is told.
 
-mod full_disk;
-pub(crate) mod machine;
-mod memory;
-mod step_log;
-mod stop_signal;
-mod transfer_budget;
-mod unwritable;
-mod view;
-
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -32,18 +23,13 @@ use kvorum_stats::{Histogram, Stats};
 use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 
-pub(crate) use self::memory::GivingWay;
-pub(crate) use self::step_log::StepLog;
-pub(crate) use self::stop_signal::StopSignal;
-pub(crate) use self::transfer_budget::TransferBudget;
-pub(crate) use self::view::bytes as bytes_text;
-
-use self::full_disk::FullDisk;
-use self::step_log::DoneStep;
-pub(crate) use self::unwritable::{Failures, Unwritable};
-
-use crate::allocator;
-use crate::node_log::NodeLog;
+use crate::full_disk::FullDisk;
+use crate::log::MaintainedLog;
+use crate::machine;
+use crate::memory::GivingWay;
+use crate::step_log::{DoneStep, StepLog};
+use crate::stop_signal::StopSignal;
+use crate::unwritable::Failures;
 
 /// Threads that share a round of syncs. Two share the file system's own commits: measured with 64
 /// files of 256 KiB in rounds of 16, the device was busy for 65 ms instead of 92 ms with one, and the
@@ -64,20 +50,21 @@ const ASKS_PER_INTERVAL: u32 = 4;
 const ASK_PERIOD_MIN: Duration = Duration::from_millis(20);
 
 /// What the maintenance thread works on.
-pub(crate) struct Maintenance {
-    runtime: Runtime,
+pub struct Maintenance {
+    pub(crate) runtime: Runtime,
     vnodes: Arc<VnodeTable>,
     hints: Arc<VnodeHints>,
-    node_log: Option<NodeLog>,
+    node_log: Option<Arc<dyn MaintainedLog>>,
     coordinator: Arc<Coordinator>,
     stats: Arc<Stats>,
-    log: Arc<StepLog>,
+    pub(crate) log: Arc<StepLog>,
     scrub_period: Option<Duration>,
     giving_way: GivingWay,
     room: Room,
     reserve: Option<Arc<Reserve>>,
+    give_memory_back: fn(),
     stop: StopSignal,
-    arbiter: Arc<Mutex<Arbiter>>,
+    pub(crate) arbiter: Arc<Mutex<Arbiter>>,
     seen: Mutex<Seen>,
     failures: Mutex<Failures>,
     full_disk: Mutex<FullDisk>,
@@ -106,37 +93,46 @@ struct LastReading {
 }
 
 /// What maintenance needs of a node.
-pub(crate) struct Parts {
-    pub(crate) runtime: Runtime,
-    pub(crate) vnodes: Arc<VnodeTable>,
-    pub(crate) hints: Arc<VnodeHints>,
-    pub(crate) node_log: Option<NodeLog>,
-    pub(crate) coordinator: Arc<Coordinator>,
-    pub(crate) stats: Arc<Stats>,
-    pub(crate) log: Arc<StepLog>,
+pub struct Parts {
+    /// For the clock.
+    pub runtime: Runtime,
+    /// The stores of partitions.
+    pub vnodes: Arc<VnodeTable>,
+    /// The store of what waits for other nodes.
+    pub hints: Arc<VnodeHints>,
+    /// Shared by all stores, where there is one.
+    pub node_log: Option<Arc<dyn MaintainedLog>>,
+    /// It reaps tombstones.
+    pub coordinator: Arc<Coordinator>,
+    /// Times of requests.
+    pub stats: Arc<Stats>,
+    /// Shared with the coordinator, which delays puts by it.
+    pub log: Arc<StepLog>,
     /// Shared with transfers between nodes, which ask it before each page.
-    pub(crate) arbiter: Arc<Mutex<Arbiter>>,
+    pub arbiter: Arc<Mutex<Arbiter>>,
     /// Within this time every file is read again; `None` for never.
-    pub(crate) scrub_period: Option<Duration>,
+    pub scrub_period: Option<Duration>,
     /// Caches and write buffers.
-    pub(crate) giving_way: GivingWay,
+    pub giving_way: GivingWay,
     /// For what requests hold.
-    pub(crate) room: Room,
+    pub room: Room,
     /// The free space that clients' writes leave alone, if that is known.
-    pub(crate) reserve: Option<Arc<Reserve>>,
+    pub reserve: Option<Arc<Reserve>>,
+    /// Gives memory that the allocator holds free back to the system.
+    pub give_memory_back: fn(),
 }
 
 /// Requests may hold this part of the memory budget.
 const REQUESTS_PART: u64 = 8;
 
 /// Room for what requests hold, where there is a budget of memory.
-pub(crate) fn room_for_requests(budgets: &Budgets) -> Room {
+pub fn room_for_requests(budgets: &Budgets) -> Room {
     let bytes_max = budgets.memory_bytes_max.map(|most| most / REQUESTS_PART);
     bytes_max.map_or_else(Room::default, Room::new)
 }
 
 /// The arbiter's budgets, from the settings and from what the machine has.
-pub(crate) fn budgets(settings: &Settings) -> Budgets {
+pub fn budgets(settings: &Settings) -> Budgets {
     let own = &settings.maintenance;
     let defaults = Budgets::default();
     let durability = settings.backend_durability();
@@ -157,7 +153,8 @@ pub(crate) fn budgets(settings: &Settings) -> Budgets {
 }
 
 impl Maintenance {
-    pub(crate) fn new(parts: Parts) -> Self {
+    /// Nothing is done until [`Maintenance::run`].
+    pub fn new(parts: Parts) -> Self {
         Self {
             runtime: parts.runtime,
             vnodes: parts.vnodes,
@@ -170,6 +167,7 @@ impl Maintenance {
             giving_way: parts.giving_way,
             room: parts.room,
             reserve: parts.reserve,
+            give_memory_back: parts.give_memory_back,
             stop: StopSignal::default(),
             arbiter: parts.arbiter,
             seen: Mutex::default(),
@@ -179,7 +177,7 @@ impl Maintenance {
     }
 
     /// Works until stopped; for a thread of its own.
-    pub(crate) fn run(&self) {
+    pub fn run(&self) {
         while !self.stop.is_set() {
             let rest = self.turn();
             if !rest.is_zero() {
@@ -189,13 +187,13 @@ impl Maintenance {
     }
 
     /// Ends [`Maintenance::run`] after the present step.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stop.stop();
     }
 
     /// Bytes a second that transfers into this node may take at present, or could by what is known of
     /// the device where nothing bounds them.
-    pub(crate) fn transfer_rate(&self) -> u64 {
+    pub fn transfer_rate(&self) -> u64 {
         let now = self.runtime.now();
         let arbiter = self.arbiter.lock();
         let report = arbiter.report(now);
@@ -209,7 +207,7 @@ impl Maintenance {
     }
 
     /// What takes no more writes.
-    pub(crate) fn failures(&self) -> Failures {
+    pub fn failures(&self) -> Failures {
         self.failures.lock().clone()
     }
 
@@ -240,12 +238,12 @@ impl Maintenance {
             tracing::error!(event = "reaping_panicked", "report this bug");
         }
         let vnodes = self.vnodes.all();
-        let log = self.node_log.as_ref();
+        let log = self.node_log.as_deref();
         let unwritable = vnodes.iter().filter_map(|vnode| {
             let why = vnode.unwritable()?;
             Some((vnode.partition().number(), why.to_owned()))
         });
-        let failure = log.and_then(NodeLog::failure);
+        let failure = log.and_then(MaintainedLog::failure);
         self.failures
             .lock()
             .saw(failure, unwritable, self.runtime.wall_time());
@@ -270,7 +268,7 @@ impl Maintenance {
                 writes: latency_of(self.log.put_times(), &mut seen.writes, now),
                 open_files: self.count_files(&mut seen),
                 memory: SharedMemory {
-                    requests: self.room.taken_bytes() + log.map_or(0, NodeLog::queued_bytes),
+                    requests: self.room.taken_bytes() + log.map_or(0, MaintainedLog::queued_bytes),
                     ..self.giving_way.used()
                 },
                 disk: self.reserve.as_deref().and_then(disk_room),
@@ -290,7 +288,7 @@ impl Maintenance {
         let now = self.runtime.now();
         let last = &mut self.seen.lock().memory_given_back_at;
         if is_time(last, MEMORY_GIVEN_BACK_EVERY, now) {
-            allocator::give_back();
+            (self.give_memory_back)();
         }
     }
 
@@ -361,7 +359,7 @@ impl Maintenance {
     fn ask(&self, owner: Owner) {
         let asked = || match owner {
             Owner::CommitLog => {
-                let (log, now) = (self.node_log.as_ref(), self.wall_time());
+                let (log, now) = (self.node_log.as_deref(), self.wall_time());
                 log.map_or_else(Told::default, |log| {
                     let mut told = log.owed(now);
                     told.tasks.extend(log.scrub_due(self.scrub_period, now));
@@ -530,7 +528,7 @@ fn owner_of(vnode: &Vnode) -> Owner {
 }
 
 /// The room on the file systems of the log and of the stores, if it is known.
-fn disk_room(reserve: &Reserve) -> Option<DiskRoom> {
+pub fn disk_room(reserve: &Reserve) -> Option<DiskRoom> {
     let headroom = reserve.look();
     (headroom != Headroom::UNKNOWN).then_some(DiskRoom {
         available_bytes: headroom.available,
@@ -562,7 +560,7 @@ fn latency_of(times: &Histogram, last: &mut LastReading, now: Moment) -> Latency
     latency
 }
 
-fn name_of(owner: Owner) -> String {
+pub(crate) fn name_of(owner: Owner) -> String {
     match owner {
         Owner::CommitLog => "the node's log".to_owned(),
         Owner::Store(HINTS) => "the hints".to_owned(),
@@ -570,7 +568,8 @@ fn name_of(owner: Owner) -> String {
     }
 }
 
-fn step_name(order: &Order) -> String {
+/// The name of a step as operators see it: its task and its owner.
+pub fn step_name(order: &Order) -> String {
     match order.owner {
         Owner::CommitLog if order.task.kind == TaskKind::Sync => {
             "upkeep of the node's log".to_owned()
@@ -580,17 +579,5 @@ fn step_name(order: &Order) -> String {
 }
 
 #[cfg(test)]
-#[path = "maintenance/maintenance_test.rs"]
+#[path = "driver_test.rs"]
 mod tests;
-
-#[cfg(test)]
-#[path = "maintenance/overwrite_test.rs"]
-mod overwrite_tests;
-
-#[cfg(test)]
-#[path = "maintenance/failing_test.rs"]
-mod failing_tests;
-
-#[cfg(test)]
-#[path = "maintenance/small_disk_test.rs"]
-mod small_disk_tests;

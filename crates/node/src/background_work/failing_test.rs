@@ -1,11 +1,19 @@
 //! A node whose log fails for good says so everywhere, and goes on reading.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
-use kvorum_backend::{Batch, Durability, Durable, Fields, Lookup, ReadAt, Write};
+use kvorum_backend::{
+    BackendError, Batch, Durability, Durable, Fields, Lookup, ReadAt, Reading, Timestamp, Write,
+};
 use kvorum_disk::{Disk, ErrorKind, Fault, FaultyDisk, Operation, RealDisk, Rule};
 use kvorum_encoding::StorageKey;
+use kvorum_maintenance::Failures;
+use kvorum_runtime::Runtime;
+use kvorum_vnode::Vnode;
 
-use super::*;
+use crate::node::Node;
 
 fn put(vnode: &Vnode, key: &'static str) -> Result<(), BackendError> {
     let key = StorageKey::from_encoded(key);
@@ -50,8 +58,7 @@ fn a_failed_sync_of_the_nodes_log_is_told_with_its_time_and_reason_until_the_res
         let faulty = FaultyDisk::new(Arc::new(RealDisk));
         let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
         let settings = &configuration.settings;
-        let open =
-            |disk| crate::node::Node::open_on(disk, settings, &executor, Vec::new()).unwrap();
+        let open = |disk| Node::open_on(disk, settings, &executor, Vec::new()).unwrap();
         let node = open(disk);
         wait_until("stores are not open", || {
             node.vnodes.readiness().is_complete()
