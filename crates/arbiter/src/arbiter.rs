@@ -26,7 +26,7 @@ use crate::speed::Speeds;
 /// How often the driver looks around while something is owed, and while nothing is.
 const LOOK_BUSY: Duration = Duration::from_millis(250);
 const LOOK_IDLE: Duration = Duration::from_millis(500);
-/// How often the commit log is asked while it is written to: a segment of it may fill in no time.
+/// How often the value log is asked while it is written to: a segment of it may fill in no time.
 const ASK_LOG: Duration = Duration::from_millis(100);
 /// Whoever was worked on is asked again after this.
 const ASK_WORKED: Duration = Duration::from_secs(1);
@@ -65,7 +65,7 @@ pub struct Arbiter {
     /// Upkeep or a transfer would have done more since the last look than it was allowed to.
     was_held_back: bool,
     sync_after: Moment,
-    /// The commit log waits for stores: its last step synced one.
+    /// The value log waits for stores: its last step synced one.
     is_log_trimming: bool,
     scarcity: Scarcity,
     open_files: Option<u64>,

@@ -9,7 +9,7 @@ use kvorum_runtime::Moment;
 /// After a first failure.
 const FAILURE_DELAY: Duration = Duration::from_secs(1);
 const FAILURE_DELAY_MAX: Duration = Duration::from_secs(300);
-/// Acknowledged writes wait behind syncs, and the commit log grows without them.
+/// Acknowledged writes wait behind syncs, and the value log grows without them.
 const SYNC_DELAY_MAX: Duration = Duration::from_secs(10);
 /// Space may appear at any time, and only these tasks free any.
 const NO_SPACE_DELAY_MAX: Duration = Duration::from_secs(5);

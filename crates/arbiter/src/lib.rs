@@ -10,7 +10,7 @@
 //! Urgency comes before kind: what presses, then what is normal, then what can wait. Among equally
 //! urgent work, what keeps writers going comes first (flushes, the youngest level, reclaimed space),
 //! then merges and compactions, then expiry, then checkpoints and hints, then scrubs. Among stores
-//! that owe work of the same rank, the one served least goes next, by bytes. The commit log owes for what
+//! that owe work of the same rank, the one served least goes next, by bytes. The value log owes for what
 //! all of them were put, and comes before them, but for a quarter. And of every sixteen
 //! bytes one is for whoever has waited longest behind that rank: nobody starves.
 //!
@@ -38,7 +38,7 @@
 //! # Syncs
 //!
 //! Stores that are to be synced are synced together in rounds, which the driver may spread over two
-//! threads; the device then has as long to itself as a round took. The commit log syncs its stores by its
+//! threads; the device then has as long to itself as a round took. The value log syncs its stores by its
 //! own steps, one after the other; only one that presses has all of them synced in rounds, each once
 //! between two of its steps.
 //!

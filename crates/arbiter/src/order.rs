@@ -7,7 +7,7 @@ use kvorum_backend::{StepBudget, Task, TaskKind};
 /// Who owes upkeep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
-    /// The node's commit log.
+    /// The node's value log.
     CommitLog,
     /// The store of a vnode, by its partition's number.
     Store(u16),

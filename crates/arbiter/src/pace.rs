@@ -24,7 +24,7 @@ const IDLE_PAID_WITHIN: Duration = Duration::from_secs(4 * 60 * 60);
 const PRESENT: Duration = Duration::from_secs(10);
 /// How far back the measured factor looks; it is long, for merges come in lumps.
 const LONG: Duration = Duration::from_secs(10 * 60);
-/// The commit log's debt follows puts at once, byte by byte, and is what the disk holds too much: its
+/// The value log's debt follows puts at once, byte by byte, and is what the disk holds too much: its
 /// factor looks back no longer than this,
 const LOG_LONG: Duration = Duration::from_secs(30);
 /// and it is paid within about this time. With less the log would work in bursts, and with more it would
@@ -53,7 +53,7 @@ pub(crate) struct Debts {
     pub(crate) pressing: u64,
     pub(crate) normal: u64,
     pub(crate) idle: u64,
-    /// What of the commit log's debt is merges in the normal course that are not left alone: a part of
+    /// What of the value log's debt is merges in the normal course that are not left alone: a part of
     /// `normal`.
     pub(crate) log: u64,
 }
@@ -176,7 +176,7 @@ impl Pace {
         self.log_ingest.add(put_bytes as f64, now);
     }
 
-    /// Notes work of the commit log's that came up with what stores were put.
+    /// Notes work of the value log's that came up with what stores were put.
     pub(crate) fn log_owes(&mut self, arisen_bytes: f64, now: Moment) {
         self.log_arisen.add(arisen_bytes, now);
     }

@@ -1,4 +1,4 @@
-//! Who is served next: by rank, within a rank the commit log, then the store served least, and now and
+//! Who is served next: by rank, within a rank the value log, then the store served least, and now and
 //! then the one that has waited longest.
 //!
 //! The log goes first because it owes for what all stores were put: as one of many it would fall behind

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::{BackedUp, BackendError, ErrorKind, HeldSegments, Result, StoreBackup};
+use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result, StoreBackup};
 use kvorum_disk::{EntryKind, create_directory_durably};
 use kvorum_segment::file_name;
+use kvorum_value_log::HeldSegments;
 
 use crate::checkpoint::CHECKPOINT_NAME;
 use crate::error::IntoBackend;
@@ -37,7 +38,10 @@ impl Store {
         self.link_files(directory, &mut files)?;
         drop(upkeep);
         self.disk.sync_directory(directory).into_backend()?;
-        Ok(StoreBackup { files, held })
+        Ok(StoreBackup {
+            files,
+            held: held.map(|it| it as Arc<_>),
+        })
     }
 
     /// Closes the segment that puts go to and the one that merges copy to.

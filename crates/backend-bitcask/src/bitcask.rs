@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use kvorum_backend::{
-    Adopting, Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, Flow,
-    FoldDetail, FoldFilter, FoldRange, Holds, Lease, Lookup, LostRange, ReadAt, Receipt, Result,
-    Sequence, SharedLog, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId,
-    StoredEntry, StoredHead, Task, Timestamp,
+    Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, Flow, FoldDetail,
+    FoldFilter, FoldRange, Lease, Lookup, LostRange, ReadAt, Receipt, Result, Sequence, Snapshot,
+    Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task,
+    Timestamp,
 };
 use kvorum_disk::{Disk, Reading, Reserve};
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{Compressor, file_name};
+use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::{Mutex, RwLock};
 
 use crate::BitcaskSettings;
@@ -62,7 +63,7 @@ impl Bitcask {
     }
 
     /// Opens a store whose entries stay in the node's log: puts go there, whatever their durability,
-    /// and the store's own files hold what the log collected. [`Adopting`] says what is to be done
+    /// and the store's own files hold what the log collected. [`Tenant`](kvorum_value_log::Tenant) says what is to be done
     /// before it is used. A store with files of its own goes on from there; there is no way back.
     ///
     /// # Errors
@@ -72,7 +73,7 @@ impl Bitcask {
         directory: &Path,
         settings: BitcaskSettings,
         draw: DrawNumber,
-        log: Arc<dyn SharedLog>,
+        log: ValueLog,
     ) -> Result<Self> {
         Self::open_in(disk, directory, settings, draw, Some(log))
     }
@@ -82,7 +83,7 @@ impl Bitcask {
         directory: &Path,
         settings: BitcaskSettings,
         draw: DrawNumber,
-        log: Option<Arc<dyn SharedLog>>,
+        log: Option<ValueLog>,
     ) -> Result<Self> {
         #[cfg(feature = "planted-defects")]
         let disk = kvorum_backend::PlantedDefect::planted_below(settings.defect, disk);
@@ -94,7 +95,7 @@ impl Bitcask {
         let mut lost = LostLog::open(&*disk, directory);
         let belonging = &settings.belonging;
         let mut meta = meta::read_or_create(&*disk, directory, belonging, &*draw, &mut lost)?;
-        settle_log_id(&*disk, directory, &mut meta, log.as_deref(), &mut lost)?;
+        settle_log_id(&*disk, directory, &mut meta, log.as_ref(), &mut lost)?;
         #[cfg(any(test, feature = "planted-defects"))]
         let replaced = settings.fingerprint;
         #[cfg(not(any(test, feature = "planted-defects")))]
@@ -107,7 +108,7 @@ impl Bitcask {
             meta: &meta,
             fingerprints,
             lost,
-            log: log.as_deref(),
+            log: log.as_ref(),
         };
         let mut recovered = recovery.run()?;
         if log.is_some() {
@@ -448,10 +449,6 @@ impl Backend for Bitcask {
     fn backups(&self) -> Option<&dyn Backups> {
         Some(self)
     }
-
-    fn adopting(&self) -> Option<&dyn Adopting> {
-        self.store.log.is_some().then_some(self)
-    }
 }
 
 impl Backups for Bitcask {
@@ -466,10 +463,10 @@ fn settle_log_id(
     disk: &dyn Disk,
     directory: &Path,
     meta: &mut Meta,
-    log: Option<&dyn SharedLog>,
+    log: Option<&ValueLog>,
     lost: &mut LostLog,
 ) -> Result<()> {
-    let log_id = log.map_or(0, SharedLog::log_id);
+    let log_id = log.map_or(0, ValueLog::log_id);
     if meta.shared_log == 0 || meta.shared_log == log_id {
         return Ok(());
     }

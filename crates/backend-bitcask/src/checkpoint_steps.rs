@@ -114,6 +114,7 @@ impl Store {
         }
         // Slots may point to what came after the beginning.
         self.sync_all()?;
+        upkeep.mark_output();
         let (places, is_in_log) = {
             let catalog = self.catalog.read();
             (catalog.places.clone(), !catalog.shared.is_empty())

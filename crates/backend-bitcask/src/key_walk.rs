@@ -16,7 +16,7 @@ use kvorum_backend::{BackendError, FoldRange, LeaseWatch};
 use kvorum_disk::Reading;
 use kvorum_segment::{ScanOptions, Scanned};
 
-use crate::error::IntoBackend;
+use crate::error::{IntoBackend, from_segment};
 use crate::hint::HintFile;
 use crate::key_blocks::{BlockIndex, HintError};
 use crate::key_table::{KeyEntry, KeyTable, OWN, SmallestKeys};
@@ -421,7 +421,7 @@ impl<'a> KeyWalk<'a> {
                             self.damaged_reads += 1;
                             continue;
                         }
-                        Err(error) => return Err(error.into_backend().into()),
+                        Err(error) => return Err(from_segment(&error).into()),
                     };
                     let visible = KeyEntry::of(&front).filter(|entry| {
                         entry.sequence <= self.seen.sequence && rest.contains(&entry.key)

@@ -22,7 +22,6 @@
 //! are what they look up; `recovery` opens; `merge`, `victim`, `checkpoint_steps` and `upkeep` are
 //! maintenance; `snapshot` and `key_walk` are folds, and `log_hint_steps` writes what spares them reads.
 
-mod adopting;
 pub mod anatomy;
 mod backup;
 mod bitcask;
@@ -58,6 +57,7 @@ mod slot_table;
 mod snapshot;
 mod store;
 mod tail;
+mod tenant;
 mod unread;
 mod upkeep;
 mod victim;

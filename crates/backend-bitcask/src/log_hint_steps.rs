@@ -11,12 +11,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{FoldRange, LostRange, Result, SharedLog, StepBudget, StepOutcome, Task};
+use kvorum_backend::{FoldRange, LostRange, Result, StepBudget, StepOutcome, Task};
 use kvorum_backend::{TaskKind, Urgency};
 use kvorum_disk::{Disk, Reading};
 use kvorum_segment::{RECORD_ALIGN_BYTES, Scan, ScanOptions, Scanned};
 
-use crate::error::IntoBackend;
+use kvorum_value_log::ValueLog;
+
+use crate::error::{IntoBackend, from_segment};
 use crate::key_blocks::HintError;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder, OWN};
 use crate::key_walk::{Blocks, Keys, Next, Parts};
@@ -263,10 +265,10 @@ impl Store {
                 Ok(true)
             }
             Err(error) if error.is_damage() => {
-                self.count_corrupt(error);
+                self.count_corrupt(&error);
                 Ok(false)
             }
-            Err(error) => Err(error.into_backend()),
+            Err(error) => Err(from_segment(&error)),
         }
     }
 
@@ -348,7 +350,7 @@ impl Store {
             catalog.next_log_hint - 1
         };
         let path = log_hint_path(&self.directory, number);
-        let bound = bound_to(self.log_id(), self.log.as_deref());
+        let bound = bound_to(self.log_id(), self.log.as_ref());
         let writer = LogHintWriter::create(&*self.disk, &path, bound).into_backend()?;
         Ok(Some(Writing {
             number,
@@ -369,7 +371,7 @@ impl Store {
         let cost_bytes = cost_bytes + written.into_backend()?;
         Counters::add(&self.counters.written_bytes, cost_bytes);
         let path = log_hint_path(&self.directory, number);
-        let bound = bound_to(self.log_id(), self.log.as_deref());
+        let bound = bound_to(self.log_id(), self.log.as_ref());
         match LogHint::open(&*self.disk, &path, number, bound) {
             Ok(Some(hint)) => {
                 let replaces: Vec<u32> = job.replaces.iter().map(|it| it.number).collect();
@@ -509,10 +511,10 @@ fn next_of(keys: &mut Keys) -> std::result::Result<Option<KeyEntry>, HintError> 
     }
 }
 
-fn bound_to(store: u64, log: Option<&dyn SharedLog>) -> BoundTo {
+fn bound_to(store: u64, log: Option<&ValueLog>) -> BoundTo {
     BoundTo {
         store,
-        log_id: log.map_or(0, SharedLog::log_id),
+        log_id: log.map_or(0, ValueLog::log_id),
     }
 }
 
@@ -618,7 +620,7 @@ impl Recovered {
         disk: &dyn Disk,
         directory: &Path,
         identity: u64,
-        log: Option<&dyn SharedLog>,
+        log: Option<&ValueLog>,
     ) -> Result<()> {
         let mut numbers: Vec<u32> = disk
             .list(directory)

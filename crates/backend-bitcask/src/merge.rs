@@ -413,6 +413,7 @@ impl Store {
         // The copies, and with them whatever superseded the records that were not copied: those were
         // dead for readers, and yet all that a crash would have left.
         self.sync_all()?;
+        upkeep.mark_output();
         // Records that damage kept from being copied leave slots that would soon mean another segment.
         // Nobody points a key to a finished segment any more, so this needs no lock over all shards.
         let place = job.victim.place;

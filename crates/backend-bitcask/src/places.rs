@@ -9,13 +9,9 @@
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use kvorum_backend::{BackendError, ErrorKind, LogPlace, LoggedFront, LoggedRecord, Lookup};
 use kvorum_disk::{ErrorKind as DiskErrorKind, Reading};
-use kvorum_segment::{
-    BatchPlace, Codec, Location, SegmentError, StoredBack, StoredFront, StoredRecord, file_name,
-};
+use kvorum_segment::{Location, Result, SegmentError, StoredFront, StoredRecord, file_name};
 
-use crate::error::from_segment;
 use crate::read_cache::CachedSegment;
 use crate::segments::Segment;
 use crate::shared::{SharedPlace, lost_name};
@@ -29,54 +25,9 @@ pub(crate) enum Place {
     Shared(Arc<SharedPlace>),
 }
 
-/// Why a record could not be read.
-#[derive(Debug)]
-pub(crate) enum PlaceError {
-    /// A segment of the store's own failed.
-    Own(SegmentError),
-    /// A segment of the node's log failed.
-    Shared(BackendError),
-    /// A cached-only read would have had to wait.
-    WouldBlock,
-}
-
-type Result<T> = std::result::Result<T, PlaceError>;
-
-impl PlaceError {
-    pub(crate) fn would_block(&self) -> bool {
-        match self {
-            Self::Own(error) => error.would_block(),
-            Self::Shared(_) => false,
-            Self::WouldBlock => true,
-        }
-    }
-
-    pub(crate) fn is_damage(&self) -> bool {
-        match self {
-            Self::Own(error) => error.is_damage(),
-            Self::Shared(error) => error.kind() == ErrorKind::Corrupt,
-            Self::WouldBlock => false,
-        }
-    }
-
-    /// The device failed, or the system: the record may be whole.
-    pub(crate) fn is_unread(&self) -> bool {
-        match self {
-            Self::Own(SegmentError::Disk(error)) => error.kind() == DiskErrorKind::Device,
-            Self::Own(_) | Self::WouldBlock => false,
-            Self::Shared(error) => error.kind() == ErrorKind::Failed,
-        }
-    }
-
-    pub(crate) fn into_backend(self) -> BackendError {
-        match self {
-            Self::Own(error) => from_segment(&error),
-            Self::Shared(error) => error,
-            Self::WouldBlock => {
-                BackendError::new(ErrorKind::Failed, "a read that may wait was told not to")
-            }
-        }
-    }
+/// True when the device failed, or the system: the record may be whole.
+pub(crate) fn is_unread(error: &SegmentError) -> bool {
+    matches!(error, SegmentError::Disk(disk) if disk.kind() == DiskErrorKind::Device)
 }
 
 impl Place {
@@ -121,47 +72,23 @@ impl Place {
 
     pub(crate) fn read(&self, at: Location, reading: Reading) -> Result<StoredRecord> {
         match self {
-            Self::Own(segment) => segment.reader.read(at, reading).map_err(PlaceError::Own),
-            Self::Shared(shared) => {
-                let place = shared.log_place(at);
-                let found = shared.segment.read(place, backend_reading(reading));
-                found_of(found).and_then(|record| self.stored_record(record))
-            }
+            Self::Own(segment) => segment.reader.read(at, reading),
+            Self::Shared(shared) => Ok(shared.segment.read(at, reading)?.stored),
         }
     }
 
     pub(crate) fn read_front(&self, at: Location, reading: Reading) -> Result<StoredFront> {
         match self {
-            Self::Own(segment) => {
-                let front = segment.reader.read_front(at, reading);
-                front.map_err(PlaceError::Own)
-            }
-            Self::Shared(shared) => {
-                let place = shared.log_place(at);
-                let found = shared.segment.read_front(place, backend_reading(reading));
-                found_of(found).map(stored_front)
-            }
+            Self::Own(segment) => segment.reader.read_front(at, reading),
+            Self::Shared(shared) => Ok(shared.segment.read_front(at, reading)?.stored),
         }
     }
 
     pub(crate) fn restore(&self, record: &StoredRecord) -> Result<Bytes> {
         match self {
-            Self::Own(segment) => segment.reader.restore(record).map_err(PlaceError::Own),
-            Self::Shared(_) => record.back.restore().map_err(|why| {
-                let offset = record.head.location.offset;
-                self.corrupt(offset, &why)
-            }),
+            Self::Own(segment) => segment.reader.restore(record),
+            Self::Shared(shared) => shared.segment.restore(record),
         }
-    }
-
-    fn stored_record(&self, record: LoggedRecord) -> Result<StoredRecord> {
-        let offset = record.head.place.offset;
-        stored_record(record).ok_or_else(|| self.corrupt(offset, "compressed in an unknown way"))
-    }
-
-    fn corrupt(&self, offset: u64, why: &str) -> PlaceError {
-        let detail = format!("record at byte {offset} of {}: {why}", self.describe());
-        PlaceError::Shared(BackendError::new(ErrorKind::Corrupt, detail))
     }
 }
 
@@ -176,64 +103,6 @@ impl WeakPlace {
         match self {
             Self::Own(segment) => segment.strong_count() > 0,
             Self::Shared(shared) => shared.strong_count() > 0,
-        }
-    }
-}
-
-fn found_of<T>(found: kvorum_backend::Result<Lookup<T>>) -> Result<T> {
-    match found {
-        Ok(Lookup::Found(found)) => Ok(found),
-        Ok(Lookup::WouldBlock) => Err(PlaceError::WouldBlock),
-        Ok(Lookup::Absent) => {
-            let detail = "a segment of the value log has no record where one was put";
-            let error = BackendError::new(ErrorKind::Corrupt, detail);
-            Err(PlaceError::Shared(error))
-        }
-        Err(error) => Err(PlaceError::Shared(error)),
-    }
-}
-
-/// A front of the log as one of the store's own.
-pub(crate) fn stored_front(front: LoggedFront) -> StoredFront {
-    StoredFront {
-        location: Location {
-            offset: front.place.offset,
-            front_end: front.place.front_end,
-            len: front.place.len,
-        },
-        sequence: front.sequence.0,
-        kind: front.kind,
-        removal: front.removal,
-        batch: BatchPlace::Alone,
-        front: front.front,
-        raw_back_len: front.raw_back_len,
-    }
-}
-
-/// A record of the log as one of the store's own; `None` when its compression is not known.
-pub(crate) fn stored_record(record: LoggedRecord) -> Option<StoredRecord> {
-    let codec = Codec::from_bits(record.back.codec)?;
-    let back = record.back;
-    Some(StoredRecord {
-        head: stored_front(record.head),
-        back: StoredBack::from_parts(back.bytes, codec, back.raw_len, back.checksum),
-    })
-}
-
-fn backend_reading(reading: Reading) -> kvorum_backend::Reading {
-    match reading {
-        Reading::CachedOnly => kvorum_backend::Reading::CachedOnly,
-        Reading::MayBlock => kvorum_backend::Reading::MayBlock,
-    }
-}
-
-impl SharedPlace {
-    fn log_place(&self, at: Location) -> LogPlace {
-        LogPlace {
-            segment: self.number(),
-            offset: at.offset,
-            front_end: at.front_end,
-            len: at.len,
         }
     }
 }

@@ -1,15 +1,16 @@
 //! Reading an entry: one lookup under the lock of a shard, then one read of the disk without any.
 
+use crate::error::from_segment;
 use bytes::Bytes;
 use kvorum_backend::{
     BackendError, ErrorKind, Lookup, LostRange, ReadAt, Reading, Result, Sequence, StoredEntry,
     StoredHead, Timestamp,
 };
 use kvorum_encoding::{StorageKey, Truncated};
-use kvorum_segment::{StoredFront, StoredRecord};
+use kvorum_segment::{SegmentError, StoredFront, StoredRecord};
 
 use crate::entry::{Front, decode_front, key_of};
-use crate::places::{Place, PlaceError};
+use crate::places::{Place, is_unread};
 use crate::slot::Slot;
 use crate::store::{Counters, Store};
 use crate::unread::Verdict;
@@ -54,7 +55,7 @@ impl Store {
         }
         let body = place
             .restore(&record)
-            .map_err(|error| self.count_corrupt(error))?;
+            .map_err(|error| self.count_corrupt(&error))?;
         let sequence = Sequence(record.head.sequence);
         if let Some(cache) = self.cache.get() {
             let (segment, offset) = (place.cached(), record.head.location.offset);
@@ -117,7 +118,7 @@ impl Store {
         key: &StorageKey,
         fingerprint: u64,
         now: Timestamp,
-        read: impl Fn(&Place, &Slot) -> std::result::Result<T, PlaceError>,
+        read: impl Fn(&Place, &Slot) -> std::result::Result<T, SegmentError>,
     ) -> Result<Lookup<(Place, Front, T)>> {
         let candidates = self.keydir.candidates(fingerprint);
         let mut damage = None;
@@ -137,11 +138,11 @@ impl Store {
                     }
                 },
                 Err(error) if error.would_block() => return Ok(Lookup::WouldBlock),
-                Err(error) if error.is_damage() => damage = Some(self.count_corrupt(error)),
-                Err(error) if error.is_unread() && self.is_given_up(key, &place, &slot, now) => {
-                    damage = Some(self.count_corrupt(error).of_kind(ErrorKind::Corrupt));
+                Err(error) if error.is_damage() => damage = Some(self.count_corrupt(&error)),
+                Err(error) if is_unread(&error) && self.is_given_up(key, &place, &slot, now) => {
+                    damage = Some(self.count_corrupt(&error).of_kind(ErrorKind::Corrupt));
                 }
-                Err(error) => return Err(error.into_backend()),
+                Err(error) => return Err(from_segment(&error)),
             }
         }
         damage.map_or(Ok(Lookup::Absent), Err)
@@ -187,24 +188,24 @@ impl Store {
                 Ok(_) => {}
                 // Its key cannot be read any more; that it is another one is next to impossible.
                 Err(error) if error.is_damage() => damaged = Some((slot, 0)),
-                Err(error) if error.is_unread() => {
+                Err(error) if is_unread(&error) => {
                     let record = (place.cached(), slot.offset());
                     let cached = self.cache.get().and_then(|it| it.get(record.0, record.1));
                     match cached.filter(|it| it.key() == Some(key)) {
                         Some(entry) => return Ok(Some((slot, entry.sequence().0))),
                         None if self.unread.is_given_up(record) => damaged = Some((slot, 0)),
-                        None => return Err(error.into_backend()),
+                        None => return Err(from_segment(&error)),
                     }
                 }
-                Err(error) => return Err(error.into_backend()),
+                Err(error) => return Err(from_segment(&error)),
             }
         }
         Ok(damaged)
     }
 
-    pub(crate) fn count_corrupt(&self, error: PlaceError) -> BackendError {
+    pub(crate) fn count_corrupt(&self, error: &SegmentError) -> BackendError {
         Counters::add(&self.counters.corrupt_reads, 1);
-        error.into_backend()
+        from_segment(error)
     }
 
     fn count_undecodable(&self, place: &Place, slot: &Slot, error: Truncated) -> BackendError {

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::{
-    LostRange, Result, SUSPECT_NAME, SharedLog, StoreId, Whereabouts, mark_suspect,
-};
+use kvorum_backend::{LostRange, Result, SUSPECT_NAME, StoreId, mark_suspect};
 use kvorum_disk::{Disk, EntryKind};
 use kvorum_segment::{
     FILE_HEADER_BYTES, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader, SegmentSync,
     SegmentWriter, Tail as ScanTail, file_name, list_segments,
 };
+
+use kvorum_value_log::{UNKNOWN_SEQUENCES, ValueLog, Whereabouts};
 
 use crate::BitcaskSettings;
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Covered, PlaceNumber};
@@ -25,15 +25,10 @@ use crate::key_blocks::HintError;
 use crate::keydir::Keydir;
 use crate::lost::LostLog;
 use crate::meta::{Meta, newer_format};
-use crate::places::{Place, PlaceError};
+use crate::places::Place;
 use crate::segments::{Catalog, KIND_MERGED, Segment, SegmentEntry, SegmentStats, segment_id};
 use crate::shared::{SharedEntry, SharedPlace, Standing, lost_name};
 use crate::tail::Tail;
-
-/// Without the checkpoint of a store whose entries stay in the node's log nothing may be left that
-/// says how far sequences went: the log lets go of what nobody needs. They go on so far above what was
-/// found that none is given twice; a checkpoint that could not be read once may be believed later.
-const UNKNOWN_SEQUENCES: u64 = 1 << 40;
 
 /// What opening found.
 pub(crate) struct Recovered {
@@ -73,7 +68,7 @@ pub(crate) struct Recovery<'a> {
     pub(crate) fingerprints: Fingerprints,
     pub(crate) lost: LostLog,
     /// The node's log, if the store has one.
-    pub(crate) log: Option<&'a dyn SharedLog>,
+    pub(crate) log: Option<&'a ValueLog>,
 }
 
 /// Places in segments of the log that should be there and are not: number, and slots that mean it.
@@ -134,7 +129,7 @@ impl Recovery<'_> {
         };
         let place_of = |place| by_place.get(&place).cloned();
         tail.replay(&keydir, place_of)
-            .map_err(PlaceError::into_backend)?;
+            .map_err(|error| from_segment(&error))?;
         if numbers.len() < places.len() {
             keydir.retain(|place| by_place.contains_key(&place));
         }
@@ -586,6 +581,8 @@ impl Recovery<'_> {
         if is_suspect {
             self.disk.remove_file(&suspect).into_backend()?;
         }
+        // Without the checkpoint nothing may be left that says how far sequences went: the log lets go of
+        // what no store needs. A checkpoint that could not be read once may be believed later.
         if covered.sequence == 0 && self.meta.shared_log != 0 {
             sequence += UNKNOWN_SEQUENCES;
         }

@@ -9,9 +9,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kvorum_backend::{BackendError, ErrorKind, Result, SharedSegment};
+use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_encoding::{ByteReader, VARINT_BYTES_MAX, put_varint, varint_len};
 use kvorum_segment::{Location, RECORD_ALIGN_BYTES};
+use kvorum_value_log::LogSegment;
 use parking_lot::Mutex;
 
 use crate::keydir::Keydir;
@@ -26,12 +27,12 @@ pub(crate) const LOST_PREFIX: &str = "value_log/";
 /// A segment of the log, and what slots call it.
 pub(crate) struct SharedPlace {
     pub(crate) index: u32,
-    pub(crate) segment: Arc<dyn SharedSegment>,
+    pub(crate) segment: Arc<LogSegment>,
     pub(crate) cached: CachedSegment,
 }
 
 impl SharedPlace {
-    pub(crate) fn new(index: u32, segment: Arc<dyn SharedSegment>) -> Self {
+    pub(crate) fn new(index: u32, segment: Arc<LogSegment>) -> Self {
         Self {
             index,
             segment,
@@ -246,7 +247,7 @@ impl Catalog {
     pub(crate) fn shared_entry(
         &mut self,
         keydir: &Keydir,
-        segment: &Arc<dyn SharedSegment>,
+        segment: &Arc<LogSegment>,
     ) -> Result<&mut SharedEntry> {
         let number = segment.number();
         if !self.shared.contains_key(&number) {

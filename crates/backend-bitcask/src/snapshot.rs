@@ -16,9 +16,12 @@ use kvorum_backend::{
 use kvorum_disk::Reading;
 use kvorum_encoding::StorageKey;
 
+use crate::error::from_segment;
+use kvorum_segment::SegmentError;
+
 use crate::entry::decode_front;
 use crate::key_walk::{Halted, KeyWalk, Seen, SeenKey, SeenSegment, SeenShared};
-use crate::places::{Place, PlaceError};
+use crate::places::Place;
 use crate::store::{Counters, Store};
 
 /// A store as it was at one batch.
@@ -188,10 +191,10 @@ impl BitcaskSnapshot {
                 body,
             }))),
             Err(error) if error.is_damage() => {
-                self.store.count_corrupt(error);
+                self.store.count_corrupt(&error);
                 Ok(None)
             }
-            Err(error) => Err(error.into_backend()),
+            Err(error) => Err(from_segment(&error)),
         }
     }
 }
@@ -296,13 +299,13 @@ fn storage_key(key: &SeenKey) -> StorageKey {
     StorageKey::from_encoded(key.entry.key.clone())
 }
 
-fn read_head(key: &SeenKey) -> std::result::Result<Bytes, PlaceError> {
+fn read_head(key: &SeenKey) -> std::result::Result<Bytes, SegmentError> {
     let front = key.place.read_front(key.entry.at, Reading::MayBlock)?;
     // A front that was decoded before has a head, if only an empty one.
     Ok(decode_front(&front.front).map_or_else(|_| Bytes::new(), |front| front.head))
 }
 
-fn read_entry(key: &SeenKey) -> std::result::Result<(Bytes, Bytes), PlaceError> {
+fn read_entry(key: &SeenKey) -> std::result::Result<(Bytes, Bytes), SegmentError> {
     let record = key.place.read(key.entry.at, Reading::MayBlock)?;
     let head = decode_front(&record.head.front).map_or_else(|_| Bytes::new(), |front| front.head);
     Ok((head, key.place.restore(&record)?))

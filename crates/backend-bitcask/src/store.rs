@@ -10,11 +10,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use kvorum_backend::{
-    BackendError, ErrorKind, GroupSync, Holds, Purpose, Result, SharedLog, Written, mark_suspect,
-};
+use kvorum_backend::{BackendError, ErrorKind, GroupSync, Purpose, Result, Written, mark_suspect};
 use kvorum_disk::{Disk, DiskLock, Headroom, Reserve};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
+use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::BitcaskSettings;
@@ -57,7 +56,7 @@ pub(crate) struct Store {
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
     /// The node's log, where entries stay that were put through it.
-    pub(crate) log: Option<Arc<dyn SharedLog>>,
+    pub(crate) log: Option<ValueLog>,
     /// The identity of the contents, as in `meta`, whose lock is held across writes.
     pub(crate) identity: AtomicU64,
     /// The batch up to which the store's own files say what it has.

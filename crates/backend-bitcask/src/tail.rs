@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashTable;
 
+use kvorum_segment::SegmentError;
+
 use crate::entry::key_of;
 use crate::fingerprint::Fingerprints;
 use crate::key_table::KeyEntry;
 use crate::keydir::Keydir;
-use crate::places::{Place, PlaceError};
+use crate::places::Place;
 use crate::segments::Segment;
 use crate::slot::Slot;
 
@@ -82,7 +84,7 @@ impl Tail {
         self,
         keydir: &Keydir,
         place_of: impl Fn(u32) -> Option<Place>,
-    ) -> Result<(), PlaceError> {
+    ) -> Result<(), SegmentError> {
         let is_fresh = keydir.len() == 0;
         if is_fresh {
             keydir.reserve(self.entries.len() as u64);
@@ -120,7 +122,7 @@ fn find_old(
     newest: &Newest,
     fingerprints: &Fingerprints,
     place_of: &impl Fn(u32) -> Option<Place>,
-) -> Result<Option<(Slot, u64)>, PlaceError> {
+) -> Result<Option<(Slot, u64)>, SegmentError> {
     let mut unreadable = None;
     for slot in keydir.slots_of(newest.slot.fingerprint()) {
         let Some(place) = place_of(slot.place()) else {

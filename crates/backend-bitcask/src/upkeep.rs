@@ -74,6 +74,15 @@ impl Upkeep {
         !self.unreadable.contains(number.into())
     }
 
+    /// Leaves proof in the segment that copies go to that they are durable: their sources go next, and no later
+    /// record may come to carry it.
+    pub(crate) fn mark_output(&mut self) {
+        if let Some(output) = &mut self.output {
+            // Without the mark, damage to the last copies may look like a torn tail; no more.
+            let _marked_or_full_disk = output.mark();
+        }
+    }
+
     /// Closes the readers of a segment whose file was removed: the file system has its space back only then.
     pub(crate) fn let_go_of(&mut self, number: u32) {
         let _merge = self.merge.take_if(|job| job.victim.number == number);

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use kvorum_backend::{
-    Appended, BackendError, Batch, Durability, Durable, ErrorKind, Fields, LogBack, LogPromise,
-    LogRecord, Purpose, Receipt, Result, Sequence, SharedLog, StoreId, SyncTicket, Write,
+    BackendError, Batch, Durability, Durable, ErrorKind, Fields, Purpose, Receipt, Result,
+    Sequence, StoreId, SyncTicket, Write,
 };
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{
-    BatchPlace, EncodedBack, Location, RECORD_ALIGN_BYTES, Record, SegmentWriter,
+    BatchPlace, EncodedBack, Location, RECORD_ALIGN_BYTES, Record, SegmentWriter, StoredBack,
 };
+use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
 use smallvec::SmallVec;
 
 use crate::entry::{KIND_ENTRY, KIND_NOTHING, encode_front, encode_removal, front_len};
@@ -51,7 +52,7 @@ impl Store {
                 LogPromise::Written
             };
             let waits = is_grouped || durability == Durability::BackendDefault;
-            return self.put_to_log(&**log, batch, promise, waits);
+            return self.put_to_log(log, batch, promise, waits);
         }
         let (prepared, fronts) = self.prepare(batch);
         let sequence = self.apply(&prepared, &fronts, batch.purpose())?;
@@ -110,7 +111,7 @@ impl Store {
     /// batch is with the system, as one is that was appended to a file of the store's own.
     fn put_to_log(
         &self,
-        log: &dyn SharedLog,
+        log: &ValueLog,
         batch: &Batch,
         promise: LogPromise,
         waits: bool,
@@ -159,21 +160,13 @@ impl Store {
                     let len = front_len(key, head);
                     let mut front = LogRecord::front_for(len);
                     encode_front(&mut front, key, fields, head);
-                    let back = self.compressor.encode(body);
-                    let (codec, raw_len) = (back.codec().bits(), back.raw_len());
-                    let checksum = back.checksum();
-                    let back = LogBack {
-                        bytes: back.into_bytes(body),
-                        codec,
-                        raw_len,
-                        checksum,
-                    };
+                    let back = StoredBack::of(self.compressor.encode(body), body);
                     (Some(*fields), front, back)
                 }
                 Write::Remove { .. } => {
                     let mut front = LogRecord::front_for(front_len(key, &[]));
                     encode_removal(&mut front, key);
-                    (None, front, LogBack::empty())
+                    (None, front, StoredBack::empty())
                 }
             };
             records.push(LogRecord {
@@ -195,7 +188,7 @@ impl Store {
                 kind: KIND_NOTHING,
                 removal: false,
                 front: LogRecord::front_for(0),
-                back: LogBack::empty(),
+                back: StoredBack::empty(),
             });
         }
         (prepared, records)
@@ -219,11 +212,7 @@ impl Store {
         }
         let mut changes: SmallVec<[Change; 1]> = SmallVec::new();
         for ((write, old), at) in prepared.iter().zip(olds).zip(&appended.places) {
-            let at = Location {
-                offset: at.offset,
-                front_end: at.front_end,
-                len: at.len,
-            };
+            let at = at.record;
             entry
                 .stats
                 .count(sequence, stored_bytes(at.len), write.fields.as_ref());
@@ -419,7 +408,8 @@ fn stored_bytes(len: u64) -> u64 {
 }
 
 fn appended_bytes(appended: &Appended) -> u64 {
-    appended.places.iter().map(|at| stored_bytes(at.len)).sum()
+    let lens = appended.places.iter().map(|at| at.record.len);
+    lens.map(stored_bytes).sum()
 }
 
 pub(crate) fn segment_number(writer: &SegmentWriter) -> u32 {

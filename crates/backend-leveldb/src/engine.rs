@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Adopting, Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, Flow,
-    FoldEnd, FoldFilter, IndexCounts, IndexFolds, IndexRange, IndexVisitor, Lease, Lookup, ReadAt,
-    Receipt, Result, Sequence, SharedLog, Snapshot, Status, StepBudget, StepOutcome, StoreBackup,
-    StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp,
+    Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, Flow, FoldEnd,
+    FoldFilter, IndexCounts, IndexFolds, IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Receipt,
+    Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry,
+    StoredHead, Task, TaskKind, Timestamp,
 };
 use kvorum_disk::{Disk, Reserve};
 use kvorum_encoding::StorageKey;
 use kvorum_lsm::{DoubtKind, DrawNumber, KeyRange, Lsm, Op, ScanEnd, ScanRange, ScanStep, Shared};
+
+use kvorum_value_log::{Tenant, ValueLog};
 
 use crate::LeveldbSettings;
 use crate::index::{ops_of, plain_counts};
@@ -25,7 +27,7 @@ use crate::snapshot::LeveldbSnapshot;
 
 /// An open store.
 pub struct Leveldb {
-    lsm: Lsm,
+    lsm: Arc<Lsm>,
     /// Entries expire by age, and index entries with them.
     expires_by_age: bool,
     counts: Counts,
@@ -78,7 +80,7 @@ impl Leveldb {
     }
 
     /// Opens a store whose large bodies stay in the node's log: puts go there, whatever their durability.
-    /// [`Backend::adopting`] says what is to be done before it is used. A store with files of its own goes
+    /// [`Tenant`] says what is to be done before it is used. A store with files of its own goes
     /// on from there; there is no way back.
     ///
     /// # Errors
@@ -89,7 +91,7 @@ impl Leveldb {
         settings: &LeveldbSettings,
         shared: Shared,
         draw: DrawNumber,
-        log: Arc<dyn SharedLog>,
+        log: ValueLog,
     ) -> Result<Self> {
         let lsm = Lsm::open_adopting(disk, directory, settings.to_lsm(), shared, draw, log)?;
         Ok(Self::over(lsm, settings))
@@ -97,18 +99,23 @@ impl Leveldb {
 
     fn over(lsm: Lsm, settings: &LeveldbSettings) -> Self {
         Self {
-            lsm,
+            lsm: Arc::new(lsm),
             expires_by_age: settings.expiry.is_some(),
             counts: Counts::default(),
             reindexing: Reindexing::default(),
         }
     }
 
-    /// As [`Lsm::with_reserve`].
+    /// As [`Lsm::set_reserve`].
     #[must_use]
-    pub fn with_reserve(mut self, reserve: Arc<Reserve>) -> Self {
-        self.lsm = self.lsm.with_reserve(reserve);
+    pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
+        self.lsm.set_reserve(reserve);
         self
+    }
+
+    /// The store as the value log knows it, if it was opened over one.
+    pub fn tenant(&self) -> Arc<dyn Tenant> {
+        self.lsm.clone()
     }
 
     /// How hard writers should feel that merging is behind, in thousandths.
@@ -275,10 +282,6 @@ impl Backend for Leveldb {
 
     fn backups(&self) -> Option<&dyn Backups> {
         Some(self)
-    }
-
-    fn adopting(&self) -> Option<&dyn Adopting> {
-        self.lsm.adopting()
     }
 }
 

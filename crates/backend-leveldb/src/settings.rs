@@ -13,9 +13,6 @@ pub struct LeveldbSettings {
     // Behaviour.
     /// The opener's knowledge of the store.
     pub belonging: Belonging,
-    /// Whether the store keeps a log of its own, unless it is opened over the node's. Without one a sync is
-    /// a flush.
-    pub has_log: bool,
     /// What [`kvorum_backend::Durability::BackendDefault`] promises, and when the log is synced.
     pub sync: SyncStrategy,
     /// Entries are gone this long after their last modification; `None` for never.
@@ -55,7 +52,6 @@ impl Default for LeveldbSettings {
     fn default() -> Self {
         Self {
             belonging: Belonging::default(),
-            has_log: true,
             sync: SyncStrategy::Grouped,
             expiry: None,
             scrub_period: LsmSettings::default().scrub_period,
@@ -80,7 +76,6 @@ impl LeveldbSettings {
         LsmSettings {
             name: "leveldb",
             belonging: self.belonging.clone(),
-            has_log: self.has_log,
             sync: self.sync,
             expiry: self.expiry,
             scrub_period: self.scrub_period,

@@ -1,5 +1,6 @@
 //! Facets: powers that some engines have. Asked for, not tried.
 
+use std::any::Any;
 use std::ops::{AddAssign, Bound};
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use kvorum_disk::Disk;
 use kvorum_encoding::StorageKey;
 
-use crate::{Flow, FoldEnd, HeldSegments, Lease, Result, Timestamp};
+use crate::{Flow, FoldEnd, Lease, Result, Timestamp};
 
 /// What an engine can do, as a value. The facets of [`crate::Backend`] say the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -151,9 +152,9 @@ impl AddAssign for BackedUp {
 pub struct StoreBackup {
     /// Its files.
     pub files: BackedUp,
-    /// What the copy needs of the node's log, for a store whose entries stay there. It is for the
-    /// caller to link that, and to keep this until it has.
-    pub held: Option<Arc<HeldSegments>>,
+    /// Keeps what the copy needs and its directory does not have, for a store with entries elsewhere. It is
+    /// for the caller to copy that, and to keep this until it has.
+    pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// Backups while serving.

@@ -3,8 +3,8 @@
 //! Seven engines stand behind this trait, and which of them serves a vnode is known at run time only:
 //! an operator chooses it in a file, and `multi` mixes several in one node. Hence `Box<dyn Backend>`
 //! and no generics. The trait is a small core that every engine has, plus facets that some have
-//! ([`Backend::indexes`], [`Backend::backups`], [`Backend::adopting`]); a facet is asked for, not tried, and no method fails
-//! with "unsupported".
+//! ([`Backend::indexes`], [`Backend::backups`]); a facet is asked for, not tried, and no method fails with
+//! "unsupported".
 //!
 //! # Vocabulary
 //!
@@ -31,7 +31,7 @@
 //!    survives a power cut.
 //! 6. [`Backend::sync`] returns a sequence; every batch up to it survives a power cut.
 //! 7. Right after opening, [`Backend::durable`] names the highest sequence up to which no accepted
-//!    batch is missing. Whoever keeps a commit log replays what lies above it, in order.
+//!    batch is missing.
 //! 8. After a crash nothing appears that was never put, and no removed key returns.
 //! 9. After a failed sync no later put is acknowledged as durable.
 //!
@@ -49,8 +49,8 @@
 //! 15. Every byte read is covered by a checksum. A damaged entry is an error of kind
 //!     [`ErrorKind::Corrupt`], never other bytes; its neighbours are served.
 //! 16. A full disk refuses puts with [`ErrorKind::Full`]; reads go on, and puts resume when there is
-//!     room again. With a log that holds room back ([`SharedLog::headroom`]), removals go on as well
-//!     ([`Batch::purpose`]), and upkeep has room for what it copies.
+//!     room again. Where room is held back, removals go on as well ([`Batch::purpose`]), and upkeep has
+//!     room for what it copies.
 //!
 //! Upkeep
 //! 17. An engine starts no threads and reads no clock. Its upkeep is a list of tasks, each done in
@@ -80,7 +80,6 @@ mod maintenance;
 mod planted_defect;
 mod read_once;
 mod scrub;
-mod shared_log;
 mod snapshot;
 mod status;
 mod suspect;
@@ -106,10 +105,6 @@ pub use maintenance::{StepBudget, StepOutcome, Task, TaskKind, Urgency};
 pub use planted_defect::PlantedDefect;
 pub use read_once::ReadOnce;
 pub use scrub::{SCRUB_NAME, ScrubFile, Scrubbing};
-pub use shared_log::{
-    Adopting, Appended, HeldSegments, Holds, LogBack, LogPlace, LogPromise, LogRecord, LoggedFront,
-    LoggedRecord, SegmentUse, SharedLog, SharedSegment, Whereabouts,
-};
 pub use snapshot::{
     Flow, FoldClock, FoldDetail, FoldEnd, FoldFilter, FoldRange, KEYS_PER_LOOK, Lease, LeaseWatch,
     Snapshot, Visited, Visitor,
@@ -190,12 +185,6 @@ pub trait Backend: Send + Sync {
 
     /// Backups while serving, if the engine can.
     fn backups(&self) -> Option<&dyn Backups> {
-        None
-    }
-
-    /// The store's side of a log that its entries stay in, if it was opened with one. Its puts are
-    /// durable with that log's sync, and need no other.
-    fn adopting(&self) -> Option<&dyn Adopting> {
         None
     }
 }

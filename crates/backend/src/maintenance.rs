@@ -13,7 +13,7 @@ pub enum TaskKind {
     Compact,
     /// Moves memory to disk.
     Flush,
-    /// Makes what was put so far durable, so that a commit log can be trimmed.
+    /// Makes what was put so far durable, so that what held it can be let go.
     Sync,
     /// Writes the hint file of a finished segment.
     Hint,

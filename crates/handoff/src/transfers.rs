@@ -376,11 +376,17 @@ impl Shared {
         }
     }
 
-    /// What a vnode lacks that is not complete, the other replicas have.
+    /// What a vnode lacks that is not complete, the other replicas have. Where there is none it stays as it is
+    /// until an operator accepts that: a repair from nobody would have it serve what may be out of date.
     fn repair_incomplete(self: &Arc<Self>, state: &ClusterState) {
+        let colocated = self.parts.settings.colocated_replicas;
         for partition in state.ring().owned_by(self.parts.node) {
             let vnode = self.parts.vnodes.vnode(partition);
-            if vnode.is_some_and(|vnode| !vnode.is_complete()) {
+            if vnode.is_none_or(|vnode| vnode.is_complete()) {
+                continue;
+            }
+            let legs = self.work.lock().book.repair(state, partition, colocated);
+            if !legs.is_empty() {
                 self.begin_repair(partition, state.ring().epoch(partition));
             }
         }

@@ -4,10 +4,6 @@ use std::path::Path;
 
 use kvorum_backend_bitcask::anatomy::{SEGMENT_KINDS, StoreFile, dissect_front};
 use kvorum_backend_leveldb::keyspace::key_shown;
-use kvorum_commit::anatomy::{
-    COMMIT_LOG_KINDS, VALUE_LOG_KIND, ValueLogFile, dissect_commit_log_front,
-    dissect_value_log_front,
-};
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, Pieces};
 use kvorum_disk::{Disk, EntryKind, OpenMode, Reading, read_file};
 use kvorum_lsm::anatomy::{LOG_KIND, LsmFile, dissect_log_front, dissect_shared_front};
@@ -16,6 +12,7 @@ use kvorum_segment::{RecordFront, SegmentAnatomy, SegmentId, list_segments, pars
 
 use kvorum_sst::TableId;
 use kvorum_sst::anatomy::{TABLE_MAGIC, TableAnatomy};
+use kvorum_value_log::anatomy::{VALUE_LOG_KIND, ValueLogFile, dissect_value_log_front};
 
 use crate::{InspectError, Result};
 
@@ -196,7 +193,6 @@ pub fn open_pieces(disk: &dyn Disk, path: &Path, kind: Kind, from: u64) -> Resul
 fn dissect(front: &RecordFront<'_>) -> Option<Vec<Field>> {
     match front.file_kind {
         kind if SEGMENT_KINDS.contains(&kind) => dissect_front(front),
-        kind if COMMIT_LOG_KINDS.contains(&kind) => dissect_commit_log_front(front),
         LOG_KIND => dissect_log_front(front, key_shown),
         VALUE_LOG_KIND => dissect_value_log_front(front, dissect_engines_front),
         _ => None,
@@ -209,7 +205,7 @@ fn dissect_engines_front(front: &RecordFront<'_>) -> Option<Vec<Field>> {
 }
 
 /// Where a segment's own header is damaged: its number is in its name, and the log is that of its
-/// neighbours or, with none of them, of its directory.
+/// neighbours or, with none of them, of the store in its directory.
 pub(crate) fn fallback_id(disk: &dyn Disk, path: &Path) -> Result<Option<SegmentId>> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().and_then(|name| name.to_str());
@@ -225,13 +221,8 @@ pub(crate) fn fallback_id(disk: &dyn Disk, path: &Path) -> Result<Option<Segment
     let identity = kvorum_backend_bitcask::check::identity_of(disk, directory)?;
     let of_tree = kvorum_lsm::anatomy::identity_of(disk, directory)?;
     let of_tree = of_tree.map(|log_id| (log_id, LOG_KIND));
-    let directory = directory.file_name().and_then(|name| name.to_str());
-    let named = directory.and_then(|name| u64::from_str_radix(name, 16).ok());
     let own = identity.map(|log_id| (log_id, SEGMENT_KINDS[0]));
-    let known = own
-        .or(of_tree)
-        .or_else(|| named.map(|log_id| (log_id, COMMIT_LOG_KINDS[0])));
-    Ok(known.map(|(log_id, kind)| SegmentId {
+    Ok(own.or(of_tree).map(|(log_id, kind)| SegmentId {
         log_id,
         number,
         kind,

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use kvorum_backend_bitcask::check::Checked;
-use kvorum_commit::anatomy::{COMMIT_LOG_KINDS, KnownSegments, in_words};
 use kvorum_disk::Disk;
 use kvorum_segment::{
     FILE_HEADER_BYTES, ScanOptions, Scanned, SegmentError, SegmentReader, Tail, file_name,
     list_segments,
 };
+use kvorum_value_log::anatomy::{KnownSegments, in_words};
 
 use crate::Result;
 use crate::kind::fallback_id;
@@ -46,18 +46,13 @@ pub(crate) fn check(
             continue;
         };
         let reader = SegmentReader::open(disk, &path, id)?;
-        let kind = match reader.check_header() {
-            Ok(kind) => Some(kind),
+        match reader.check_header() {
+            Ok(_) => {}
             Err(SegmentError::Disk(error)) => return Err(error.into()),
-            Err(error) => {
-                found.find(&name, 0, FILE_HEADER_BYTES, error.to_string());
-                None
-            }
-        };
-        // In a file that was used before, what stands behind an unsealed end is no damage.
-        let is_reused = kind == Some(COMMIT_LOG_KINDS[1]);
+            Err(error) => found.find(&name, 0, FILE_HEADER_BYTES, error.to_string()),
+        }
         let options = ScanOptions {
-            durable_to: if is_proven && !is_reused { u64::MAX } else { 0 },
+            durable_to: if is_proven { u64::MAX } else { 0 },
             ..ScanOptions::default()
         };
         let mut scan = reader.scan(options)?;
@@ -75,9 +70,7 @@ pub(crate) fn check(
                 }
             }
         }
-        if let Some(Tail::Torn { len }) = scan.end().map(|end| end.tail)
-            && !is_reused
-        {
+        if let Some(Tail::Torn { len }) = scan.end().map(|end| end.tail) {
             found.torn_bytes += len;
             found.notes.push(format!("{name} ends in {len} torn bytes"));
         }

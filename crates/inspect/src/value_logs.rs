@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use kvorum_backend::BackendError;
 use kvorum_backend_bitcask::check::{FoundLog, LogInFiles};
-use kvorum_commit::anatomy::{KnownSegments, VALUE_LOG_KIND};
 use kvorum_disk::{Disk, ErrorKind};
 use kvorum_segment::{SegmentError, SegmentId, SegmentReader, file_name, list_segments};
+use kvorum_value_log::anatomy::{KnownSegments, VALUE_LOG_KIND};
 
 use crate::{InspectError, Result};
 

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use kvorum_backend_bitcask::check::{CheckOptions, Checked, LOCK_NAME, check_store, is_store};
-use kvorum_commit::anatomy::ValueLogFile;
 use kvorum_disk::anatomy::Pieces;
 use kvorum_disk::{Disk, DiskLock, EntryKind, ErrorKind};
 use kvorum_lsm::check::{ListedFile, contents};
 use kvorum_lsm::tiers::{fast_of, whole_disk};
+use kvorum_value_log::anatomy::ValueLogFile;
 
 use crate::kind::{Kind, open_pieces, recognise};
 use crate::{InspectError, Result, segment_directory, table_store, value_logs};

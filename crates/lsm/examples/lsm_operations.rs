@@ -1,5 +1,6 @@
-//! Measures a store on the real disk, one thread: puts into memory and short scans there; then bulk load,
-//! random overwrites with their merges, point reads that hit and that miss, short and long scans.
+//! Measures a store on the real disk, one thread: puts into memory and its log, and short scans of memory;
+//! then bulk load, random overwrites with their merges, point reads that hit and that miss, short and long
+//! scans.
 //!
 //! Run with `cargo run --release -p kvorum-lsm --example lsm_operations [DIRECTORY] [KEYS] [BYTES]
 //! [THRESHOLD]`, bodies of THRESHOLD bytes or more going to blob files. The directory is removed at the
@@ -37,7 +38,6 @@ fn main() {
     let _gone_or_not = disk.remove_directory(&directory);
     let open = |memtable_bytes: u64| {
         let settings = LsmSettings {
-            has_log: false,
             memtable_bytes,
             blob_threshold_bytes: threshold,
             ..LsmSettings::default()
@@ -61,7 +61,7 @@ fn main() {
 
     let store = open(u64::MAX);
     let scattered = |number: u64| number * 104_729 % count;
-    per_call("put, into memory", count, || {
+    per_call("put, into memory and the log", count, || {
         for number in 0..count {
             put(&store, scattered(number), body(number));
         }

@@ -36,7 +36,6 @@ fn main() {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let _gone_or_not = disk.remove_directory(&directory);
     let settings = LsmSettings {
-        has_log: false,
         blob_threshold_bytes: threshold,
         ..LsmSettings::default()
     };

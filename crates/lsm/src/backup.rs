@@ -5,6 +5,7 @@
 //! when it is put away.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result, StoreBackup};
 use kvorum_disk::{ErrorKind as DiskErrorKind, copy_file};
@@ -53,7 +54,10 @@ impl Store {
             let written = self.disk.info(&directory.join(name)).into_backend()?;
             files.count_copy(written.map_or(0, |it| it.len));
         }
-        Ok(StoreBackup { files, held })
+        Ok(StoreBackup {
+            files,
+            held: held.map(|it| it as Arc<_>),
+        })
     }
 
     fn link_or_copy(&self, files: &mut BackedUp, from: &Path, to: &Path) -> Result<()> {

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use kvorum_backend::{LogPlace, ReadOnce};
+use kvorum_backend::ReadOnce;
 use kvorum_segment::RECORD_ALIGN_BYTES;
 use kvorum_sst::{Block, BlockCache, CacheKey};
+use kvorum_value_log::LogPlace;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
@@ -60,7 +61,7 @@ fn body_key(store: u64, at: &LogPlace) -> CacheKey {
     // In units of eight bytes an offset takes less than 32 bits.
     CacheKey {
         table: store,
-        offset: (u64::from(at.segment) << 32) + at.offset / RECORD_ALIGN_BYTES,
+        offset: (u64::from(at.segment) << 32) + at.record.offset / RECORD_ALIGN_BYTES,
     }
 }
 

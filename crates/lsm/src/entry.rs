@@ -3,9 +3,11 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use kvorum_backend::{Fields, LogPlace, Tag, Timestamp};
+use kvorum_backend::{Fields, Tag, Timestamp};
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
+use kvorum_segment::Location;
 use kvorum_sst::{BlockHandle, Facts};
+use kvorum_value_log::LogPlace;
 
 use crate::logged::LoggedPlace;
 
@@ -192,9 +194,9 @@ pub(crate) fn encode(out: &mut Vec<u8>, sequence: u64, value: Option<&Value>) {
         Some(Body::Logged(place)) => {
             for number in [
                 u64::from(place.at.segment),
-                place.at.offset,
-                place.at.front_end,
-                place.at.len,
+                place.at.record.offset,
+                place.at.record.front_end,
+                place.at.record.len,
                 place.len,
             ] {
                 put_varint(out, number);
@@ -385,9 +387,11 @@ fn take_logged(reader: &mut ByteReader<'_>) -> Result<LoggedPlace, Truncated> {
     Ok(LoggedPlace {
         at: LogPlace {
             segment,
-            offset: reader.varint()?,
-            front_end: reader.varint()?,
-            len: reader.varint()?,
+            record: Location {
+                offset: reader.varint()?,
+                front_end: reader.varint()?,
+                len: reader.varint()?,
+            },
         },
         len: reader.varint()?,
     })
@@ -412,12 +416,12 @@ pub(crate) mod tests {
             });
         let logged = any::<(u32, u64, u64, u64, u64)>().prop_map(
             |(segment, offset, front_end, len, body_len)| {
-                let at = LogPlace {
-                    segment,
+                let record = Location {
                     offset,
                     front_end,
                     len: len >> 8,
                 };
+                let at = LogPlace { segment, record };
                 Body::Logged(LoggedPlace { at, len: body_len })
             },
         );
@@ -469,9 +473,11 @@ pub(crate) mod tests {
     fn a_body_in_the_log_is_named_by_its_record() {
         let at = LogPlace {
             segment: 3,
-            offset: 64,
-            front_end: 40,
-            len: 900,
+            record: Location {
+                offset: 64,
+                front_end: 40,
+                len: 900,
+            },
         };
         let entry = Entry {
             sequence: 2,

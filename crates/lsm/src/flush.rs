@@ -132,7 +132,7 @@ impl Store {
     fn freeze(&self) -> Result<()> {
         // Before looking for a log: one that a put makes meanwhile, and goes on with, has a later number.
         let number = self.take_number();
-        let next_log = match self.has_own_log() && self.writer.lock().log.is_some() {
+        let next_log = match self.writer.lock().log.is_some() {
             true => Some(self.create_log()?),
             false => None,
         };

@@ -1,10 +1,9 @@
 //! An LSM tree in parts: what the `leveldb` engine is, and the ledgers of others.
 //!
-//! Writes go to a *memtable*, an ordered map in memory, and, where no log of the node stands in front,
-//! to a log of the store's own. A full memtable is flushed to a sorted table on level 0; tables are
-//! merged downwards, each level holding a multiple of the one above. Bodies above a threshold go to
-//! *blob files* when they are flushed: a merge then moves pointers, and blob files are collected
-//! without rewriting a key.
+//! Writes go to a *memtable*, an ordered map in memory, and to a log: the node's, or one of the store's own.
+//! A full memtable is flushed to a sorted table on level 0; tables are merged downwards, each level holding
+//! a multiple of the one above. Bodies above a threshold go to *blob files* when they are flushed: a merge
+//! then moves pointers, and blob files are collected without rewriting a key.
 //!
 //! # Who decides what
 //!
@@ -28,7 +27,7 @@
 //! A store may be opened over the log that all stores of a node share ([`Lsm::open_adopting`]). Then it has
 //! none of its own, and bodies that would go to blob files stay where they were logged: a large body is
 //! written once, and a second time only when the segment that it is in has become mostly dead
-//! ([`Lsm::adopting`]).
+//! ([`Tenant`](kvorum_value_log::Tenant)).
 //!
 //! # Damage
 //!
@@ -42,7 +41,6 @@
 //! put entries below everything that is in memory ([`Lsm::put_below`]), so that no put that comes
 //! meanwhile is undone.
 
-mod adopting;
 pub mod anatomy;
 mod backup;
 mod below;
@@ -82,6 +80,7 @@ mod settling;
 mod snapshot;
 mod status;
 mod store;
+mod tenant;
 pub mod tiers;
 mod trouble;
 mod uncovered;

@@ -6,12 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use kvorum_backend::{LogBack, LogRecord, LoggedRecord};
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
 use kvorum_segment::{
-    BatchPlace, Codec, Compressor, EncodedBack, Record, SegmentId, StoredBack, StoredRecord,
-    file_name,
+    BatchPlace, Compressor, EncodedBack, Record, SegmentId, StoredBack, StoredRecord, file_name,
 };
+use kvorum_value_log::{LogRecord, LoggedRecord};
 
 use crate::entry::encode_but_body;
 use crate::{Body, Entry, LoggedPlace, Op, Value};
@@ -134,12 +133,12 @@ pub(crate) fn shared_records(
         let back = match op {
             Op::Put { value, .. } => match &value.body {
                 Body::Inline(body) if is_kept(body.len(), kept_from) => {
-                    log_back(compressor.encode(body), body)
+                    StoredBack::of(compressor.encode(body), body)
                 }
-                Body::Inline(bytes) => log_back(EncodedBack::plain(body), bytes),
-                Body::Blob(_) | Body::Logged(_) => LogBack::empty(),
+                Body::Inline(bytes) => StoredBack::of(EncodedBack::plain(body), bytes),
+                Body::Blob(_) | Body::Logged(_) => StoredBack::empty(),
             },
-            Op::Remove { .. } | Op::RemoveRange { .. } => LogBack::empty(),
+            Op::Remove { .. } | Op::RemoveRange { .. } => StoredBack::empty(),
         };
         LogRecord {
             kind: kind | SHARED,
@@ -153,7 +152,7 @@ pub(crate) fn shared_records(
             kind: KIND_NOTHING | SHARED,
             removal: false,
             front: LogRecord::front_for(0),
-            back: LogBack::empty(),
+            back: StoredBack::empty(),
         }];
     }
     ops.iter().map(record).collect()
@@ -170,20 +169,9 @@ pub(crate) fn is_kept(body_bytes: usize, kept_from: usize) -> bool {
     body_bytes >= kept_from.max(1)
 }
 
-fn log_back(back: EncodedBack<'_>, body: &Bytes) -> LogBack {
-    LogBack {
-        codec: back.codec().bits(),
-        raw_len: back.raw_len(),
-        checksum: back.checksum(),
-        bytes: back.into_bytes(body),
-    }
-}
-
 /// The body that a record of the node's log has; `None` when nobody knows how it was compressed.
-pub(crate) fn restored(back: &LogBack) -> Option<Bytes> {
-    let codec = Codec::from_bits(back.codec)?;
-    let stored = StoredBack::from_parts(back.bytes.clone(), codec, back.raw_len, back.checksum);
-    stored.restore().ok()
+pub(crate) fn restored(back: &StoredBack) -> Option<Bytes> {
+    back.restore().ok()
 }
 
 /// The write that a record of the node's log holds, with a body of `kept_from` bytes or more left where it
@@ -192,15 +180,17 @@ pub(crate) fn decode_shared(
     record: &LoggedRecord,
     kept_from: usize,
 ) -> Result<Option<Op>, Truncated> {
-    let kind = own_kind(record.head.kind).ok_or(Truncated { offset: 0 })?;
-    decode_parts(kind, &record.head.front, |at| {
-        let len = record.back.raw_len;
+    let (head, back) = (&record.stored.head, &record.stored.back);
+    let kind = own_kind(head.kind).ok_or(Truncated { offset: 0 })?;
+    decode_parts(kind, &head.front, |at| {
+        // A damaged body is left where it is too: reading it says so.
+        let len = head.raw_back_len;
         match usize::try_from(len) {
-            Ok(bytes) if !is_kept(bytes, kept_from) => restored(&record.back)
+            Ok(bytes) if !is_kept(bytes, kept_from) && !record.is_back_lost => restored(back)
                 .map(Body::Inline)
                 .ok_or(Truncated { offset: at }),
             _ => Ok(Body::Logged(LoggedPlace {
-                at: record.head.place,
+                at: record.place(),
                 len,
             })),
         }

@@ -4,8 +4,8 @@
 //! in the same list, under numbers that no file of the store comes to: here is the one place that knows
 //! which are which.
 
-use kvorum_backend::LogPlace;
 use kvorum_segment::{RECORD_ALIGN_BYTES, file_name};
+use kvorum_value_log::LogPlace;
 
 /// The segments of the log are counted under numbers from here on. A store that wrote a thousand files a
 /// second would come to it in 34 years; and it takes six bytes, where the highest bit would take ten.
@@ -29,9 +29,9 @@ impl LoggedPlace {
 
 /// What a record takes in its segment, in bytes.
 pub(crate) fn taken_bytes(at: &LogPlace) -> u64 {
-    at.len
-        .checked_next_multiple_of(RECORD_ALIGN_BYTES)
-        .unwrap_or(at.len)
+    let len = at.record.len;
+    len.checked_next_multiple_of(RECORD_ALIGN_BYTES)
+        .unwrap_or(len)
 }
 
 /// What a segment is called in a list of blob files.

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Adopting, Durability, ErrorKind, Lease, Lookup, ReadAt, Reading, Receipt, Result, Sequence,
-    SharedLog, Status, StepBudget, StepOutcome, StoreBackup, StoreId, Task, Timestamp,
+    Durability, ErrorKind, Lease, Lookup, ReadAt, Reading, Receipt, Result, Sequence, Status,
+    StepBudget, StepOutcome, StoreBackup, StoreId, Task, Timestamp,
 };
 use kvorum_disk::{Disk, Reserve};
+use kvorum_value_log::ValueLog;
 
 use crate::error::IntoBackend;
 use crate::log::log_path;
@@ -48,7 +49,7 @@ impl Lsm {
     }
 
     /// Opens a store whose large bodies stay in the node's log: puts go there, whatever their durability,
-    /// and the store's own files have keys, small bodies, and what the log collected. [`Lsm::adopting`]
+    /// and the store's own files have keys, small bodies, and what the log collected. [`Tenant`](kvorum_value_log::Tenant)
     /// says what is to be done before it is used. A store with files of its own goes on from there; there
     /// is no way back.
     ///
@@ -60,7 +61,7 @@ impl Lsm {
         settings: LsmSettings,
         shared: Shared,
         draw: DrawNumber,
-        log: Arc<dyn SharedLog>,
+        log: ValueLog,
     ) -> Result<Self> {
         let opened = Self::open_in(disk, directory, settings, shared, draw, Some(log))?;
         opened.store.flush_what_own_log_had()?;
@@ -73,7 +74,7 @@ impl Lsm {
         settings: LsmSettings,
         shared: Shared,
         draw: DrawNumber,
-        log: Option<Arc<dyn SharedLog>>,
+        log: Option<ValueLog>,
     ) -> Result<Self> {
         #[cfg(feature = "planted-defects")]
         let disk = kvorum_backend::PlantedDefect::planted_below(settings.defect, disk);
@@ -102,10 +103,8 @@ impl Lsm {
 
     /// Keeps puts to a log of the store's own off the reserve. Over the node's log, which does that itself,
     /// it changes nothing. A second reserve is ignored.
-    #[must_use]
-    pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
+    pub fn set_reserve(&self, reserve: Arc<Reserve>) {
         let _first = self.store.reserve.set(reserve);
-        self
     }
 
     /// The identity of the present contents.
@@ -280,8 +279,7 @@ impl Lsm {
     }
 
     /// Opens doubts about these keys, before or after a write of them: they are kept across a crash at which
-    /// the write is kept, unless the disk does not take them. Where a log in front of the store has the
-    /// write, it is made again, and they are opened again.
+    /// the write is kept, unless the disk does not take them.
     pub fn open_doubts(&self, kind: DoubtKind, ranges: &[KeyRange]) {
         if ranges.is_empty() {
             return;
@@ -289,10 +287,8 @@ impl Lsm {
         for range in ranges {
             self.store.read_side.doubts.open(kind, range.clone());
         }
-        if self.store.settings.has_log || self.store.log.is_some() {
-            // What is in memory counts, and is written with the next change.
-            let _written_or_failing_disk = self.store.change_manifest(|_| {});
-        }
+        // What is in memory counts, and is written with the next change.
+        let _written_or_failing_disk = self.store.change_manifest(|_| {});
     }
 
     /// Closes doubts, for good when this returns without an error, and opens others about what was lost.
@@ -317,11 +313,6 @@ impl Lsm {
             Some(_) => self.store.kept_from().max(1),
             None => usize::MAX,
         }
-    }
-
-    /// The store's side of the node's log, if it was opened over one.
-    pub fn adopting(&self) -> Option<&dyn Adopting> {
-        self.store.log.is_some().then_some(self)
     }
 
     /// Removes everything. Open snapshots end as if their leases had run out.
@@ -380,12 +371,9 @@ impl Store {
         let finished = synced.clone().and_then(|_| self.flush_all());
         self.read_side.lost.write(&*self.disk);
         *self.lock.lock() = None;
-        let has_any_log = self.settings.has_log || self.log.is_some();
         match finished {
             // On a full disk the log is read again; what was put is durable all the same.
-            Err(error) if error.kind() == ErrorKind::Full && has_any_log && synced.is_ok() => {
-                Ok(())
-            }
+            Err(error) if error.kind() == ErrorKind::Full && synced.is_ok() => Ok(()),
             finished => finished.map(drop),
         }
     }

@@ -19,9 +19,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use kvorum_backend::SharedSegment;
 use kvorum_sst::{Mark, MarkKind, Marks, hash_key};
 use parking_lot::{Mutex, RwLock};
+
+use kvorum_value_log::LogSegment;
 
 use crate::{Entry, Op, Value};
 use key_index::KeyIndex;
@@ -54,7 +55,7 @@ pub(crate) struct Memtable {
     /// The first log segment that may hold entries of it; later memtables have later ones.
     pub(crate) first_log: u64,
     /// The segments of the node's log in which its entries have bodies.
-    segments: RwLock<BTreeMap<u32, Arc<dyn SharedSegment>>>,
+    segments: RwLock<BTreeMap<u32, Arc<LogSegment>>>,
 }
 
 impl Memtable {
@@ -143,7 +144,7 @@ impl Memtable {
 
     /// Keeps a segment of the node's log, before the first entry that names it is added. Whoever reads the
     /// memtable reads the bodies as well, whatever version it was found in.
-    pub(crate) fn keep_segment(&self, segment: &Arc<dyn SharedSegment>) {
+    pub(crate) fn keep_segment(&self, segment: &Arc<LogSegment>) {
         let number = segment.number();
         if !self.segments.read().contains_key(&number) {
             self.segments.write().insert(number, segment.clone());
@@ -151,12 +152,12 @@ impl Memtable {
     }
 
     /// A segment of the node's log, if entries may have a body in it.
-    pub(crate) fn segment(&self, number: u32) -> Option<Arc<dyn SharedSegment>> {
+    pub(crate) fn segment(&self, number: u32) -> Option<Arc<LogSegment>> {
         self.segments.read().get(&number).cloned()
     }
 
     /// All of them.
-    pub(crate) fn segments(&self) -> BTreeMap<u32, Arc<dyn SharedSegment>> {
+    pub(crate) fn segments(&self) -> BTreeMap<u32, Arc<LogSegment>> {
         self.segments.read().clone()
     }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::{Result, SharedSegment, StoreId, Whereabouts};
+use kvorum_backend::{Result, StoreId};
 use kvorum_disk::{Disk, DiskError, OpenMode, Operation, Reading};
 use kvorum_sst::{KnownTable, Properties, SstError, Table, TableId};
+use kvorum_value_log::{LogSegment, Whereabouts};
 
 use crate::KeyRange;
 use crate::blob::{BlobFile, blob_path};
@@ -63,7 +64,7 @@ impl Recovery {
         &self,
         manifest: &Manifest,
         version: &Version,
-    ) -> BTreeMap<u32, Arc<dyn SharedSegment>> {
+    ) -> BTreeMap<u32, Arc<LogSegment>> {
         let mut segments = BTreeMap::new();
         let Some(log) = &self.log else {
             return segments;

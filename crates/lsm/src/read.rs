@@ -6,7 +6,7 @@ use kvorum_disk::Reading;
 use kvorum_sst::{MarkKind, ReadContext, SstError, hash_key};
 
 use crate::blob::BlobsAhead;
-use crate::error::from_sst;
+use crate::error::{from_segment, from_sst};
 use crate::log::{key_of_entry, restored};
 use crate::logged::lost_name;
 use crate::lost::shown;
@@ -164,8 +164,8 @@ impl Store {
     pub(crate) fn note_lost_body(&self, key: &[u8], place: &LoggedPlace) {
         self.read_side.lost.note(LostRange {
             file: lost_name(place.at.segment),
-            offset: place.at.offset,
-            len: place.at.len,
+            offset: place.at.record.offset,
+            len: place.at.record.len,
             held: format!("the body of the key {}", shown(key)),
         });
     }
@@ -178,23 +178,19 @@ fn read_logged(
 ) -> Result<Lookup<Bytes>> {
     let number = place.at.segment;
     let corrupt = |what: &str| {
-        let offset = place.at.offset;
+        let offset = place.at.record.offset;
         let detail = format!("body at byte {offset} of segment {number} of the value log: {what}");
         BackendError::new(ErrorKind::Corrupt, detail)
     };
     let segment = version.segment(number);
     let segment = segment.ok_or_else(|| corrupt("the segment is not there"))?;
-    let reading = match reading {
-        Reading::CachedOnly => kvorum_backend::Reading::CachedOnly,
-        Reading::MayBlock => kvorum_backend::Reading::MayBlock,
-    };
-    let record = match segment.read(place.at, reading)? {
-        Lookup::Found(record) => record,
-        Lookup::Absent => return Err(corrupt("no record is there")),
-        Lookup::WouldBlock => return Ok(Lookup::WouldBlock),
+    let record = match segment.read(place.at.record, reading) {
+        Ok(record) => record.stored,
+        Err(error) if error.would_block() => return Ok(Lookup::WouldBlock),
+        Err(error) => return Err(from_segment(&error)),
     };
     let found = key_of_entry(record.head.kind, &record.head.front);
-    if record.head.sequence.0 != sequence || found.is_none_or(|found| found != key) {
+    if record.head.sequence != sequence || found.is_none_or(|found| found != key) {
         return Err(corrupt("another record is there"));
     }
     let body =

@@ -7,14 +7,15 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use kvorum_backend::{
-    BackendError, ErrorKind, GroupSync, Holds, LostRange, Result, SUSPECT_NAME, SharedLog,
-    mark_suspect, set_copy_aside,
+    BackendError, ErrorKind, GroupSync, LostRange, Result, SUSPECT_NAME, mark_suspect,
+    set_copy_aside,
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind};
 use kvorum_segment::{
     Compressor, FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError,
     SegmentReader, SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
 };
+use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
 use crate::doubts::Doubts;
@@ -39,7 +40,7 @@ pub(crate) struct Recovery {
     pub(crate) slow: Option<SlowSide>,
     pub(crate) directory: PathBuf,
     /// The node's log, for a store over it.
-    pub(crate) log: Option<Arc<dyn SharedLog>>,
+    pub(crate) log: Option<ValueLog>,
     pub(crate) settings: LsmSettings,
     pub(crate) shared: Shared,
     pub(crate) draw: DrawNumber,
@@ -89,10 +90,6 @@ impl Recovery {
         self.shared.memory.add(replayed.memtable.held_bytes());
         version.memtable = Arc::new(replayed.memtable);
         let sequence = replayed.last_sequence;
-        let durable = match self.settings.has_log {
-            true => sequence,
-            false => manifest.sequence.max(sequence),
-        };
         let store = Arc::new_cyclic(|this: &std::sync::Weak<Store>| {
             let this = this.clone();
             let group = GroupSync::retrying_when_full(move || match this.upgrade() {
@@ -126,7 +123,7 @@ impl Recovery {
                 identity: AtomicU64::new(manifest.identity),
                 next_number: AtomicU64::new(next_number),
                 visible: AtomicU64::new(sequence),
-                durable: AtomicU64::new(durable),
+                durable: AtomicU64::new(sequence),
                 has_extras: AtomicBool::new(manifest.has_extras),
                 manifest: Mutex::new(manifest),
                 is_closed: AtomicBool::new(false),

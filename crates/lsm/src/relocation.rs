@@ -14,9 +14,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use kvorum_backend::{LogPlace, LoggedRecord, Result, StoreId, Timestamp};
+use kvorum_backend::{Result, StoreId, Timestamp};
 use kvorum_disk::Reading;
 use kvorum_sst::hash_key;
+use kvorum_value_log::{LogPlace, LoggedRecord};
 
 use crate::blob::{BlobWriter, blob_path};
 use crate::compaction::WrittenBlob;
@@ -113,13 +114,14 @@ impl Store {
     /// The entry whose body a record is, if that is what its key holds in tables and nothing newer is in
     /// memory. What memory has is made durable before the segment goes.
     fn current_of(&self, record: &LoggedRecord) -> Result<Option<(Bytes, Entry)>> {
-        if record.head.removal || record.head.store != StoreId(self.identity()) {
+        let head = &record.stored.head;
+        if head.removal || record.store != StoreId(self.identity()) {
             return Ok(None);
         }
-        let Some(key) = key_of_entry(record.head.kind, &record.head.front) else {
+        let Some(key) = key_of_entry(head.kind, &head.front) else {
             return Ok(None);
         };
-        let found = self.current_at(&key, &record.head.place)?;
+        let found = self.current_at(&key, &record.place())?;
         Ok(found.map(|entry| (key, entry)))
     }
 
@@ -154,7 +156,7 @@ impl Store {
         let Some(value) = &mut entry.value else {
             return Ok(0);
         };
-        let Some(body) = restored(&record.back) else {
+        let Some(body) = restored(&record.stored.back) else {
             if let Body::Logged(place) = &value.body {
                 self.note_lost_body(key, place);
             }
@@ -175,7 +177,7 @@ impl Store {
         };
         gathered.body_bytes += len;
         gathered.front_bytes += (key.len() + value.payload_bytes()) as u64;
-        let from = record.head.place;
+        let from = record.place();
         // As the log gave them, they would keep all that was read with them.
         let key = Bytes::copy_from_slice(key);
         gathered.entries.insert(key, Copied { from, entry });
@@ -254,12 +256,12 @@ pub(crate) fn logged_at(entry: &Entry) -> Option<LoggedPlace> {
 
 /// Lengths may be rough.
 fn is_same(one: &LogPlace, other: &LogPlace) -> bool {
-    (one.segment, one.offset) == (other.segment, other.offset)
+    (one.segment, one.record.offset) == (other.segment, other.record.offset)
 }
 
 /// The log offers the records of one segment at a time.
 fn segments_of(records: &[LoggedRecord]) -> impl Iterator<Item = u32> {
-    let mut segments: Vec<u32> = records.iter().map(|it| it.head.place.segment).collect();
+    let mut segments: Vec<u32> = records.iter().map(|it| it.segment).collect();
     segments.dedup();
     segments.into_iter()
 }

@@ -48,9 +48,6 @@ pub struct LsmSettings {
     pub name: &'static str,
     /// The opener's knowledge of the store.
     pub belonging: Belonging,
-    /// Whether the store keeps a log of its own, unless it is opened over the node's. Without one a sync
-    /// is a flush; that is right where a log stands in front.
-    pub has_log: bool,
     /// What [`kvorum_backend::Durability::BackendDefault`] promises.
     pub sync: SyncStrategy,
     /// Entries are gone this long after their last modification; `None` for never. An entry's own
@@ -65,11 +62,11 @@ pub struct LsmSettings {
     /// Over the node's log: a memtable is flushed, however small, when the oldest of what it has stands
     /// more than so many segments behind the newest. Lower: less to read after a crash, more tables.
     pub log_segments_behind_max: u32,
-    /// Bodies of this many bytes or more go to blob files, or stay in the node's log where there is one; `usize::MAX` for none. Measured with bodies
-    /// of 1,000 bytes, 300,000 keys loaded and then overwritten at random
-    /// (`examples/lsm_operations`): 1.4 bytes written for each that was put where they go there, 5.0
-    /// where they do not, at half the processor time a put; reads cost the same. Smaller ones pay
-    /// more for their frame and index entry, some 40 bytes, than a merge would.
+    /// Bodies of this many bytes or more go to blob files, or stay in the node's log where there is one;
+    /// `usize::MAX` for none. Measured with bodies of 1,000 bytes, 300,000 keys loaded and then overwritten at
+    /// random (`examples/lsm_operations`): for each byte that was put, 1.4 were written beside the log where
+    /// they go there, 5.0 where they do not, at half the processor time a put; reads cost the same. Smaller
+    /// ones pay more for their frame and index entry, some 40 bytes, than a merge would.
     pub blob_threshold_bytes: usize,
     /// A blob file is rewritten when this share of its bytes is not used any more, in percent.
     pub blob_garbage_percent: u8,
@@ -102,7 +99,6 @@ impl Default for LsmSettings {
         Self {
             name: "lsm",
             belonging: Belonging::default(),
-            has_log: true,
             sync: SyncStrategy::Grouped,
             expiry: None,
             scrub_period: Some(Duration::from_secs(30 * 86_400)),

@@ -122,7 +122,7 @@ impl Store {
             if search.found <= TOLD_MAX {
                 self.note_lost_body(search.walk.key(), &place);
             } else {
-                search.bytes += place.at.len;
+                search.bytes += place.at.record.len;
             }
         }
     }

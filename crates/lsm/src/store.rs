@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use kvorum_backend::{
-    BackendError, ErrorKind, GroupSync, Holds, Purpose, Result, SharedLog, Written, mark_suspect,
-};
+use kvorum_backend::{BackendError, ErrorKind, GroupSync, Purpose, Result, Written, mark_suspect};
 use kvorum_disk::{Disk, DiskLock, Headroom, Operation, Reading, Reserve};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter};
 use kvorum_sst::{ReadContext, SstError, Table, TableId};
+use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
 use crate::doubts::Doubts;
@@ -41,7 +40,7 @@ pub(crate) struct Store {
     pub(crate) slow: Option<SlowSide>,
     pub(crate) directory: PathBuf,
     /// The node's log, where what is put stays. Then there is none of the store's own.
-    pub(crate) log: Option<Arc<dyn SharedLog>>,
+    pub(crate) log: Option<ValueLog>,
     /// The reserve that puts to the store's own log leave alone; unset until the node sets it.
     pub(crate) reserve: OnceLock<Arc<Reserve>>,
     /// For bodies that stay there.
@@ -304,9 +303,6 @@ impl Store {
     /// Makes everything put so far durable and returns the sequence up to which that holds.
     pub(crate) fn sync_all(&self) -> Result<u64> {
         self.check_not_failed()?;
-        if self.log.is_none() && !self.settings.has_log {
-            return self.flush_all();
-        }
         let sequence = self.writer.lock().last_sequence;
         self.sync_own_log()?;
         self.sync_shared_log()?;
@@ -328,7 +324,7 @@ impl Store {
 
     /// Makes durable what the node's log has. What tables say must not be ahead of it: they name places there.
     pub(crate) fn sync_shared_log(&self) -> Result<()> {
-        self.log.as_ref().map_or(Ok(()), |log| log.sync())
+        self.log.as_ref().map_or(Ok(()), ValueLog::sync)
     }
 
     /// Bodies of so many bytes or more stay in the node's log. None do where old tables go to a slow device:
@@ -342,12 +338,7 @@ impl Store {
 
     /// Which log that is, if there is one.
     pub(crate) fn shared_log_id(&self) -> u64 {
-        self.log.as_ref().map_or(0, |log| log.log_id())
-    }
-
-    /// The store has a log of its own to put to.
-    pub(crate) fn has_own_log(&self) -> bool {
-        self.settings.has_log && self.log.is_none()
+        self.log.as_ref().map_or(0, ValueLog::log_id)
     }
 
     /// Leaves proof of what was synced when no later record is there to carry it.

@@ -145,8 +145,7 @@ impl Store {
         }
     }
 
-    /// A sync of the store's own log, or of the node's where what is put stays. Without either the node's
-    /// commit log says when to sync.
+    /// A sync of the store's own log, or of the node's where what is put stays.
     fn sync_due(&self, upkeep: &mut Upkeep, now: Timestamp) -> Option<Task> {
         let unsynced_bytes: u64 = {
             let writer = self.writer.lock();

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kvorum_backend::SharedSegment;
 use kvorum_sst::{MarkKind, Properties, Table};
+
+use kvorum_value_log::LogSegment;
 
 use crate::KeyRange;
 use crate::blob::BlobFile;
@@ -76,7 +77,7 @@ pub struct Version {
     pub(crate) levels: Vec<Arc<Vec<LevelTable>>>,
     pub(crate) blobs: Arc<BTreeMap<u64, Arc<BlobFile>>>,
     /// The segments of the node's log in which entries of tables have bodies; memtables keep their own.
-    pub(crate) segments: Arc<BTreeMap<u32, Arc<dyn SharedSegment>>>,
+    pub(crate) segments: Arc<BTreeMap<u32, Arc<LogSegment>>>,
     /// Counts flushes: entries may have left memory when it differs.
     pub(crate) flushes: u64,
 }
@@ -199,7 +200,7 @@ impl Version {
     }
 
     /// The segment of the node's log of this number, if an entry may have its body there.
-    pub(crate) fn segment(&self, number: u32) -> Option<Arc<dyn SharedSegment>> {
+    pub(crate) fn segment(&self, number: u32) -> Option<Arc<LogSegment>> {
         let of_memtables = || self.memtables().find_map(|it| it.segment(number));
         self.segments.get(&number).cloned().or_else(of_memtables)
     }

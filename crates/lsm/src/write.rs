@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Appended, BackendError, Durability, Durable, ErrorKind, LogPromise, LogRecord, Purpose,
-    Receipt, Result, Sequence, SharedLog, StoreId, SyncTicket, Tag,
+    BackendError, Durability, Durable, ErrorKind, Purpose, Receipt, Result, Sequence, StoreId,
+    SyncTicket, Tag,
 };
 use kvorum_segment::{SegmentWriter, WriterOptions};
 use kvorum_sst::{KEY_BYTES_MAX, hash_key};
+use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
 
 use crate::error::IntoBackend;
 use crate::log::{Encoded, is_kept, log_id, log_path, shared_records};
@@ -59,8 +60,6 @@ pub struct Guard {
 
 /// A batch as the store's log is to have it.
 enum Prepared<'a> {
-    /// A log in front of the store has it.
-    Nowhere,
     /// In the store's own log.
     Own(Encoded<'a>),
     /// In the node's log.
@@ -184,10 +183,7 @@ impl Store {
         is_grouped: bool,
     ) -> Result<Prepared<'a>> {
         let Some(log) = &self.log else {
-            return Ok(match self.settings.has_log {
-                true => Prepared::Own(Encoded::new(ops)),
-                false => Prepared::Nowhere,
-            });
+            return Ok(Prepared::Own(Encoded::new(ops)));
         };
         let is_default = self.settings.sync == SyncStrategy::Grouped;
         let promise = match is_grouped || (durability != Durability::Grouped && is_default) {
@@ -220,10 +216,6 @@ impl Store {
         let sequence = writer.last_sequence + 1;
         let purpose = Purpose::of(ops.iter().map(Op::frees));
         let applied = match prepared {
-            Prepared::Nowhere => {
-                self.insert(ops, sequence);
-                Applied::At(sequence)
-            }
             Prepared::Own(encoded) => {
                 self.append_own(&mut writer, &encoded, sequence, purpose)?;
                 self.insert(ops, sequence);
@@ -260,8 +252,8 @@ impl Store {
         Ok(())
     }
 
-    fn shared_log(&self) -> Result<&dyn SharedLog> {
-        let log = self.log.as_deref();
+    fn shared_log(&self) -> Result<&ValueLog> {
+        let log = self.log.as_ref();
         log.ok_or_else(|| BackendError::new(ErrorKind::Misuse, "no log to append to"))
     }
 

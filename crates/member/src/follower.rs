@@ -271,7 +271,12 @@ fn check_engine(ground: &Ground, held: &Held, state: &ClusterState) -> Result<()
 }
 
 impl Held {
-    fn note(&mut self, partition: Partition, store: &Arc<dyn Backend>, is_complete: bool) {
+    pub(crate) fn note(
+        &mut self,
+        partition: Partition,
+        store: &Arc<dyn Backend>,
+        is_complete: bool,
+    ) {
         let store = store.identity();
         self.stores.insert(partition, Known { store, is_complete });
     }

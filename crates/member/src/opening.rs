@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_backend::{Backend, StoreId};
+use kvorum_backend::{Backend, Sequence, StoreId};
 use kvorum_cluster::{AgreedState, ClusterState};
 use kvorum_disk::DiskError;
 use kvorum_ring::{Epoch, Partition};
@@ -268,6 +268,7 @@ impl Ground {
             }
         };
         drop(stores);
+        let losses = self.stores.take_losses();
         let before = held.clone();
         let others_have_it = have_others_it(state);
         let mut vnodes = Vec::with_capacity(admitted.len());
@@ -275,6 +276,7 @@ impl Ground {
             let recognised = |store| self.recognised(held, others_have_it, partition, store);
             match store.and_then(recognised) {
                 Ok(store) => {
+                    self.note_if_lossy(held, &losses, others_have_it, partition, &store);
                     let epoch = epoch_of(held, state, partition);
                     vnodes.push(self.known_vnode(held, epoch, partition, store));
                 }
@@ -289,6 +291,12 @@ impl Ground {
             *held = before;
             return;
         }
+        for (store, lost_to) in losses {
+            if let Err(error) = self.stores.note_loss(store, lost_to) {
+                // It is told again at the next start.
+                tracing::warn!(event = "loss_not_noted", error = %error);
+            }
+        }
         for vnode in vnodes {
             // One that comes when the node stops is left to the next run.
             let _served_or_dropped: Result<(), Arc<Vnode>> = self.table.opened(vnode);
@@ -296,6 +304,36 @@ impl Ground {
         if self.table.unopened().is_empty() {
             self.stores.all_admitted();
         }
+    }
+
+    /// Notes that a store is incomplete of which the log has lost batches.
+    fn note_if_lossy(
+        &self,
+        held: &mut Held,
+        losses: &[(StoreId, Sequence)],
+        others_have_it: bool,
+        partition: Partition,
+        store: &Arc<dyn Backend>,
+    ) {
+        let identity = store.identity();
+        let Some((_, lost_to)) = losses.iter().find(|(lossy, _)| *lossy == identity) else {
+            return;
+        };
+        let number = partition.number();
+        let remedy = match others_have_it {
+            true => "it answers no reads until it is repaired from the other replicas".to_owned(),
+            false => format!(
+                "it answers no reads, for these may be older than what was acknowledged; `kvorum admin \
+                 cluster accept-loss {number}` has it serve what is left"
+            ),
+        };
+        tracing::error!(
+            event = "store_degraded",
+            partition = number,
+            lost_to = lost_to.0,
+            "writes of this store were in a part of the value log that is damaged or missing: {remedy}",
+        );
+        held.note(partition, store, false);
     }
 
     /// Writes down what has to be before a vnode serves.

@@ -1,11 +1,11 @@
-//! Where stores come from: whoever builds a member knows engines and commit logs, a member does not.
+//! Where stores come from: the builder of a member knows engines and the value log, a member does not.
 
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kvorum_backend::{Backend, StoreId};
+use kvorum_backend::{Backend, Sequence, StoreId};
 use kvorum_ring::{Partition, RingSize};
 
 /// What went wrong with a store, in the words of whoever opens it.
@@ -75,6 +75,17 @@ pub trait Stores: Send + Sync {
     /// Gives stores that were read what an earlier run logged for them; in their order, each as it
     /// serves from here on. One that fails is to be read anew. Called for one set at a time.
     fn admit(&self, stores: &[Arc<dyn Backend>]) -> Vec<Result<Arc<dyn Backend>, StoreError>>;
+
+    /// Stores of which admissions found since this was asked last that the log has lost batches up to this
+    /// one, and that no earlier run has noted: what such a store has may be older than what was acknowledged.
+    fn take_losses(&self) -> Vec<(StoreId, Sequence)> {
+        Vec::new()
+    }
+
+    /// Notes such a loss for good, once it is noted that the store is incomplete.
+    fn note_loss(&self, _store: StoreId, _lost_to: Sequence) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// All stores that the node has were admitted. May be called again.
     fn all_admitted(&self) {}

@@ -3,6 +3,7 @@
 //! Columns and texts are those that Riak's operators and their scripts know. `transfer_verbs` has what
 //! several nodes are asked for; `members_view`, `plan_view` and `transfers_view` are what is shown, pure.
 
+mod cluster_admin;
 #[cfg(test)]
 mod example_cluster;
 mod members_view;
@@ -14,41 +15,32 @@ mod refusals;
 mod round_trip;
 mod transfer_verbs;
 mod transfers_view;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use kvorum_cluster::{
-    AgreedState as _, ClusterState, Command, Member as MemberEntry, MemberStatus, ProposeError,
-    StagedChange,
+    ClusterState, Command, Member as MemberEntry, MemberStatus, ProposeError, StagedChange,
 };
-use kvorum_member::{Member, Unopened};
+use kvorum_member::Unopened;
 use kvorum_ring::{NodeId, Partition};
 use kvorum_runtime::WallTime;
 use serde_json::json;
 
 use crate::admin_request::AdminReply;
-use crate::maintenance::Maintenance;
 use crate::node::ip_of;
 use crate::readiness;
 use crate::tls_view;
 
+pub(crate) use self::cluster_admin::ClusterAdmin;
 use self::members_view::{PartitionRow, Seen};
 use self::plan_view::PlanCosts;
+use self::words::{action_of, name_of, status_word};
 
 /// Where a member listens whose operator names no port.
 const PEER_PORT: u16 = 8099;
-const RULER: &str =
-    "-------------------------------------------------------------------------------";
-
-/// What the verbs work on.
-pub(crate) struct ClusterAdmin {
-    pub(crate) member: Arc<Member>,
-    pub(crate) maintenance: Arc<Maintenance>,
-}
-
 /// Partitions whose stores are refused as missing or others, and the others with the reason why their loss
 /// is not accepted unless they are named.
 fn split_refused(
@@ -77,13 +69,6 @@ fn split_refused(
 }
 
 impl ClusterAdmin {
-    pub(crate) fn new(member: Arc<Member>, maintenance: Arc<Maintenance>) -> Self {
-        Self {
-            member,
-            maintenance,
-        }
-    }
-
     /// Answers a verb with its arguments. Blocks.
     pub(crate) fn answer(&self, words: &[String]) -> AdminReply {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -129,10 +114,6 @@ impl ClusterAdmin {
         }
     }
 
-    fn state(&self) -> Arc<ClusterState> {
-        self.member.state().current()
-    }
-
     fn join(&self, node: &str) -> AdminReply {
         let (address, name) = match address_of(node) {
             Ok(found) => found,
@@ -152,23 +133,18 @@ impl ClusterAdmin {
         }
     }
 
-    /// Waits on this thread for what the runtime's others do; `None` when the node is stopping.
-    fn wait_for<T: Send + 'static>(
-        &self,
-        name: &'static str,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Option<T> {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        let runtime = self.member.coordinator().runtime();
-        runtime.spawn(name, async move {
-            // Whoever waited may have given up.
-            let _waits_or_not = sender.send(work.await);
-        });
-        receiver.recv().ok()
-    }
-
     /// Of one partition, or of all whose stores are missing or others. Those that could not be opened for
     /// another reason may be whole: an operator has to name them.
+    /// Partitions that lack something and that no other node can repair.
+    fn incomplete_for_good(&self) -> Vec<Partition> {
+        if self.state().ring().members().len() > 1 {
+            return Vec::new();
+        }
+        let vnodes = self.member.vnodes().all().into_iter();
+        let incomplete = vnodes.filter(|vnode| !vnode.is_complete());
+        incomplete.map(|vnode| vnode.partition()).collect()
+    }
+
     fn accept_loss(&self, partition: &str) -> AdminReply {
         let size = self.state().ring().size();
         let (mut text, mut rows) = (String::new(), Vec::new());
@@ -181,6 +157,9 @@ impl ClusterAdmin {
                     rows.push(json!({"partition": number, "skipped": why}));
                 }
                 refused
+                    .into_iter()
+                    .chain(self.incomplete_for_good())
+                    .collect()
             }
             _ => partitions_view::named(size, partition)
                 .into_iter()
@@ -454,36 +433,6 @@ fn address_of(node: &str) -> anyhow::Result<(SocketAddr, String)> {
     Ok((SocketAddr::new(ip_of(host)?, port), name))
 }
 
-fn banner(title: &str) -> String {
-    format!("{:=^79}\n", format!(" {title} "))
-}
-
-fn name_of(state: &ClusterState, node: NodeId) -> String {
-    let member = state.member(node);
-    member.map_or_else(|| node.to_string(), |member| member.name.clone())
-}
-
-fn status_word(status: MemberStatus) -> &'static str {
-    match status {
-        MemberStatus::Joining => "joining",
-        MemberStatus::Valid => "valid",
-        MemberStatus::Leaving => "leaving",
-        MemberStatus::Exiting => "exiting",
-        MemberStatus::Down => "down",
-    }
-}
-
-fn action_of(change: &StagedChange) -> &'static str {
-    match change {
-        StagedChange::Leave => "leave",
-        StagedChange::Replace { .. } => "replace",
-        StagedChange::ForceRemove => "force-remove",
-        StagedChange::ForceReplace { .. } => "force-replace",
-        StagedChange::Location(_) => "location",
-        StagedChange::Weight(_) => "weight",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -502,10 +451,5 @@ mod tests {
         expect("a@[::1]:18099", "[::1]:18099", "a@[::1]");
         assert!(address_of("127.0.0.1:8099").is_err());
         assert!(address_of("a@127.0.0.1:x").is_err());
-    }
-
-    #[test]
-    fn banners_are_as_wide_as_rulers() {
-        assert_eq!(banner("Membership").trim_end().len(), RULER.len());
     }
 }

@@ -7,9 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use kvorum_backup::Backups;
 use kvorum_cluster::{Command, ProposeError, TypeStatus};
 use kvorum_coordinator::Coordinator;
 use kvorum_encoding::BucketType;
+use kvorum_maintenance::{Maintenance, bytes_text, counted};
 use kvorum_member::VnodeTable;
 use kvorum_properties::{BucketProperties, PropertyOverlay, WithoutEffect};
 use kvorum_runtime::Runtime;
@@ -19,13 +21,10 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::admin_cluster::ClusterAdmin;
 use crate::admin_request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
-use crate::backup::Backups;
 use crate::bucket_defaults;
 use crate::bucket_type_view;
-use crate::counted::counted;
 use crate::figures::{Figures, seconds};
 use crate::health_view;
-use crate::maintenance::{Maintenance, bytes_text};
 use crate::node::Node;
 use crate::readiness;
 use crate::status_view;

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use crate::admin_request::AdminRequest;
-use crate::command_line::AdminArguments;
+use crate::arguments::AdminArguments;
 
 #[derive(Subcommand)]
 pub(crate) enum ClusterVerb {

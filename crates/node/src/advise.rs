@@ -15,8 +15,9 @@ use kvorum_advise::{
 
 use crate::admin_client;
 use crate::admin_request::AdminRequest;
-use crate::command_line::{ConfigurationArguments, say};
+use crate::arguments::ConfigurationArguments;
 use crate::configuration_file;
+use crate::console::say;
 use crate::engines::BUILT_IN;
 
 /// What stands for all bucket types where none is named.

@@ -1,9 +1,8 @@
 //! The command line: one binary, its verbs, and what they print.
 
 use std::ffi::OsString;
-use std::io::{self, ErrorKind, Write as _};
 use std::path::PathBuf;
-use std::process::{self, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
@@ -12,7 +11,9 @@ use serde_json::Value;
 
 use crate::admin_request::{AdminReply, AdminRequest};
 use crate::admin_verbs::{ClusterVerb, RingVerb};
-use crate::configuration_file::{self, Source};
+use crate::arguments::{AdminArguments, ConfigurationArguments};
+use crate::configuration_file;
+use crate::console::{say, say_error};
 use crate::embedded_engines::EMBEDDED;
 use crate::engines::BUILT_IN;
 use crate::riak_names::{self, Called};
@@ -120,16 +121,6 @@ struct ServerArguments {
     stop_with_input: bool,
 }
 
-#[derive(Args, Clone, Default)]
-pub(crate) struct ConfigurationArguments {
-    /// Configuration file in riak.conf's form [default: $KVORUM_CONFIG, or kvorum.conf if there is one]
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Set a key, over what the file says; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    set: Vec<String>,
-}
-
 #[derive(Args, Clone)]
 struct CheckArguments {
     #[command(flatten)]
@@ -146,18 +137,6 @@ struct PingArguments {
     /// Report whether it can serve, and the reasons if it cannot; fails then
     #[arg(short, long)]
     verbose: bool,
-}
-
-#[derive(Args, Clone)]
-pub(crate) struct AdminArguments {
-    #[command(flatten)]
-    configuration: ConfigurationArguments,
-    /// Print JSON, for programs
-    #[arg(long)]
-    json: bool,
-    /// Print what Riak's command prints
-    #[arg(long, hide = true)]
-    as_riak: bool,
 }
 
 #[derive(Subcommand)]
@@ -548,41 +527,4 @@ impl BucketTypeVerb {
             ),
         }
     }
-}
-
-impl ConfigurationArguments {
-    /// The same arguments as words, for another process.
-    pub(crate) fn words(&self) -> Vec<OsString> {
-        let file = self.config.iter();
-        let file = file.flat_map(|file| [OsString::from("--config"), file.into()]);
-        let set = self.set.iter();
-        let set = set.flat_map(|set| [OsString::from("--set"), set.into()]);
-        file.chain(set).collect()
-    }
-
-    pub(crate) fn source(&self) -> Source {
-        Source {
-            file: self.config.clone(),
-            overrides: self.set.clone(),
-        }
-    }
-}
-
-/// Prints what the user asked for. One who reads no more of it, as `head` does, has what was wanted.
-pub(crate) fn say(text: &str) {
-    match writeln!(io::stdout(), "{}", text.trim_end()) {
-        Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-        Err(error) => {
-            say_error(&format!(
-                "kvorum: standard output cannot be written: {error}"
-            ));
-            process::exit(1);
-        }
-    }
-}
-
-#[expect(clippy::print_stderr, reason = "the last word of a failed command")]
-fn say_error(text: &str) {
-    eprintln!("{text}");
 }

@@ -14,7 +14,6 @@
 //!                  is noticed
 //!   hints/         what is kept for other nodes; in hints/lost, stores of it that could not be opened
 //!   dot_leases     the actors that vnodes may go on with after a clean stop
-//!   commit_log/    of an earlier version: what was durable and not yet synced by the engines
 //!   value_log/     entries of all stores that leave them there, from their acknowledgement on
 //!   value_logs     which value log is here, and which ones were given up
 //!   accept_lost_value_log
@@ -326,11 +325,6 @@ impl DataDirectory {
     /// The directory of an engine's store of hints.
     pub(crate) fn hints(&self, engine: &str) -> PathBuf {
         self.path.join(HINTS_NAME).join(engine)
-    }
-
-    /// Where the commit log is.
-    pub(crate) fn commit_log(&self) -> PathBuf {
-        self.path.join("commit_log")
     }
 }
 

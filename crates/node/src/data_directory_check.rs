@@ -8,10 +8,10 @@ mod recorded_stores;
 
 use std::path::{Path, PathBuf};
 
+use kvorum_backup::MARK_NAME;
 use kvorum_disk::Disk;
 use kvorum_inspect::Checked;
 
-use crate::backup::MARK_NAME;
 use crate::data_directory::{ENGINE_FILE, EngineFile, FORMAT_NAME, layout_of, read_engine};
 use crate::store_roots;
 

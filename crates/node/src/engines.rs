@@ -3,21 +3,22 @@
 mod bitcask;
 mod leveldb;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use anyhow::{Context, bail};
 use kvorum_backend::{Backend, Belonging, FoundStore, HINTS_LABEL, StoreId};
 use kvorum_backend_bitcask::{Bitcask, MergePolicy, ReadCache};
 use kvorum_backend_leveldb::{Leveldb, Shared, Tiers, remove_store};
-use kvorum_commit::ValueLog;
 use kvorum_disk::{Disk, EntryKind, Reserve, create_directory_durably};
+use kvorum_maintenance::machine;
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Randomness;
 use kvorum_settings::{DurabilityMode, Settings, StorageBackend};
+use kvorum_value_log::{Tenant, ValueLog};
+use parking_lot::Mutex;
 
-use crate::maintenance::machine;
 use crate::store_roots::StoreRoots;
 use crate::value_log_check::find_of;
 
@@ -70,6 +71,8 @@ pub(crate) struct Engines {
     read_cache: Option<Arc<ReadCache>>,
     /// The free space that puts to the stores' own files leave alone, if there is no value log to do that.
     reserve: Option<Arc<Reserve>>,
+    /// Open stores as the value log knows them.
+    tenants: Mutex<BTreeMap<StoreId, Weak<dyn Tenant>>>,
 }
 
 impl Engines {
@@ -93,6 +96,7 @@ impl Engines {
             randomness,
             read_cache,
             reserve: None,
+            tenants: Mutex::default(),
         }
     }
 
@@ -103,6 +107,25 @@ impl Engines {
         self.roots().for_each(|root| reserve.watch(root));
         self.reserve = Some(reserve.clone());
         Some(reserve)
+    }
+
+    /// Those of these stores that have entries in the value log, as that knows them.
+    pub(crate) fn tenants_of(&self, stores: &[Arc<dyn Backend>]) -> Vec<Arc<dyn Tenant>> {
+        let tenants = self.tenants.lock();
+        let known = stores
+            .iter()
+            .filter_map(|it| tenants.get(&it.identity())?.upgrade());
+        known.collect()
+    }
+
+    /// Of two copies of a store the first counts: the second is not going to stay open.
+    fn note_tenant(&self, tenant: &Arc<dyn Tenant>) {
+        let mut tenants = self.tenants.lock();
+        tenants.retain(|_, it| it.strong_count() > 0);
+        let identity = tenant.store_id();
+        tenants
+            .entry(identity)
+            .or_insert_with(|| Arc::downgrade(tenant));
     }
 
     /// The cache of what was read, where there is one.
@@ -400,12 +423,14 @@ impl Engines {
         let (disk, shared) = (self.disk.clone(), shared.clone());
         let opened = match log {
             Some(log) => {
-                let log = Arc::new(log.clone());
-                Leveldb::open_adopting(disk, directory, &settings, shared, draw, log)
+                Leveldb::open_adopting(disk, directory, &settings, shared, draw, log.clone())
             }
             None => Leveldb::open(disk, directory, &settings, shared, draw),
         };
         let store = opened.with_context(|| format!("open {}", directory.display()))?;
+        if log.is_some() {
+            self.note_tenant(&store.tenant());
+        }
         Ok(Arc::new(match &self.reserve {
             Some(reserve) => store.with_reserve(reserve.clone()),
             None => store,
@@ -424,10 +449,7 @@ impl Engines {
         settings.belonging = belonging;
         let disk = self.disk.clone();
         let opened = match log {
-            Some(log) => {
-                let log = Arc::new(log.clone());
-                Bitcask::open_adopting(disk, directory, settings, draw, log)
-            }
+            Some(log) => Bitcask::open_adopting(disk, directory, settings, draw, log.clone()),
             None => Bitcask::open(disk, directory, settings, draw),
         };
         let store = opened.with_context(|| format!("open {}", directory.display()))?;
@@ -435,10 +457,15 @@ impl Engines {
             Some(reserve) => store.with_reserve(reserve.clone()),
             None => store,
         };
-        Ok(Arc::new(match &self.read_cache {
+        let store = Arc::new(match &self.read_cache {
             Some(cache) => store.with_cache(cache.clone()),
             None => store,
-        }))
+        });
+        if log.is_some() {
+            let tenant: Arc<dyn Tenant> = store.clone();
+            self.note_tenant(&tenant);
+        }
+        Ok(store)
     }
 }
 

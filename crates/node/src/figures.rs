@@ -10,8 +10,8 @@ use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_bench::process::ProcessUsage;
 use kvorum_cluster::AgreedState as _;
-use kvorum_commit::ValueLog;
 use kvorum_coordinator::{InProgress, Meter, Repaired, RequestError, RequestKind};
+use kvorum_maintenance::{Maintenance, Unwritable};
 use kvorum_member::{Member, VnodeTable};
 use kvorum_object::Object;
 use kvorum_ring::NodeId;
@@ -19,14 +19,17 @@ use kvorum_runtime::{Moment, Runtime, WallTime};
 use kvorum_server_http::{Health, NodeFacts};
 use kvorum_server_pb::ConnectionMeter;
 use kvorum_stats::{MetricKind, MetricsText, Recording, Stats};
+use kvorum_value_log::ValueLog;
 use kvorum_vnode::VnodeWork;
 use serde_json::{Map, Value};
 
 use crate::health_view;
 use crate::machine_figures::MachineFigures;
-use crate::maintenance::{Maintenance, Unwritable};
 use crate::node_log::NodeLog;
 use crate::vnode_figures::VnodeFigures;
+
+/// Counts of vnodes are carried over this often.
+const FED_EVERY: Duration = Duration::from_secs(1);
 
 /// The version whose behaviour we show to clients that switch features on by version.
 pub(crate) const RIAK_VERSION: &str = "3.2.0";
@@ -598,6 +601,14 @@ pub(crate) fn resident_bytes() -> u64 {
         .and_then(|n| n.parse().ok())
         .unwrap_or(0);
     pages * rustix::param::page_size() as u64
+}
+
+/// Carries what the vnodes count over for as long as it is polled.
+pub(crate) async fn feed_always(figures: Arc<Figures>) {
+    loop {
+        figures.runtime.sleep(FED_EVERY).await;
+        figures.feed();
+    }
 }
 
 #[cfg(test)]

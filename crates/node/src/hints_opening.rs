@@ -11,12 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use kvorum_backend::{
-    Backend, BackendError, ErrorKind, FoundStore, HINTS_LABEL, SharedLog as _, StoreId,
-};
+use kvorum_backend::{Backend, BackendError, ErrorKind, FoundStore, HINTS_LABEL, StoreId};
 use kvorum_backend_leveldb::repair::{Repair, has_store_files, options};
-use kvorum_commit::ValueLog;
 use kvorum_disk::{Disk, create_directory_durably};
+
+use kvorum_value_log::ValueLog;
 
 use crate::engines::Engines;
 

@@ -22,8 +22,9 @@ use rustix::process::{Flock, FlockType, Pid, fcntl_getlk, test_kill_process};
 
 use crate::admin_client;
 use crate::admin_request::AdminRequest;
-use crate::command_line::{ConfigurationArguments, say};
+use crate::arguments::ConfigurationArguments;
 use crate::configuration_file;
+use crate::console::say;
 use crate::node::Node;
 use crate::server::protobuf_settings;
 

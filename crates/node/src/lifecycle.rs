@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use crate::admin_client;
 use crate::admin_request::{AdminReply, AdminRequest};
-use crate::command_line::{ConfigurationArguments, say};
+use crate::arguments::ConfigurationArguments;
 use crate::configuration_file;
+use crate::console::say;
 use crate::data_directory::lock_holder;
 use crate::riak_names;
 use crate::start_report::StartReport;

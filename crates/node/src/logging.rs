@@ -5,36 +5,20 @@
 //! node's identity. A panic is an event like others.
 
 mod line;
+mod node_names;
 mod rotating_file;
 
-use std::collections::BTreeMap;
 use std::panic::PanicHookInfo;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use anyhow::Context;
 use kvorum_settings::{LogLevel, LogOutput, LogSettings};
-use parking_lot::RwLock;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt};
 
 use self::line::Lines;
+pub(crate) use self::node_names::NodeNames;
 use self::rotating_file::RotatingFile;
-
-/// The names of nodes by their identities, as they are known at the moment.
-#[derive(Clone, Default)]
-pub(crate) struct NodeNames(Arc<RwLock<BTreeMap<String, String>>>);
-
-impl NodeNames {
-    /// Takes over the names that are known now. Names of nodes that are gone stay: lines may still be about
-    /// them.
-    pub(crate) fn learn(&self, names: impl IntoIterator<Item = (String, String)>) {
-        self.0.write().extend(names);
-    }
-
-    fn of(&self, identity: &str) -> Option<String> {
-        self.0.read().get(identity).cloned()
-    }
-}
 
 /// Starts logging for the rest of the process.
 pub(crate) fn start(settings: &LogSettings) -> anyhow::Result<NodeNames> {

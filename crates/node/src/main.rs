@@ -7,12 +7,12 @@ mod admin_server;
 mod admin_verbs;
 mod advise;
 mod allocator;
-mod backup;
+mod arguments;
 mod bucket_defaults;
 mod bucket_type_view;
 mod command_line;
 mod configuration_file;
-mod counted;
+mod console;
 mod data_directory;
 mod data_directory_check;
 mod demo;
@@ -29,7 +29,7 @@ mod json_failures;
 mod lifecycle;
 mod logging;
 mod machine_figures;
-mod maintenance;
+mod maintained_log;
 mod node;
 mod node_log;
 mod node_stores;
@@ -51,6 +51,9 @@ mod value_log_check;
 mod verify;
 mod vnode_figures;
 mod vnode_view;
+
+#[cfg(test)]
+mod background_work;
 
 use std::process::ExitCode;
 

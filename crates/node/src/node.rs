@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use kvorum_arbiter::Arbiter;
+use kvorum_backup::Backups;
 use kvorum_coordinator::{Coordinator, CoordinatorSettings, TombstoneKeeping};
 use kvorum_disk::{Disk, RealDisk};
+use kvorum_maintenance::{GivingWay, MaintainedLog, Maintenance, StepLog, TransferBudget};
 use kvorum_member::{Member, MemberSettings, PEER_SERVICE, TransferSettings, VnodeTable};
 use kvorum_object::Limits;
 use kvorum_properties::{KeyFunction, PropertyOverlay, Quorum, SyncOnWrite};
@@ -23,12 +25,11 @@ use kvorum_stats::Stats;
 use kvorum_vnode::VnodeSettings;
 use parking_lot::Mutex;
 
-use crate::backup::{self, Backups};
-use crate::data_directory::{DataDirectory, EngineFile, EngineLeft};
+use crate::allocator;
+use crate::data_directory::{DataDirectory, EngineFile, EngineLeft, FORMAT_NAME};
 use crate::engines;
 use crate::engines_left;
 use crate::figures::{Figures, RequestMeter};
-use crate::maintenance::{self, GivingWay, Maintenance, StepLog, TransferBudget};
 use crate::node_log::NodeLog;
 use crate::node_stores::NodeStores;
 use crate::store_roots::{self, StoreRoots};
@@ -83,9 +84,9 @@ impl Node {
     ) -> anyhow::Result<Self> {
         let runtime = executor.runtime();
         let data = DataDirectory::open(&disk, &settings.node.data_dir)?;
-        backup::settle_restored(&*disk, data.path(), &settings.node.ring_state_dir)?;
-        let born_at = &backup::born_at;
-        backup::settle_copied(&*disk, data.path(), &settings.node.ring_state_dir, born_at)?;
+        kvorum_backup::settle_restored(&*disk, data.path(), &settings.node.ring_state_dir)?;
+        let born_at = &kvorum_backup::born_at;
+        kvorum_backup::settle_copied(&*disk, data.path(), &settings.node.ring_state_dir, born_at)?;
         let before = engine_before(&*disk, &data, settings)?;
         store_roots::settle(&*disk, data.path(), settings)?;
         let remnant = engines_left::any_store(&*disk, &data, settings)?;
@@ -94,8 +95,8 @@ impl Node {
         let stores = Arc::new(stores);
         let stats = Arc::new(Stats::default());
         let steps = Arc::new(StepLog::default());
-        let budgets = maintenance::budgets(settings);
-        let room = maintenance::room_for_requests(&budgets);
+        let budgets = kvorum_maintenance::budgets(settings);
+        let room = kvorum_maintenance::room_for_requests(&budgets);
         let arbiter = Arc::new(Mutex::new(Arbiter::new(budgets)));
         let budget = TransferBudget {
             runtime: runtime.clone(),
@@ -126,11 +127,13 @@ impl Node {
         let (coordinator, vnodes) = (member.coordinator().clone(), member.vnodes().clone());
         coordinator.log_properties_not_kept();
         let log = stores.log();
-        let maintenance = Arc::new(Maintenance::new(maintenance::Parts {
+        let maintenance = Arc::new(Maintenance::new(kvorum_maintenance::Parts {
             runtime: runtime.clone(),
             vnodes: vnodes.clone(),
             hints: member.hints().clone(),
-            node_log: log.clone(),
+            node_log: log
+                .clone()
+                .map(|log| Arc::new(log) as Arc<dyn MaintainedLog>),
             coordinator: coordinator.clone(),
             stats: stats.clone(),
             log: steps,
@@ -139,6 +142,7 @@ impl Node {
             giving_way: GivingWay::new(stores.read_cache(), stores.leveldb_shared()),
             room: room.clone(),
             reserve: stores.reserve(),
+            give_memory_back: allocator::give_back,
         }));
         let figures = Arc::new(Figures {
             stats,
@@ -154,15 +158,18 @@ impl Node {
             data_directory: data.path().to_owned(),
             leveldb: stores.leveldb_shared(),
         });
-        let backups = Arc::new(Backups::new(backup::Parts {
+        let roots = StoreRoots::of(settings);
+        let roots = roots.iter().flat_map(StoreRoots::all);
+        let backups = Arc::new(Backups::new(kvorum_backup::Parts {
             runtime: runtime.clone(),
             disk,
             member: member.clone(),
-            log: log.clone(),
+            log: log.as_ref().map(|log| log.values.clone()),
             engine: stores.engine_name(),
             data_directory: data.path().to_owned(),
             ring_directory: settings.node.ring_state_dir.clone(),
-            roots: StoreRoots::of(settings),
+            format_name: FORMAT_NAME,
+            store_roots: roots.map(Path::to_owned).collect(),
         }));
         let (committer, maintainer) = start_threads(&runtime, &log, &maintenance)?;
         Ok(Self {
@@ -184,7 +191,7 @@ impl Node {
 
     /// How many others there are around it, or were when it ran last where that is more.
     pub(crate) fn others(&self) -> u64 {
-        let noted = backup::others_noted(&RealDisk, self.data.path()).unwrap_or(0);
+        let noted = kvorum_backup::others_noted(&RealDisk, self.data.path()).unwrap_or(0);
         let known = self.coordinator.state().members().len().saturating_sub(1);
         noted.max(known as u64)
     }

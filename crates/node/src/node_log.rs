@@ -1,8 +1,6 @@
 //! The node's log: what writes are acknowledged by, one for all stores.
 //!
-//! Engines leave their entries where they were logged. An earlier version had a commit log, which held
-//! batches until engines had written them a second time; what is left of one is given to the stores when
-//! they are opened ([`crate::node_stores`]).
+//! Engines leave their entries where they were logged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,10 +10,10 @@ use anyhow::Context;
 use kvorum_arbiter::Told;
 use kvorum_backend::{BackendError, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 use kvorum_backend_bitcask::MergePolicy;
-use kvorum_commit::{CollectionDue, ValueLog, ValueLogSettings};
 use kvorum_disk::Disk;
 use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
+use kvorum_value_log::{CollectionDue, ValueLog, ValueLogSettings};
 
 /// What a step of collecting reads and copies at most: it is in memory meanwhile. Bytes.
 const COLLECTED_BYTES_MAX: u64 = 4 << 20;

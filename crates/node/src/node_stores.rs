@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use anyhow::Context;
-use kvorum_backend::{Backend, BackendError, FoundStore, SharedLog, StoreId};
+use kvorum_backend::{Backend, BackendError, FoundStore, Sequence, StoreId};
 use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
-use kvorum_commit::{Admission, Recovered, ValueLog, recover_some};
 use kvorum_disk::{Disk, Reserve};
 use kvorum_member::{Found, StoreError, Stores, known_stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
+use kvorum_value_log::{Admission, Tenant, ValueLog};
 use parking_lot::Mutex;
 
 use crate::data_directory::{DataDirectory, EngineFile};
@@ -36,27 +36,24 @@ pub(crate) struct NodeStores {
     engine_before: Option<String>,
     /// The engine of the run before kept nothing over its stop.
     kept_nothing: bool,
-    /// Where an earlier version had its commit logs.
-    commit_logs: PathBuf,
     /// The value log, for engines that keep their entries in it.
     value_log: Option<ValueLog>,
     /// Value logs whose loss was accepted.
     lost_logs: BTreeSet<u64>,
     /// From the beginning on, where the engine's writes go through one.
     log: Mutex<Option<NodeLog>>,
-    earlier: Mutex<EarlierLogs>,
+    found: Mutex<FoundInLog>,
     /// Which partition each store that is open is of; none for the store of hints.
     opened: Mutex<Opened>,
 }
 
-/// What is known of the logs of earlier runs, which are read for some stores after the other.
+/// What was found in the log, which is read for some stores after the other.
 #[derive(Default)]
-struct EarlierLogs {
-    recovered: Recovered,
-    /// Batches of stores that were not open when the commit logs were read last.
-    batches_left: u64,
+struct FoundInLog {
     /// Damage that was told.
     damage: BTreeSet<String>,
+    /// Batches that are lost, and of which the member was not told.
+    losses: Vec<(StoreId, Sequence)>,
 }
 
 /// Stores that are open, by their identity.
@@ -101,10 +98,9 @@ impl NodeStores {
             engines,
             engine_before,
             kept_nothing,
-            commit_logs: data.commit_log(),
             value_log,
             log: Mutex::new(None),
-            earlier: Mutex::default(),
+            found: Mutex::default(),
             opened: Mutex::default(),
         })
     }
@@ -234,6 +230,7 @@ impl NodeStores {
                 None => Ok(()),
             }
         })?;
+        self.tell_lost_hints(&*hints)?;
         let hints = self.note_opened(None, hints);
         let hints = hints.map_err(|error| anyhow::anyhow!(error))?;
         *self.log.lock() = self.value_log.as_ref().map(|log| NodeLog {
@@ -243,43 +240,38 @@ impl NodeStores {
         Ok(hints)
     }
 
-    /// Gives stores what earlier runs logged; returns those that failed. What is found in a commit log
-    /// is put to stores anew: those that leave their entries in the value log put it there.
-    fn recover(&self, stores: &[Arc<dyn Backend>]) -> anyhow::Result<Failed> {
-        let mut failed = Failed::new();
-        if let Some(log) = &self.value_log {
-            failed.extend(self.admit_to(log, stores)?);
-        }
-        let is_sound = |store: &&Arc<dyn Backend>| {
-            let identity = store.identity();
-            failed.iter().all(|(failed, _)| *failed != identity)
+    /// Hints that are lost were for other nodes, which get them from other replicas.
+    fn tell_lost_hints(&self, hints: &dyn Backend) -> anyhow::Result<()> {
+        let losses = std::mem::take(&mut self.found.lock().losses);
+        let Some(log) = self.value_log.as_ref().filter(|_| !losses.is_empty()) else {
+            return Ok(());
         };
-        let sound: Vec<_> = stores.iter().filter(is_sound).cloned().collect();
-        let found = {
-            let recovered = &mut self.earlier.lock().recovered;
-            recover_some(&*self.disk, &self.commit_logs, &sound, recovered)
-        };
-        let found = found.context("replay the commit log")?;
-        if found.batches_replayed > 0 {
-            tracing::info!(
-                event = "commit_log_replayed",
-                stores = sound.len(),
-                batches_read = found.batches_read,
-                batches_replayed = found.batches_replayed,
-                batches_missing = found.batches_missing,
-                torn_bytes = found.torn_bytes,
+        for (store, lost_to) in losses {
+            assert_eq!(store, hints.identity(), "no other store was admitted yet");
+            tracing::error!(
+                event = "hints_lost",
+                lost_to = lost_to.0,
+                "objects that were kept for other nodes were in a damaged part of the value log; those nodes \
+                 have to get them from other replicas",
             );
+            log.note_loss(store, lost_to)?;
         }
-        self.earlier.lock().batches_left = found.batches_of_unknown_stores;
-        self.tell_damage("commit_log_damaged", &found.damage);
-        failed.extend(found.failed);
-        Ok(failed)
+        Ok(())
+    }
+
+    /// Gives stores what earlier runs logged; returns those that failed.
+    fn recover(&self, stores: &[Arc<dyn Backend>]) -> anyhow::Result<Failed> {
+        match &self.value_log {
+            Some(log) => self.admit_to(log, stores),
+            None => Ok(Failed::new()),
+        }
     }
 
     fn admit_to(&self, log: &ValueLog, stores: &[Arc<dyn Backend>]) -> anyhow::Result<Failed> {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let threads = threads.min(ADMISSION_THREADS_MAX);
-        let found = admit_by_threads(log, stores, threads).context("replay the value log")?;
+        let tenants = self.engines.tenants_of(stores);
+        let found = admit_by_threads(log, &tenants, threads).context("replay the value log")?;
         if found.batches_replayed > 0 {
             tracing::info!(
                 event = "value_log_replayed",
@@ -288,16 +280,17 @@ impl NodeStores {
                 batches_replayed = found.batches_replayed,
             );
         }
-        self.tell_damage("value_log_damaged", &found.damage);
+        self.tell_damage(&found.damage);
+        self.found.lock().losses.extend(found.lost);
         Ok(found.failed)
     }
 
-    /// Logs are read for some stores after the other, and their damage is met each time.
-    fn tell_damage(&self, event: &str, found: &[String]) {
-        let mut earlier = self.earlier.lock();
+    /// The log is read for some stores after the other, and its damage is met each time.
+    fn tell_damage(&self, found: &[String]) {
+        let mut told = self.found.lock();
         for damage in found {
-            if earlier.damage.insert(damage.clone()) {
-                tracing::error!(event, damage = %damage);
+            if told.damage.insert(damage.clone()) {
+                tracing::error!(event = "value_log_damaged", damage = %damage);
             }
         }
     }
@@ -389,7 +382,7 @@ fn is_of_partition(found: &FoundStore, known: Option<StoreId>) -> Result<(), Str
 /// Has so many threads admit a share of the stores each.
 fn admit_by_threads(
     log: &ValueLog,
-    stores: &[Arc<dyn Backend>],
+    stores: &[Arc<dyn Tenant>],
     threads: usize,
 ) -> kvorum_backend::Result<Admission> {
     let share = stores.len().div_ceil(threads).max(1);
@@ -479,13 +472,20 @@ impl Stores for NodeStores {
         stores.iter().map(admitted).collect()
     }
 
+    fn take_losses(&self) -> Vec<(StoreId, Sequence)> {
+        std::mem::take(&mut self.found.lock().losses)
+    }
+
+    fn note_loss(&self, store: StoreId, lost_to: Sequence) -> Result<(), StoreError> {
+        match &self.value_log {
+            Some(log) => Ok(log.note_loss(store, lost_to)?),
+            None => Ok(()),
+        }
+    }
+
     fn all_admitted(&self) {
         if let Some(log) = &self.value_log {
             log.settle_erasures();
-        }
-        let batches = std::mem::take(&mut self.earlier.lock().batches_left);
-        if batches > 0 {
-            tracing::warn!(event = "commit_log_unknown_stores", batches);
         }
     }
 

@@ -60,7 +60,7 @@ impl Node {
     fn leave_unlabelled(&self, directory: &Path, log: &ValueLog) -> StoreId {
         let randomness = self.executor.runtime().randomness();
         let draw = Arc::new(move || randomness.next_u64());
-        let (settings, log) = (BitcaskSettings::default(), Arc::new(log.clone()));
+        let (settings, log) = (BitcaskSettings::default(), log.clone());
         let store = Bitcask::open_adopting(self.disk.clone(), directory, settings, draw, log);
         let store: Arc<dyn Backend> = Arc::new(store.unwrap());
         put(&*store);

@@ -13,9 +13,9 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use kvorum_disk::{Disk, EntryKind};
+use kvorum_maintenance::machine;
 use kvorum_settings::Settings;
 
-use crate::maintenance::machine;
 use crate::store_roots::StoreRoots;
 
 /// New files that each store may need beside those that it has: the next segment or table, its hint,

@@ -1,5 +1,6 @@
 //! `kvorum repair`: damaged stores made whole again from what their directories hold.
 
+mod outcome;
 mod shop;
 mod table;
 
@@ -18,6 +19,7 @@ use kvorum_backend_leveldb::repair::{
 use kvorum_disk::{Disk, DiskLock, EntryKind, RealDisk};
 use kvorum_inspect::{Kind, Plan, VerifyOptions, is_node_directory, recognise};
 
+use self::outcome::{OtherChecked, Outcome};
 use crate::hints_opening::LOST_NAME;
 use crate::verify;
 
@@ -51,13 +53,6 @@ struct Found {
     /// Stores of hints that a start set aside.
     set_aside: Vec<PathBuf>,
     locks: Vec<Box<dyn DiskLock>>,
-}
-
-/// A directory that was only checked.
-struct OtherChecked {
-    directory: PathBuf,
-    said: &'static str,
-    findings: Vec<String>,
 }
 
 /// Repairs what is there; the exit code is 1 when something could not be, or is lost for good.
@@ -98,8 +93,6 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
         false => ExitCode::FAILURE,
     })
 }
-
-type Outcome = std::result::Result<RepairReport, String>;
 
 /// True when nothing is lost or in doubt, and nothing is left to be done.
 fn is_all_there(report: &RepairReport) -> bool {

@@ -18,16 +18,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin_server::{AdminServer, stop_this_process};
 use crate::allocator;
-use crate::backup;
 use crate::configuration_file::Loaded;
 use crate::data_directory::{admin_socket, check_unlocked};
-use crate::figures::RIAK_VERSION;
+use crate::figures::{self, RIAK_VERSION};
 use crate::logging::{self, NodeNames};
 use crate::node::Node;
 use crate::open_files;
 use crate::readiness;
 use crate::start_report::StartReport;
-use crate::vnode_figures;
 
 /// How long requests in progress may take to finish after a signal.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -250,7 +248,7 @@ async fn serve(
     let admin_listener = AdminServer::listen(&admin_socket(&settings.node.data_dir))?;
     let admin = AdminServer::new(node, runtime.clone());
     runtime.spawn("admin listener", admin.serve(admin_listener));
-    let noted = backup::keep_others_noted(
+    let noted = kvorum_backup::keep_others_noted(
         runtime.clone(),
         Arc::new(RealDisk),
         node.data.path().to_owned(),
@@ -258,7 +256,7 @@ async fn serve(
     );
     let _noter = runtime.spawn("other members", noted).abort_on_drop();
     let announced = readiness::announce(node.vnodes.clone(), settings.node.nodename.clone());
-    let feeding = vnode_figures::feed_always(node.figures.clone());
+    let feeding = figures::feed_always(node.figures.clone());
     let _feeder = runtime.spawn("index figures", feeding).abort_on_drop();
     let _announcer = runtime.spawn("readiness", announced).abort_on_drop();
 

@@ -6,13 +6,13 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use kvorum_maintenance::counted;
 use kvorum_settings::{
     Durability, DurabilityMode, LogOutput, LogSettings, Settings, StorageBackend,
 };
 use serde_json::{Value, json};
 
 use crate::configuration_file::Loaded;
-use crate::counted::counted;
 use crate::data_directory::FORMAT_NAME;
 use crate::engines;
 

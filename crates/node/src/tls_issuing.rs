@@ -16,8 +16,9 @@ use kvorum_settings::Settings;
 use kvorum_tls::{AUTHORITY_VALIDITY, Authority, Identity, Issued, Part, Validity, day_of};
 use serde_json::json;
 
-use crate::command_line::{AdminArguments, ConfigurationArguments, say};
+use crate::arguments::{AdminArguments, ConfigurationArguments};
 use crate::configuration_file;
+use crate::console::say;
 use crate::tls_files::{DAY_SECONDS, now, path_of};
 
 const AUTHORITY_CERTIFICATE: &str = "ca.crt";

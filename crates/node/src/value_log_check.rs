@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use kvorum_backend::{BackendError, Belonging, FoundStore, HINTS_LABEL, StoreId};
 use kvorum_cluster::checked_text::{decode, encode};
-use kvorum_commit::find_log_id;
 use kvorum_disk::{Disk, ErrorKind, read_file, replace_file};
 use kvorum_member::{RecordedStores, known_stores};
 use kvorum_settings::{Settings, StorageBackend};
+use kvorum_value_log::find_log_id;
 
 use crate::data_directory::{DataDirectory, EngineFile, VALUE_LOG_NAME};
 use crate::engines::name_of;

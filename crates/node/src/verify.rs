@@ -116,7 +116,7 @@ fn gather(plan: &Plan, read_bytes: &AtomicU64, receiver: &Receiver<Outcome>) -> 
 }
 
 fn as_text(plan: &Plan, checked: &Checked) -> String {
-    use crate::counted::counted;
+    use kvorum_maintenance::counted;
 
     let mut text = String::new();
     for finding in &checked.findings {

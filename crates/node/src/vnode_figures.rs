@@ -4,18 +4,12 @@
 //! of a minute. Additions are carried over once a second, and on each query.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_backend::IndexCounts;
 use kvorum_member::VnodeTable;
 use kvorum_stats::Stats;
 use parking_lot::Mutex;
-
-use crate::figures::Figures;
-
-/// How often counts are carried over.
-const PERIOD: Duration = Duration::from_secs(1);
 
 /// What was carried over of each partition.
 #[derive(Default)]
@@ -104,14 +98,6 @@ impl VnodeFigures {
             sum.counts += added.counts;
         }
         sum.count(stats, now);
-    }
-}
-
-/// Carries counts over for as long as it is polled.
-pub(crate) async fn feed_always(figures: Arc<Figures>) {
-    loop {
-        figures.runtime.sleep(PERIOD).await;
-        figures.feed();
     }
 }
 

@@ -2,10 +2,8 @@
 
 use std::fmt::Write as _;
 
+use kvorum_maintenance::{bytes_text, counted};
 use serde_json::Value;
-
-use crate::counted::counted;
-use crate::maintenance::bytes_text;
 
 /// A table of the vnodes' fields, at most 100 columns wide.
 pub(crate) fn text(node: &str, vnodes: &[Value]) -> String {

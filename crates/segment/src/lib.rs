@@ -1,4 +1,4 @@
-//! The segmented append-only log that engines and the commit log are built on.
+//! The segmented append-only log that engines and the value log are built on.
 //!
 //! A log is a directory of *segments*: files of records, written at their end only. A record has a
 //! *front* (key, fields, head) and a *back* (body), each under its own checksum, so that the front is
@@ -37,7 +37,7 @@ pub use record::{
     BACK_BYTES_MAX, BatchPlace, FRONT_BYTES_MAX, Location, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES,
     Record,
 };
-pub use scan::{Damage, Scan, ScanEnd, ScanOptions, Scanned, Tail};
+pub use scan::{Damage, Remains, Scan, ScanEnd, ScanOptions, Scanned, Tail};
 pub use seal::Seal;
 pub use sync::SegmentSync;
 pub use writer::{ResumeAt, SEGMENT_BYTES_MAX, SegmentWriter, WriterOptions};

@@ -61,6 +61,18 @@ impl StoredBack {
         }
     }
 
+    /// A back that was just encoded, as it will be read again. `raw` is what was encoded: it is shared where it
+    /// is stored as it is.
+    pub fn of(back: EncodedBack<'_>, raw: &Bytes) -> Self {
+        let (codec, raw_len, checksum) = (back.codec(), back.raw_len(), back.checksum());
+        Self::from_parts(back.into_bytes(raw), codec, raw_len, checksum)
+    }
+
+    /// No back at all.
+    pub fn empty() -> Self {
+        Self::from_parts(Bytes::new(), Codec::Plain, 0, 0)
+    }
+
     /// The bytes as stored.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes

@@ -60,7 +60,7 @@ impl Record<'_> {
 
 /// Where a record stands. The lengths may be rough: too long costs bytes read for nothing, too short
 /// a second read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     /// Offset in the segment, in bytes; a multiple of 8.
     pub offset: u64,

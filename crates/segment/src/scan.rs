@@ -12,11 +12,13 @@ use std::fmt;
 use bytes::{Bytes, BytesMut};
 use kvorum_disk::Reading;
 
-use crate::reader::{check_front, stored_record};
+use crate::reader::{check_front, stored_front, stored_record};
 use crate::record::{Purpose, RECORD_HEADER_BYTES, RecordHeader, aligned, decode_header};
 use crate::seal::SEAL_BYTES;
 use crate::torn_end::is_of_seal_or_mark;
-use crate::{FILE_HEADER_BYTES, RECORD_ALIGN_BYTES, Result, Seal, SegmentReader, StoredRecord};
+use crate::{
+    FILE_HEADER_BYTES, RECORD_ALIGN_BYTES, Result, Seal, SegmentReader, StoredFront, StoredRecord,
+};
 
 /// Bytes read at once.
 const WINDOW_BYTES: u64 = 512 << 10;
@@ -56,6 +58,22 @@ pub struct Damage {
     pub len: u64,
     /// What was found, in words.
     pub found: String,
+    /// What of it can be read all the same.
+    pub remains: Remains,
+}
+
+/// What can be read of a damaged range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remains {
+    /// It is not known what stood there, nor how many records.
+    Nothing,
+    /// It was one record, of this sequence.
+    Header {
+        /// The writer's order.
+        sequence: u64,
+    },
+    /// It was one record, whose back alone is damaged.
+    Front(StoredFront),
 }
 
 impl fmt::Display for Damage {
@@ -123,7 +141,18 @@ enum Found {
     Bad {
         found: String,
         next: Option<u64>,
+        remains: Remains,
     },
+}
+
+impl Found {
+    fn unknown(found: &str) -> Self {
+        Self::Bad {
+            found: found.to_owned(),
+            next: None,
+            remains: Remains::Nothing,
+        }
+    }
 }
 
 impl SegmentReader {
@@ -256,14 +285,25 @@ impl Scan {
                 Ok(())
             }
             Found::Nothing => {
-                self.meet_damage(at, "zeros where a record should be".to_owned(), None)
+                let found = "zeros where a record should be".to_owned();
+                self.meet_damage(at, found, None, Remains::Nothing)
             }
-            Found::Bad { found, next } => self.meet_damage(at, found, next),
+            Found::Bad {
+                found,
+                next,
+                remains,
+            } => self.meet_damage(at, found, next, remains),
         }
     }
 
     /// No record stands at `at`: decides between rot, torn tail and end.
-    fn meet_damage(&mut self, at: u64, found: String, next: Option<u64>) -> Result<()> {
+    fn meet_damage(
+        &mut self,
+        at: u64,
+        found: String,
+        next: Option<u64>,
+        remains: Remains,
+    ) -> Result<()> {
         let resumes_at = match next {
             Some(next) if self.is_record(next)? => Some(next),
             _ => self.find_record(aligned(at + 1))?,
@@ -285,6 +325,10 @@ impl Scan {
                 offset: at,
                 len: rot_end - at,
                 found,
+                remains: match next {
+                    Some(next) if next == aligned(rot_end) => remains,
+                    _ => Remains::Nothing,
+                },
             }));
             self.position = aligned(rot_end);
             return Ok(());
@@ -374,42 +418,45 @@ impl Scan {
             return Ok(Found::Nothing);
         }
         let Some(header) = decode_header(&bytes, self.reader.seed(), at) else {
-            let found = "no record header".to_owned();
-            return Ok(Found::Bad { found, next: None });
+            return Ok(Found::unknown("no record header"));
         };
         let end = at + header.len();
         if end > self.limit {
-            let found = "record beyond the end of the segment".to_owned();
-            return Ok(Found::Bad { found, next: None });
+            return Ok(Found::unknown("record beyond the end of the segment"));
         }
         let whole = self.bytes(at, header.len())?;
         // It may have been read anew, and the checksum speaks for that alone.
         if decode_header(&whole, self.reader.seed(), at) != Some(header) {
-            let found = "no record header".to_owned();
-            return Ok(Found::Bad { found, next: None });
+            return Ok(Found::unknown("no record header"));
         }
         Ok(self.judge(&header, whole, at, aligned(end)))
     }
 
     fn judge(&mut self, header: &RecordHeader, whole: Bytes, at: u64, next: u64) -> Found {
-        let bad = |error: crate::SegmentError| Found::Bad {
+        let bad = |error: crate::SegmentError, remains| Found::Bad {
             found: error.to_string(),
             next: Some(next),
+            remains,
         };
         if whole.len() as u64 != header.len() {
-            let found = "record cut short".to_owned();
-            return Found::Bad { found, next: None };
+            return Found::unknown("record cut short");
         }
         if let Err(error) = check_front(header, &whole, at, self.reader.path()) {
-            return bad(error);
+            let remains = match header.purpose {
+                Purpose::Data => Remains::Header {
+                    sequence: header.sequence,
+                },
+                Purpose::Mark | Purpose::Seal => Remains::Nothing,
+            };
+            return bad(error, remains);
         }
         self.durable_to = self.durable_to.max(header.synced_to.min(at));
         match header.purpose {
             Purpose::Mark => Found::Mark(next),
             Purpose::Seal => Found::Seal,
-            Purpose::Data => match stored_record(header, whole, at, self.reader.path()) {
+            Purpose::Data => match stored_record(header, whole.clone(), at, self.reader.path()) {
                 Ok(record) => Found::Record(record, next),
-                Err(error) => bad(error),
+                Err(error) => bad(error, Remains::Front(stored_front(header, whole, at))),
             },
         }
     }

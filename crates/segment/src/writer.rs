@@ -83,34 +83,6 @@ impl SegmentWriter {
         Ok(Self::over(file, id, options, at))
     }
 
-    /// Makes a new segment of a file whose content is not needed any more, under a name that no
-    /// segment has (`free`). Its blocks are written over in place, which costs the system neither
-    /// space nor bookkeeping, and leaves what a scan cannot take for a record of the new segment:
-    /// checksums are bound to its number. It ends as torn, or at its seal. When this returns, the
-    /// file and its name are durable.
-    pub fn reuse(
-        disk: &dyn Disk,
-        free: &Path,
-        path: &Path,
-        id: SegmentId,
-        options: WriterOptions,
-    ) -> Result<Self> {
-        let renamed = disk.open(free, OpenMode::ReadWrite)?;
-        renamed.write_at(&encode_file_header(&id), 0)?;
-        renamed.sync()?;
-        disk.rename(free, path)?;
-        disk.sync_directory(path.parent().unwrap_or(Path::new(".")))?;
-        let file = disk.open(path, OpenMode::ReadWrite)?;
-        let allocated_to = file.len()?;
-        let at = ResumeAt {
-            end: FILE_HEADER_BYTES,
-            ..ResumeAt::default()
-        };
-        let mut writer = Self::over(file, id, options, at);
-        writer.allocated_to = allocated_to;
-        Ok(writer)
-    }
-
     /// Goes on in a segment that was not sealed: cuts what stands behind `at.end` and makes what is
     /// left durable.
     ///

@@ -18,8 +18,6 @@ pub enum Engine {
     /// Bitcask with its entries in the node's value log, as the server has it by default, on disks that
     /// can fail.
     Bitcask,
-    /// Bitcask behind the node's commit log, which other engines have, on disks that can fail.
-    BitcaskBehindLog,
     /// Sorted tables over the node's value log, on disks that can fail.
     Leveldb,
     /// Memory: quick, for faults that no disk has a part in.
@@ -116,10 +114,6 @@ impl RunPlan {
             _ if focus.is_some() => Engine::Bitcask,
             60..80 => Engine::Leveldb,
             _ => Engine::Memory,
-        };
-        let engine = match engine {
-            Engine::Bitcask if Draw::new(seed ^ 0x6c6f_6773).chance(20) => Engine::BitcaskBehindLog,
-            drawn => drawn,
         };
         // Draws of their own: those of before stay what they were.
         let kind = &mut Draw::new(seed ^ 0x6d65_6d62_6572);

@@ -1,5 +1,5 @@
 //! The stores of a simulated node, on a disk that can fail: bitcask or leveldb with their entries in the
-//! value log, or bitcask behind a commit log; or memory.
+//! value log, or memory.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -8,25 +8,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use kvorum_backend::{
-    Backend, BackendError, Belonging, FoundStore, StepBudget, StoreId, TaskKind, Timestamp,
+    Backend, BackendError, Belonging, FoundStore, Sequence, StepBudget, StoreId, TaskKind,
+    Timestamp,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared, SyncStrategy as LeveldbSync};
 use kvorum_backend_memory::MemoryBackend;
-use kvorum_commit::{Admission, Recovered, Recovery, recover_some};
 use kvorum_disk::Disk;
 use kvorum_member::{Found, StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
+use kvorum_value_log::{Admission, Tenant, ValueLog};
 use parking_lot::Mutex;
 
-use crate::node_log::{NodeLog, commit_log_directory};
+use crate::node_log;
 use crate::plan::Engine;
 
-const DATA_FILE_BYTES_MAX: u64 = 128 << 10;
-/// Of stores that have only in files of their own what the value log collected.
+/// Stores have only in files of their own what the value log collected.
 const COLLECTED_FILE_BYTES_MAX: u64 = 8 << 10;
 const TABLE_BYTES_MAX: u64 = 16 << 10;
 /// What a device takes for a sync at least, in microseconds.
@@ -45,10 +45,13 @@ pub(crate) struct SimulatedStores {
     slowness: Arc<AtomicU64>,
     counted: Arc<Mutex<Upkeep>>,
     /// From the beginning on, where the engine has one.
-    log: Mutex<Option<NodeLog>>,
-    recovered: Mutex<Recovered>,
-    /// What the log of the run before had for the stores.
-    recovery: Mutex<LogFound>,
+    log: Mutex<Option<ValueLog>>,
+    /// Open stores as the log knows them.
+    tenants: Mutex<BTreeMap<StoreId, Weak<dyn Tenant>>>,
+    /// What the log of the run before had for the stores that were opened last.
+    recovery: Mutex<Admission>,
+    /// Batches that the log has lost, and that no member was told of.
+    losses: Mutex<Vec<(StoreId, Sequence)>>,
     /// What was found damaged in logs, in words.
     damage: Mutex<Vec<String>>,
     open: Mutex<BTreeMap<PathBuf, Arc<dyn Backend>>>,
@@ -57,15 +60,6 @@ pub(crate) struct SimulatedStores {
     of_member: Mutex<BTreeMap<PathBuf, Weak<dyn Backend>>>,
     /// Those that were read and serve nobody yet.
     read: Mutex<BTreeMap<StoreId, PathBuf>>,
-}
-
-/// What the log of the run before had for the stores that were opened last.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum LogFound {
-    #[default]
-    Nothing,
-    Commit(#[expect(dead_code, reason = "shown in traces")] Recovery),
-    Value(#[expect(dead_code, reason = "shown in traces")] Admission),
 }
 
 /// What was done for the stores and the logs of machines meanwhile.
@@ -108,8 +102,9 @@ impl SimulatedStores {
             slowness,
             counted,
             log: Mutex::default(),
-            recovered: Mutex::default(),
+            tenants: Mutex::default(),
             recovery: Mutex::default(),
+            losses: Mutex::default(),
             damage: Mutex::default(),
             open: Mutex::default(),
             of_member: Mutex::default(),
@@ -136,23 +131,19 @@ impl SimulatedStores {
         if let Some((_, error)) = self.recover(&backends)?.pop() {
             return Err(error).context("bring a store up to date");
         }
-        self.begin_log()?;
+        self.begin_log();
         self.all_admitted();
-        for (path, engine) in engines {
-            let store = self.behind_log(engine);
-            self.open.lock().insert(path, store);
-        }
+        self.open.lock().extend(engines);
         self.keep_up();
         Ok(())
     }
 
     /// Before all stores, which are opened with it.
     fn open_value_log(&self) -> anyhow::Result<()> {
-        if !matches!(self.engine, Engine::Bitcask | Engine::Leveldb) {
+        if self.engine == Engine::Memory {
             return Ok(());
         }
-        let id = self.runtime.random_u64();
-        let (log, damage) = NodeLog::open_value_log(self.disk.clone(), id)?;
+        let (log, damage) = node_log::open(self.disk.clone(), self.runtime.random_u64())?;
         self.damage.lock().extend(damage);
         *self.log.lock() = Some(log);
         Ok(())
@@ -160,49 +151,38 @@ impl SimulatedStores {
 
     /// Gives stores what earlier runs logged; those that failed.
     fn recover(&self, some: &[Arc<dyn Backend>]) -> anyhow::Result<Vec<(StoreId, BackendError)>> {
-        let (found, damage, failed) = match (self.engine, &*self.log.lock()) {
-            (Engine::Memory, _) => return Ok(Vec::new()),
-            (_, Some(NodeLog::Value(log))) => {
-                let found = log.admit_some(some).context("replay the value log")?;
-                let (damage, failed) = (found.damage.clone(), found.failed.clone());
-                (LogFound::Value(found), damage, failed)
-            }
-            _ => {
-                let (directory, recovered) = (commit_log_directory(), &mut self.recovered.lock());
-                kvorum_disk::create_directory_durably(&*self.disk, directory)?;
-                let found = recover_some(&*self.disk, directory, some, recovered);
-                let found = found.context("replay the commit log")?;
-                let (damage, failed) = (found.damage.clone(), found.failed.clone());
-                (LogFound::Commit(found), damage, failed)
-            }
+        let Some(log) = self.log.lock().clone() else {
+            return Ok(Vec::new());
         };
-        self.damage.lock().extend(damage);
+        let known = self.tenants.lock();
+        let tenants = some
+            .iter()
+            .filter_map(|it| known.get(&it.identity())?.upgrade());
+        let tenants: Vec<Arc<dyn Tenant>> = tenants.collect();
+        drop(known);
+        let found = log.admit_some(&tenants).context("replay the value log")?;
+        self.damage.lock().extend(found.damage.clone());
+        self.losses.lock().extend(found.lost.clone());
+        let failed = found.failed.clone();
         *self.recovery.lock() = found;
         Ok(failed)
     }
 
-    /// Begins this run's log once the first stores have what earlier ones had for them.
-    fn begin_log(&self) -> anyhow::Result<()> {
-        if self.engine == Engine::BitcaskBehindLog {
-            let id = self.runtime.random_u64();
-            let log = NodeLog::create_commit_log(self.disk.clone(), id)?;
-            self.recovered.lock().running = Some(id);
-            *self.log.lock() = Some(log);
-        }
+    /// Begins to commit once the first stores have what earlier runs had for them.
+    fn begin_log(&self) {
         if let Some(log) = &*self.log.lock() {
             self.drive(log);
         }
-        Ok(())
     }
 
     fn all_admitted(&self) {
         if let Some(log) = &*self.log.lock() {
-            log.all_admitted();
+            log.settle_erasures();
         }
     }
 
     /// What the log of the run before had for the stores.
-    pub(crate) fn recovery(&self) -> LogFound {
+    pub(crate) fn recovery(&self) -> Admission {
         self.recovery.lock().clone()
     }
 
@@ -244,12 +224,10 @@ impl SimulatedStores {
     /// Opens a store of which no log has anything yet.
     fn open_anew(&self, path: &Path) -> anyhow::Result<Arc<dyn Backend>> {
         let store = self.engine(path)?;
-        if self.engine == Engine::Bitcask
-            && let Some((_, error)) = self.recover(std::slice::from_ref(&store))?.pop()
-        {
+        if let Some((_, error)) = self.recover(std::slice::from_ref(&store))?.pop() {
             return Err(error).context("bring a new store up to date");
         }
-        Ok(self.behind_log(store))
+        Ok(store)
     }
 
     /// Removes a store, or what is left of one. The value log keeps what a store has in it until it is
@@ -258,15 +236,12 @@ impl SimulatedStores {
         let is_left = || self.disk.info(path).map(|found| found.is_some());
         let there = match open {
             Some(store) => Some(store),
-            None if self.engine == Engine::Bitcask && is_left()? => Some(self.engine(path)?),
+            None if self.engine != Engine::Memory && is_left()? => Some(self.engine(path)?),
             None => None,
         };
         if let Some(store) = there {
             store.erase()?;
             store.close()?;
-            if let Some(log) = &*self.log.lock() {
-                log.forget(store.identity());
-            }
         }
         self.remove_directory(path)
     }
@@ -295,7 +270,7 @@ impl SimulatedStores {
             store.close()?;
         }
         if let Some(log) = &*self.log.lock() {
-            log.finish()?;
+            log.stop();
         }
         Ok(())
     }
@@ -307,37 +282,39 @@ impl SimulatedStores {
             let settings = kvorum_backend_memory::Settings::default();
             return Ok(Arc::new(MemoryBackend::new(settings, draw)));
         }
-        if self.engine == Engine::Leveldb {
-            let (disk, draw) = (self.disk.clone(), Arc::new(draw));
-            let own = LeveldbSettings {
-                belonging: Belonging::by_directory(path),
-                ..leveldb_settings()
-            };
-            let shared = self.shared();
-            let opened = match &*self.log.lock() {
-                Some(NodeLog::Value(log)) => {
-                    let log = Arc::new(log.clone());
-                    Leveldb::open_adopting(disk, path, &own, shared, draw, log)
-                }
-                _ => Leveldb::open(disk, path, &own, shared, draw),
-            };
-            let store = opened.with_context(|| format!("open {}", path.display()))?;
-            return Ok(Arc::new(store));
-        }
+        let Some(log) = self.log.lock().clone() else {
+            bail!("no value log is open");
+        };
         let (disk, draw) = (self.disk.clone(), Arc::new(draw));
-        let belonged = |settings| BitcaskSettings {
-            belonging: Belonging::by_directory(path),
-            ..settings
-        };
-        let opened = match &*self.log.lock() {
-            Some(NodeLog::Value(log)) => {
-                let log = Arc::new(log.clone());
-                Bitcask::open_adopting(disk, path, belonged(adopting_settings()), draw, log)
+        let belonging = Belonging::by_directory(path);
+        let told = || format!("open {}", path.display());
+        let (store, tenant): (Arc<dyn Backend>, Arc<dyn Tenant>) = match self.engine {
+            Engine::Leveldb => {
+                let own = LeveldbSettings {
+                    belonging,
+                    ..leveldb_settings()
+                };
+                let shared = self.shared();
+                let opened = Leveldb::open_adopting(disk, path, &own, shared, draw, log);
+                let store = opened.with_context(told)?;
+                let tenant = store.tenant();
+                (Arc::new(store), tenant)
             }
-            _ => Bitcask::open(disk, path, belonged(bitcask_settings()), draw),
+            _ => {
+                let own = BitcaskSettings {
+                    belonging,
+                    ..bitcask_settings()
+                };
+                let opened = Bitcask::open_adopting(disk, path, own, draw, log);
+                let store = Arc::new(opened.with_context(told)?);
+                (store.clone(), store)
+            }
         };
-        let store = opened.with_context(|| format!("open {}", path.display()))?;
-        Ok(Arc::new(store))
+        let identity = store.identity();
+        self.tenants
+            .lock()
+            .insert(identity, Arc::downgrade(&tenant));
+        Ok(store)
     }
 
     /// A block cache and a budget for each store, so that the order in which stores are dropped has no
@@ -346,15 +323,8 @@ impl SimulatedStores {
         Shared::new(1 << 20, 1 << 20)
     }
 
-    fn behind_log(&self, engine: Arc<dyn Backend>) -> Arc<dyn Backend> {
-        match &*self.log.lock() {
-            Some(log) => log.over(engine),
-            None => engine,
-        }
-    }
-
     /// Commits groups for as long as the process lives.
-    fn drive(&self, log: &NodeLog) {
+    fn drive(&self, log: &ValueLog) {
         let (driver, runtime) = (log.task_driver(), self.runtime.clone());
         let more = u64::try_from(self.sync_max.as_micros()).unwrap_or(1).max(1);
         let slowness = self.slowness.clone();
@@ -397,13 +367,13 @@ impl SimulatedStores {
         }
         let log = self.log.lock().clone();
         if let Some(log) = log {
-            self.counted.lock().collections += log.upkeep(STEP_BUDGET);
+            self.counted.lock().collections += node_log::upkeep(&log, STEP_BUDGET);
             self.damage.lock().extend(log.take_damage());
         }
     }
 }
 
-/// For a member: in its order, with a commit log that is read for some stores after the other.
+/// For a member: in its order, with a log that is read for some stores after the other.
 pub(crate) struct MemberStores(pub(crate) Arc<SimulatedStores>);
 
 impl MemberStores {
@@ -421,9 +391,8 @@ impl MemberStores {
         if let Some((_, error)) = failed.pop() {
             return Err(error).context("bring the hints up to date");
         }
-        stores.begin_log()?;
+        stores.begin_log();
         stores.keep_up();
-        let hints = stores.behind_log(hints);
         stores.note(path, &hints);
         Ok(hints)
     }
@@ -454,7 +423,7 @@ impl Stores for MemberStores {
         let found = match self.0.engine {
             Engine::Memory => return Ok(Found::NotKept),
             Engine::Leveldb => kvorum_backend_leveldb::find_store(disk, &directory, &belonging)?,
-            Engine::Bitcask | Engine::BitcaskBehindLog => {
+            Engine::Bitcask => {
                 kvorum_backend_bitcask::check::find_store(disk, &directory, &belonging)?
             }
         };
@@ -507,13 +476,23 @@ impl Stores for MemberStores {
             if let Some((_, error)) = failed.iter().find(|it| it.0 == store.identity()) {
                 return Err(StoreError::from(error.clone()));
             }
-            let admitted = self.0.behind_log(store.clone());
             if let Some(path) = self.0.read.lock().remove(&store.identity()) {
-                self.0.note(path, &admitted);
+                self.0.note(path, store);
             }
-            Ok(admitted)
+            Ok(store.clone())
         };
         some.iter().map(admitted).collect()
+    }
+
+    fn take_losses(&self) -> Vec<(StoreId, Sequence)> {
+        std::mem::take(&mut self.0.losses.lock())
+    }
+
+    fn note_loss(&self, store: StoreId, lost_to: Sequence) -> Result<(), StoreError> {
+        match &*self.0.log.lock() {
+            Some(log) => Ok(log.note_loss(store, lost_to)?),
+            None => Ok(()),
+        }
     }
 
     fn all_admitted(&self) {
@@ -545,17 +524,9 @@ impl Stores for MemberStores {
     }
 }
 
-/// Small files, so that a run closes and merges some. The commit log stands in front.
-fn bitcask_settings() -> BitcaskSettings {
-    BitcaskSettings {
-        sync: SyncStrategy::None,
-        ..settings_of_files(DATA_FILE_BYTES_MAX)
-    }
-}
-
 /// As the server has it by default, with small files: what was collected is merged again, and checkpoints
 /// follow the log.
-fn adopting_settings() -> BitcaskSettings {
+fn bitcask_settings() -> BitcaskSettings {
     BitcaskSettings {
         sync: SyncStrategy::Grouped,
         log_segments_behind_max: 4,

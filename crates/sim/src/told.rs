@@ -1,7 +1,7 @@
 //! A node whose control plane is stood in for: it is told of each ring, late, and the ring of before
 //! survives with its machine.
 //!
-//! All else is what the server is made of: stores and commit log, vnodes and leases, hints, the detector
+//! All else is what the server is made of: stores and value log, vnodes and leases, hints, the detector
 //! of who is up, the peer transport, the coordinator.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -57,9 +57,24 @@ const OPEN: &[(&str, &str, &str)] = &[
         "std::thread",
         "it races readers against writers of an engine under test",
     ),
+    (
+        "backup",
+        "std::fs",
+        "it asks when a file was born, and which files are one under several names",
+    ),
     ("client", "tokio::net", "it is the other side of the wire"),
     ("client", "tokio::time", "it is the other side of the wire"),
     ("disk", "std::fs", "it is the seam"),
+    (
+        "maintenance",
+        "std::fs",
+        "it reads what the machine and the control group let the process have",
+    ),
+    (
+        "maintenance",
+        "std::thread",
+        "it counts cores, and shares a round of syncs out over two threads",
+    ),
     (
         "protocol",
         "std::time::SystemTime",

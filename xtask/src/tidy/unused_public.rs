@@ -18,7 +18,6 @@ use crate::tidy::tree::Tree;
 const EXCEPTIONS: &[(&str, usize)] = &[
     ("client", 1),
     ("cluster", 2),
-    ("commit", 1),
     ("coordinator", 3),
     ("disk", 3),
     ("inspect", 1),
@@ -27,6 +26,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("protocol", 1),
     ("ring", 2),
     ("runtime", 2),
+    ("value-log", 1),
     ("vnode", 1),
 ];
 

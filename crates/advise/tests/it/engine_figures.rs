@@ -8,10 +8,10 @@ use kvorum_advise::{CapacityQuestion, EngineTable, capacity};
 use kvorum_backend::{Backend, Batch, Durability, Fields, Write};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
-use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 use kvorum_object::{Clock, Content, Metadata, Object, Timestamp};
+use kvorum_value_log::{Tenant, ValueLog, ValueLogSettings};
 
 const KEYS: u32 = 20_000;
 const KEY_BYTES: u64 = 67;
@@ -184,11 +184,12 @@ fn bitcask_over_the_value_log_takes_the_memory_that_capacity_says() {
         dead_percent_max: 30,
     };
     let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 1, settings).unwrap();
-    let (shared, draw) = (Arc::new(log.clone()), Arc::new(|| 0x9e37_79b9_7f4a_7c15));
+    let (shared, draw) = (log.clone(), Arc::new(|| 0x9e37_79b9_7f4a_7c15));
     let settings = BitcaskSettings::default();
     let store = Bitcask::open_adopting(disk, Path::new("store"), settings, draw, shared);
-    let store: Arc<dyn Backend> = Arc::new(store.unwrap());
-    log.admit(std::slice::from_ref(&store)).unwrap();
+    let store = Arc::new(store.unwrap());
+    let tenant: Arc<dyn Tenant> = store.clone();
+    log.admit(&[tenant]).unwrap();
     fill(&*store);
     store.sync().unwrap();
     let per_key = store.status().memory_bytes as f64 / f64::from(KEYS);

@@ -1,4 +1,4 @@
-//! Syncs: of the commit log, and of stores in rounds.
+//! Syncs: of the value log, and of stores in rounds.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::Arbiter;
 use crate::account::Account;
 use crate::order::{Decision, Order, Owner};
 
-/// Stores synced in one round. More of them fill the device's queue, in which the commit log's own
+/// Stores synced in one round. More of them fill the device's queue, in which the value log's own
 /// syncs wait. Measured with 64 files of 4 MiB to be synced and a log that syncs all the while: one
 /// file at a time with rests took 783 ms, rounds of 16 by two threads 451 ms, one round of 64 281 ms;
 /// the log's p99 was 15, 20 and 37 ms.
@@ -44,7 +44,7 @@ impl Arbiter {
         }
     }
 
-    /// The commit log's next step, or a round of syncs; nothing while the device has its rest.
+    /// The value log's next step, or a round of syncs; nothing while the device has its rest.
     pub(super) fn next_sync(&mut self, now: Moment) -> Option<Decision> {
         let is_rest_over = self.sync_after <= now;
         let log = self.accounts.get(&Owner::CommitLog);

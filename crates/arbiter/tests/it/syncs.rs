@@ -25,7 +25,7 @@ fn stores_that_want_a_sync_at_the_same_time_share_rounds() {
     assert!(world.rounds.len() <= 5, "{:?}", world.rounds);
 }
 
-/// An arbiter of a commit log and stores, all written to.
+/// An arbiter of a value log and stores, all written to.
 struct LogWorld {
     arbiter: Arbiter,
     now: Moment,

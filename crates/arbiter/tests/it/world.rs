@@ -317,7 +317,7 @@ impl World {
     fn store(&mut self, owner: Owner) -> &mut Store {
         match owner {
             Owner::Store(slot) => &mut self.stores[usize::from(slot)],
-            // Nobody has told of a commit log.
+            // Nobody has told of a value log.
             Owner::CommitLog => &mut self.stores[0],
         }
     }

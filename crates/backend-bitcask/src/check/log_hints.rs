@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use kvorum_backend::{LogRecord, Result, StoreId};
+use kvorum_backend::{Result, StoreId};
 use kvorum_disk::Reading;
 use kvorum_segment::{Location, ScanOptions, Scanned, SegmentError, SegmentReader, StoredFront};
 
 use super::{Finding, KEYS_SHOWN_MAX, StoreCheck};
+use kvorum_value_log::LoggedFront;
+
 use crate::anatomy::{StoreFile, key_shown};
 use crate::error::IntoBackend;
 use crate::key_blocks::HintError;
@@ -337,13 +339,9 @@ fn damaged_ranges(reader: &SegmentReader) -> Result<Vec<(u64, u64)>> {
 }
 
 /// A front of the log without what the log put before the engine's; `None` when it is another store's.
-fn of_store(mut stored: StoredFront, store: u64) -> Option<StoredFront> {
-    let (holder, front) = LogRecord::split_front(&stored.front)?;
-    if holder != StoreId(store) {
-        return None;
-    }
-    stored.front = front;
-    Some(stored)
+fn of_store(stored: StoredFront, store: u64) -> Option<StoredFront> {
+    let logged = LoggedFront::of(stored)?;
+    (logged.store == StoreId(store)).then_some(logged.stored)
 }
 
 /// `None` where no whole record stands.

@@ -8,16 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use kvorum_backend::{
-    Backend, Batch, Durability, Fields, SharedLog, StepBudget, TaskKind, Timestamp, Write,
-};
+use kvorum_backend::{Backend, Batch, Durability, Fields, StepBudget, TaskKind, Timestamp, Write};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
-use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::anatomy::Piece;
 use kvorum_disk::{Disk, MemoryDisk, OpenMode, read_file};
 use kvorum_encoding::StorageKey;
 use kvorum_inspect::{Checked, Finding, Kind, Plan, VerifyOptions, recognise};
 use kvorum_segment::file_name;
+use kvorum_value_log::{Tenant, ValueLog, ValueLogSettings};
 
 use crate::store::{covers, pieces, verify, with_each_flip};
 
@@ -48,10 +46,11 @@ impl Node {
             log_hint_records_min: 4,
             ..BitcaskSettings::default()
         };
-        let (directory, shared) = (Path::new(STORE), Arc::new(log.clone()));
+        let (directory, shared) = (Path::new(STORE), log.clone());
         let store = Bitcask::open_adopting(shared_disk, directory, settings, draw, shared);
-        let store: Arc<dyn Backend> = Arc::new(store.unwrap());
-        log.admit(std::slice::from_ref(&store)).unwrap();
+        let store = Arc::new(store.unwrap());
+        let tenant: Arc<dyn Tenant> = store.clone();
+        log.admit(&[tenant]).unwrap();
         Self { log, store }
     }
 

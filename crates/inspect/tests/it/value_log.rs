@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use kvorum_backend::{Backend, Batch, Durability, Fields, SharedLog, StepBudget, StoreId, Write};
+use kvorum_backend::{Backend, Batch, Durability, Fields, StepBudget, StoreId, Write};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
-use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::anatomy::Piece;
 use kvorum_disk::{Disk, EntryKind, MemoryDisk, OpenMode};
 use kvorum_encoding::StorageKey;
 use kvorum_inspect::{Kind, recognise};
 use kvorum_lsm::repair::{Repair, RepairOptions};
+use kvorum_value_log::{ValueLog, ValueLogSettings};
 
 use crate::store::{covers, harmless, pieces, verify, with_each_flip};
 
@@ -35,18 +35,19 @@ fn open_log(disk: &MemoryDisk) -> ValueLog {
 }
 
 fn open_stores(disk: &MemoryDisk, log: &ValueLog) -> Vec<Arc<dyn Backend>> {
-    let open = |number: u64| -> Arc<dyn Backend> {
+    let open = |number: u64| -> Arc<Bitcask> {
         let draws = AtomicU64::new(1 + 1_000 * number);
         let draw = Arc::new(move || draws.fetch_add(1, Ordering::Relaxed));
         let (disk, directory) = (Arc::new(disk.clone()), format!("{DATA}/bitcask/{number}"));
-        let (settings, shared) = (BitcaskSettings::default(), Arc::new(log.clone()));
+        let (settings, shared) = (BitcaskSettings::default(), log.clone());
         let store =
             Bitcask::open_adopting(disk, Path::new(&directory), settings, draw, shared).unwrap();
         Arc::new(store)
     };
     let stores: Vec<_> = (0..2).map(open).collect();
-    log.admit(&stores).unwrap();
-    stores
+    let tenants: Vec<_> = stores.iter().map(|it| it.clone() as _).collect();
+    log.admit(&tenants).unwrap();
+    stores.into_iter().map(|it| it as _).collect()
 }
 
 fn put(store: &Arc<dyn Backend>, number: u32) {
@@ -71,10 +72,7 @@ fn filled() -> MemoryDisk {
         put(&stores[1], number % 3);
     }
     collect(&log, &stores);
-    assert!(
-        SharedLog::segment(&log, 1).is_none(),
-        "nothing was collected"
-    );
+    assert!(log.segment(1).is_none(), "nothing was collected");
     for number in 100..108 {
         put(&stores[number as usize % 2], number);
     }
@@ -281,10 +279,11 @@ fn with_tables(log_id: u64) -> MemoryDisk {
         },
         Shared::new(1 << 20, 1 << 20),
         Arc::new(move || draws.fetch_add(1, Ordering::Relaxed)),
-        Arc::new(log.clone()),
+        log.clone(),
     );
-    let store: Arc<dyn Backend> = Arc::new(store.unwrap());
-    log.admit(std::slice::from_ref(&store)).unwrap();
+    let store = store.unwrap();
+    log.admit(&[store.tenant()]).unwrap();
+    let store: Arc<dyn Backend> = Arc::new(store);
     (0..24).for_each(|number| put(&store, number));
     close(&log, std::slice::from_ref(&store));
     disk

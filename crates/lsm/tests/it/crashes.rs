@@ -142,15 +142,6 @@ fn over_two_directories_that_holds_after_operations_in_either() {
     sweep(&tiered, 5);
 }
 
-#[test]
-fn without_a_log_a_sync_is_a_flush_and_holds_as_well() {
-    let settings = LsmSettings {
-        has_log: false,
-        ..settings()
-    };
-    sweep(&settings, 3);
-}
-
 /// A full disk refuses bytes, space ahead of them, and some new files.
 const FULL: [&[Operation]; 2] = [&[Operation::Write, Operation::Allocate], &[Operation::Open]];
 
@@ -163,21 +154,13 @@ fn fill(disk: &FaultyDisk, operations: &[Operation]) {
 
 #[test]
 fn r28_a_full_disk_refuses_puts_and_they_resume_when_there_is_room() {
-    for has_log in [true, false] {
-        for operations in FULL {
-            let settings = LsmSettings {
-                has_log,
-                ..settings()
-            };
-            fill_and_heal(&settings, operations);
-        }
-    }
+    FULL.into_iter().for_each(fill_and_heal);
 }
 
-fn fill_and_heal(settings: &LsmSettings, operations: &[Operation]) {
+fn fill_and_heal(operations: &[Operation]) {
     let memory = MemoryDisk::new();
     let disk = FaultyDisk::over_memory(&memory);
-    let store = open(&disk, settings.clone());
+    let store = open(&disk, settings());
     (0..30).for_each(|number| put(&store, number, &[1; 300]));
     store.sync().unwrap();
     let are_there = |store: &Lsm| {
@@ -197,7 +180,7 @@ fn fill_and_heal(settings: &LsmSettings, operations: &[Operation]) {
             Err(refused) => assert_eq!(refused.kind(), ErrorKind::Full, "{refused}"),
         }
     }
-    let needs_no_file = settings.has_log && operations == FULL[1];
+    let needs_no_file = operations == FULL[1];
     assert_eq!(taken.len(), if needs_no_file { 40 } else { 0 });
     for task in store.maintenance_due(NOW) {
         let budget = kvorum_backend::StepBudget { bytes: u64::MAX };
@@ -210,14 +193,14 @@ fn fill_and_heal(settings: &LsmSettings, operations: &[Operation]) {
     let other = memory.crash_image(CrashOptions::everything());
     let full = FaultyDisk::over_memory(&other);
     fill(&full, FULL[0]);
-    are_there(&open(&full, settings.clone()));
+    are_there(&open(&full, settings()));
     disk.heal();
     put_durably(101).unwrap();
     taken.push(101);
     do_all(&store);
     are_there(&store);
     let image = memory.crash_image(CrashOptions::nothing_unsynced());
-    let opened = open(&image, settings.clone());
+    let opened = open(&image, settings());
     are_there(&opened);
     for number in taken {
         assert_eq!(get(&opened, number).unwrap().unwrap(), [2; 300][..]);
@@ -242,36 +225,28 @@ fn r29_what_an_opening_could_not_sync_is_written_again_by_the_next() {
 
 #[test]
 fn r29_after_a_failed_sync_nothing_is_acknowledged_until_it_is_opened_again() {
-    for has_log in [true, false] {
-        let settings = LsmSettings {
-            has_log,
-            ..settings()
-        };
-        let memory = MemoryDisk::new();
-        let disk = FaultyDisk::over_memory(&memory);
-        let store = open(&disk, settings.clone());
-        put(&store, 1, b"synced");
-        store.sync().unwrap();
-        put(&store, 2, b"not synced");
-        let device = Fault::Error(kvorum_disk::ErrorKind::Device);
-        disk.add_rule(Rule::new(device).on(Operation::Sync));
-        assert!(store.sync().is_err());
-        disk.heal();
-        assert!(store.sync().is_err());
-        let refused = store.write(&[put_op(3, b"x")], Durability::Grouped, NOW);
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Failed);
-        assert!(get(&store, 1).unwrap().is_some());
-        drop(store);
-        let store = open(&disk, settings.clone());
-        store.sync().unwrap();
-        let shown = get(&store, 2).unwrap().is_some();
-        let after = open(
-            &memory.crash_image(CrashOptions::nothing_unsynced()),
-            settings,
-        );
-        assert!(get(&after, 1).unwrap().is_some());
-        assert_eq!(get(&after, 2).unwrap().is_some(), shown);
-    }
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    let store = open(&disk, settings());
+    put(&store, 1, b"synced");
+    store.sync().unwrap();
+    put(&store, 2, b"not synced");
+    let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+    disk.add_rule(Rule::new(device).on(Operation::Sync));
+    assert!(store.sync().is_err());
+    disk.heal();
+    assert!(store.sync().is_err());
+    let refused = store.write(&[put_op(3, b"x")], Durability::Grouped, NOW);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Failed);
+    assert!(get(&store, 1).unwrap().is_some());
+    drop(store);
+    let store = open(&disk, settings());
+    store.sync().unwrap();
+    let shown = get(&store, 2).unwrap().is_some();
+    let image = memory.crash_image(CrashOptions::nothing_unsynced());
+    let after = open(&image, settings());
+    assert!(get(&after, 1).unwrap().is_some());
+    assert_eq!(get(&after, 2).unwrap().is_some(), shown);
 }
 
 #[test]

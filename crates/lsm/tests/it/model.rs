@@ -1,5 +1,5 @@
 //! Random scripts against an ordered map: puts, removals of keys and of ranges, upkeep, snapshots,
-//! reopening, with and without a log.
+//! reopening.
 
 use std::collections::BTreeMap;
 
@@ -125,14 +125,12 @@ proptest! {
     #[test]
     fn a_store_is_the_map_that_its_script_makes(
         steps in proptest::collection::vec(step(), 1..120),
-        has_log: bool,
         blobs: bool,
         compressed: bool,
         filters: bool,
     ) {
         let compression = if compressed { Compression::Lz4 } else { Compression::None };
         let settings = LsmSettings {
-            has_log,
             filter_bits_per_key: if filters { 10 } else { 0 },
             blob_threshold_bytes: if blobs { 300 } else { usize::MAX },
             compression: vec![compression],

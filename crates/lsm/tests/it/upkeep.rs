@@ -54,37 +54,34 @@ fn no_single_put_pays_for_more_than_its_bound() {
     // What is read ahead was not paid for yet, and what is written at once was paid for before; each may
     // end with a block that goes beyond. Beside that the log takes the put itself.
     const BYTES_MAX: usize = 2 * PAID_BYTES_MAX + 4 * BODY_BYTES;
-    for has_log in [true, false] {
-        let disk = FaultyDisk::over_memory(&MemoryDisk::new());
-        let settings = LsmSettings {
-            has_log,
-            memtable_bytes: 1 << 20,
-            block_bytes: 4096,
-            blob_threshold_bytes: usize::MAX,
-            policy: kvorum_lsm::policy::PolicySettings {
-                base_bytes: 8 << 20,
-                table_bytes_max: 2 << 20,
-                ..settings().policy
-            },
-            ..settings()
-        };
-        let store = open(&disk, settings);
-        let (mut most, mut all) = (0, 0);
-        for number in 0..1_000usize {
-            disk.clear_log();
-            put(&store, number * 7919 % 500, &[3; BODY_BYTES]);
-            let is_of_data = |it: &Operation| matches!(it, Operation::Read | Operation::Write);
-            let log = disk.log().into_iter();
-            let bytes: usize = log
-                .filter(|it| is_of_data(&it.operation))
-                .map(|it| it.bytes)
-                .sum();
-            most = most.max(bytes);
-            all += bytes;
-        }
-        assert!(all > 2 * 1_000 * BODY_BYTES, "{all} bytes: nobody paid");
-        assert!(most <= BYTES_MAX, "{most} bytes in one put");
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let settings = LsmSettings {
+        memtable_bytes: 1 << 20,
+        block_bytes: 4096,
+        blob_threshold_bytes: usize::MAX,
+        policy: kvorum_lsm::policy::PolicySettings {
+            base_bytes: 8 << 20,
+            table_bytes_max: 2 << 20,
+            ..settings().policy
+        },
+        ..settings()
+    };
+    let store = open(&disk, settings);
+    let (mut most, mut all) = (0, 0);
+    for number in 0..1_000usize {
+        disk.clear_log();
+        put(&store, number * 7919 % 500, &[3; BODY_BYTES]);
+        let is_of_data = |it: &Operation| matches!(it, Operation::Read | Operation::Write);
+        let log = disk.log().into_iter();
+        let bytes: usize = log
+            .filter(|it| is_of_data(&it.operation))
+            .map(|it| it.bytes)
+            .sum();
+        most = most.max(bytes);
+        all += bytes;
     }
+    assert!(all > 2 * 1_000 * BODY_BYTES, "{all} bytes: nobody paid");
+    assert!(most <= BYTES_MAX, "{most} bytes in one put");
 }
 
 #[test]
@@ -334,26 +331,23 @@ fn readers_writers_and_upkeep_do_not_disturb_each_other() {
 fn a_flush_that_cannot_read_its_tables_leaves_nothing_behind() {
     let memory = MemoryDisk::new();
     let disk = FaultyDisk::over_memory(&memory);
-    // Only a flush makes durable what it holds.
-    let settings = LsmSettings {
-        has_log: false,
-        ..settings()
-    };
     let draw = std::sync::Arc::new(|| 5);
     let shared = kvorum_lsm::Shared::new(40_000, 1 << 30);
     let handle = std::sync::Arc::new(disk.clone());
-    let store = kvorum_lsm::Lsm::open(handle, Path::new("store"), settings, shared, draw);
+    let store = kvorum_lsm::Lsm::open(handle, Path::new("store"), settings(), shared, draw);
     let store = store.unwrap();
     (0..20).for_each(|number| put(&store, number, &[3; 20]));
     let before = memory.list(Path::new("store")).unwrap().len();
     let unreadable = Fault::Error(kvorum_disk::ErrorKind::Device);
     disk.add_rule(Rule::new(unreadable).on(Operation::Read));
+    // A copy is made of tables alone, and so begins with a flush.
+    let flush = || store.backup(Path::new("copy"));
     for _ in 0..10 {
-        store.sync().unwrap_err();
+        flush().unwrap_err();
     }
     let after = memory.list(Path::new("store")).unwrap().len();
     assert!(after <= before + 2, "{before} files, then {after}");
     disk.heal();
-    store.sync().unwrap();
+    flush().unwrap();
     assert_eq!(scanned(&store).len(), 20);
 }

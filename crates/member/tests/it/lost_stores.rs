@@ -461,11 +461,11 @@ fn an_older_copy_of_a_store_is_repaired_from_the_replicas() {
         }
         if machines[2]
             .disk
-            .info(Path::new("commit_log"))
+            .info(Path::new("value_log"))
             .unwrap()
             .is_some()
         {
-            let log = Path::new("commit_log");
+            let log = Path::new("value_log");
             machines[2].disk.remove_directory(log).unwrap();
         }
         machines[2].start(&world).await;

@@ -1,24 +1,25 @@
-//! The stores of a simulated node: bitcask behind a commit log, on the node's disk.
+//! The stores of a simulated node: bitcask over a value log, on the node's disk.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use kvorum_backend::{Backend, Belonging, Durability, FoundStore, StoreId};
+use kvorum_backend::{Backend, Belonging, FoundStore, Sequence, StoreId};
 use kvorum_backend_bitcask::check::find_store;
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
-use kvorum_commit::{CommitLog, CommitLogSettings, Committed, Recovered, recover_some};
 use kvorum_disk::{Disk, create_directory_durably};
 use kvorum_member::{Found, StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
+use kvorum_value_log::{Tenant, ValueLog, ValueLogSettings};
 use parking_lot::{Condvar, Mutex};
 
 pub(crate) struct DiskStores {
     disk: Arc<dyn Disk>,
     runtime: Runtime,
-    log: Mutex<Option<CommitLog>>,
-    recovered: Mutex<Recovered>,
+    log: Mutex<Option<ValueLog>>,
+    tenants: Mutex<BTreeMap<StoreId, Weak<dyn Tenant>>>,
+    losses: Mutex<Vec<(StoreId, Sequence)>>,
     gate: Arc<Gate>,
 }
 
@@ -75,7 +76,7 @@ impl Gate {
     }
 }
 
-const LOG_DIRECTORY: &str = "commit_log";
+pub(crate) const LOG_DIRECTORY: &str = "value_log";
 
 impl DiskStores {
     pub(crate) fn new(disk: Arc<dyn Disk>, runtime: Runtime, gate: Arc<Gate>) -> Self {
@@ -83,7 +84,8 @@ impl DiskStores {
             disk,
             runtime,
             log: Mutex::new(None),
-            recovered: Mutex::default(),
+            tenants: Mutex::default(),
+            losses: Mutex::default(),
             gate,
         }
     }
@@ -112,13 +114,30 @@ impl DiskStores {
             belonging,
             ..BitcaskSettings::default()
         };
-        let store = Bitcask::open(self.disk.clone(), directory, settings, draw)?;
-        Ok(Arc::new(store))
+        let log = self.log.lock().clone().unwrap();
+        let store = Bitcask::open_adopting(self.disk.clone(), directory, settings, draw, log)?;
+        let store = Arc::new(store);
+        let tenant: Arc<dyn Tenant> = store.clone();
+        let tenant = Arc::downgrade(&tenant);
+        self.tenants.lock().insert(store.identity(), tenant);
+        Ok(store)
     }
 
-    fn committed(&self, engine: Arc<dyn Backend>) -> Arc<dyn Backend> {
+    /// Gives stores what an earlier run logged.
+    fn admit_to_log(&self, stores: &[Arc<dyn Backend>]) -> Result<(), StoreError> {
+        let known = self.tenants.lock();
+        let tenants = stores
+            .iter()
+            .map(|it| known[&it.identity()].upgrade().unwrap());
+        let tenants: Vec<Arc<dyn Tenant>> = tenants.collect();
+        drop(known);
         let log = self.log.lock().clone().unwrap();
-        Arc::new(Committed::new(engine, log, Durability::Grouped))
+        let found = log.admit_some(&tenants)?;
+        self.losses.lock().extend(found.lost);
+        match found.failed.into_iter().next() {
+            Some((_, error)) => Err(error.into()),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn directory(size: RingSize, partition: Partition) -> PathBuf {
@@ -136,28 +155,17 @@ impl Stores for DiskStores {
     }
 
     fn begin(&self) -> Result<Arc<dyn Backend>, StoreError> {
-        let hints = self.engine(Path::new("hints"), Belonging::default())?;
-        let directory = Path::new(LOG_DIRECTORY);
-        let mut recovered = self.recovered.lock();
-        recover_some(
-            &*self.disk,
-            directory,
-            std::slice::from_ref(&hints),
-            &mut recovered,
-        )?;
-        let settings = CommitLogSettings {
+        let settings = ValueLogSettings {
             segment_bytes: 1 << 20,
-            bytes_max: 1 << 28,
+            dead_percent_max: 30,
         };
         let id = self.runtime.random_u64();
-        recovered.running = Some(id);
-        *self.log.lock() = Some(CommitLog::create(
-            self.disk.clone(),
-            directory,
-            id,
-            settings,
-        )?);
-        Ok(self.committed(hints))
+        let directory = Path::new(LOG_DIRECTORY);
+        let (log, _) = ValueLog::open(self.disk.clone(), directory, id, settings)?;
+        *self.log.lock() = Some(log);
+        let hints = self.engine(Path::new("hints"), Belonging::default())?;
+        self.admit_to_log(std::slice::from_ref(&hints))?;
+        Ok(hints)
     }
 
     fn find(
@@ -208,15 +216,21 @@ impl Stores for DiskStores {
     }
 
     fn admit(&self, stores: &[Arc<dyn Backend>]) -> Vec<Result<Arc<dyn Backend>, StoreError>> {
-        let directory = Path::new(LOG_DIRECTORY);
-        let mut recovered = self.recovered.lock();
-        let recovered = recover_some(&*self.disk, directory, stores, &mut recovered);
-        let recovered = recovered.map_err(|error| error.to_string());
-        let committed = |store: &Arc<dyn Backend>| match &recovered {
-            Ok(found) if found.failed.is_empty() => Ok(self.committed(store.clone())),
-            other => Err(StoreError::from(format!("{other:?}"))),
+        let admitted = self.admit_to_log(stores).map_err(|error| error.to_string());
+        let admitted = |store: &Arc<dyn Backend>| match &admitted {
+            Ok(()) => Ok(store.clone()),
+            Err(error) => Err(StoreError::from(error.clone())),
         };
-        stores.iter().map(committed).collect()
+        stores.iter().map(admitted).collect()
+    }
+
+    fn take_losses(&self) -> Vec<(StoreId, Sequence)> {
+        std::mem::take(&mut self.losses.lock())
+    }
+
+    fn note_loss(&self, store: StoreId, lost_to: Sequence) -> Result<(), StoreError> {
+        let log = self.log.lock().clone().unwrap();
+        Ok(log.note_loss(store, lost_to)?)
     }
 
     fn forget_others(&self, known: &BTreeSet<StoreId>) -> Result<(), StoreError> {
@@ -234,8 +248,9 @@ impl Stores for DiskStores {
         partition: Partition,
         known: Option<StoreId>,
     ) -> Result<Arc<dyn Backend>, StoreError> {
-        let engine = self.engine_of(size, partition, known)?;
-        Ok(self.committed(engine))
+        let store = self.engine_of(size, partition, known)?;
+        self.admit_to_log(std::slice::from_ref(&store))?;
+        Ok(store)
     }
 
     fn remove(
@@ -248,9 +263,6 @@ impl Stores for DiskStores {
         if let Some(store) = open {
             store.erase()?;
             store.close()?;
-            if let Some(log) = &*self.log.lock() {
-                log.forget(store.identity());
-            }
         }
         let directory = Self::directory(size, partition);
         if self.disk.info(&directory)?.is_some() {

@@ -11,7 +11,7 @@ use kvorum_cluster::{ClusterState, Member, MemberStatus, StagedChange};
 use kvorum_ring::{NodeId, Partition, Ring};
 use serde_json::{Value, json};
 
-use super::{RULER, action_of, banner, name_of, status_word};
+use super::words::{RULER, action_of, banner, name_of, status_word};
 use crate::framed_table::framed;
 use crate::readiness;
 

@@ -12,7 +12,7 @@ use kvorum_cluster::{AgreedState as _, ClusterState, Command, ProposeError};
 use kvorum_member::MayBeBehind;
 use serde_json::{Value, json};
 
-use super::ClusterAdmin;
+use super::cluster_admin::ClusterAdmin;
 use super::transfers_view::duration;
 
 /// Longer than it takes the voters to find another leader.

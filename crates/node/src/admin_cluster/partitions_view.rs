@@ -6,7 +6,7 @@ use kvorum_cluster::ClusterState;
 use kvorum_ring::{Partition, RingSize};
 use serde_json::json;
 
-use super::name_of;
+use super::words::name_of;
 use crate::admin_request::AdminReply;
 use crate::framed_table::framed;
 

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use kvorum_cluster::{ClusterState, MemberStatus, Plan, StagedChange};
+use kvorum_maintenance::counted;
 use kvorum_member::StoreSize;
 use kvorum_ring::{NodeId, Partition};
 use serde_json::{Value, json};
 
 use super::members_view::{Names, share, shares_of, table_of_members};
 use super::transfers_view::{bytes, duration};
-use super::{RULER, action_of, banner, name_of, status_word};
-use crate::counted::counted;
+use super::words::{RULER, action_of, banner, name_of, status_word};
 
 /// Moves that are shown one by one; JSON has them all.
 const MOVES_SHOWN: usize = 16;

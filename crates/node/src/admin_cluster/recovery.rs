@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use kvorum_member::Outlook;
 use serde_json::json;
 
-use super::{ClusterAdmin, address_of};
+use super::address_of;
+use super::cluster_admin::ClusterAdmin;
 use crate::admin_request::AdminReply;
 use crate::admin_server::stop_this_process;
 

@@ -11,7 +11,7 @@ use kvorum_encoding::{Address, Bucket, BucketType, Key};
 use kvorum_object::{Clock, Content};
 use serde_json::json;
 
-use super::ClusterAdmin;
+use super::cluster_admin::ClusterAdmin;
 use crate::admin_request::AdminReply;
 
 /// A bucket that nobody else has.

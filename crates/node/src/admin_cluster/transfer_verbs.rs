@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use kvorum_cluster::ClusterState;
+use kvorum_maintenance::counted;
 use kvorum_member::{Health, Operation, Outcome, TransferView};
 use kvorum_ring::NodeId;
 use serde_json::json;
 
+use super::cluster_admin::ClusterAdmin;
 use super::partitions_view::named;
 use super::plan_view::Sizes;
 use super::transfers_view::{AllTransfers, NodeTransfers, Planned, Row};
-use super::{ClusterAdmin, name_of};
+use super::words::name_of;
 use crate::admin_request::AdminReply;
-use crate::counted::counted;
 use crate::health_view;
 
 /// What nodes said, or why nothing.

@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use kvorum_maintenance::counted;
 use kvorum_member::{TransferView, TransfersView};
 use kvorum_protocol::http_fields::format_http_date;
 use serde_json::{Value, json};
 
 use super::members_view::quoted;
-use super::{RULER, banner};
-use crate::counted::counted;
+use super::words::{RULER, banner};
 use crate::framed_table::framed;
 
 /// The width of a progress bar.

@@ -12,12 +12,12 @@ use kvorum_backend::{
     Timestamp, Write,
 };
 use kvorum_backend_bitcask::Bitcask;
-use kvorum_commit::ValueLog;
 use kvorum_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
 use kvorum_encoding::StorageKey;
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::SeededRandomness;
 use kvorum_settings::{Configuration, Fate, honoured_keys, riak_families};
+use kvorum_value_log::{Tenant, ValueLog};
 
 use super::*;
 use crate::engines::Engines;
@@ -149,11 +149,11 @@ fn open_logged(lines: &[&str]) -> Opened {
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
     let log: ValueLog = node_log::open_value_log(&seam, Path::new("log"), &settings, 5).unwrap();
     let own = settings_of(&settings, 0);
-    let shared = Arc::new(log.clone());
-    let store =
-        Bitcask::open_adopting(seam, Path::new("store"), own, Arc::new(|| 7), shared).unwrap();
-    let store: Arc<dyn Backend> = Arc::new(store);
-    log.admit(std::slice::from_ref(&store)).unwrap();
+    let (draw, shared) = (Arc::new(|| 7), log.clone());
+    let store = Bitcask::open_adopting(seam, Path::new("store"), own, draw, shared).unwrap();
+    let store = Arc::new(store);
+    let tenant: Arc<dyn Tenant> = store.clone();
+    log.admit(&[tenant]).unwrap();
     Opened {
         disk,
         store,

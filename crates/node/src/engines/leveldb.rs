@@ -70,8 +70,6 @@ pub(super) fn settings_of(settings: &Settings, memory: &Memory, drawn: u64) -> L
     let durability = settings.leveldb_durability();
     let (least, most) = memory.write_buffer;
     LeveldbSettings {
-        // Over the node's log there is none.
-        has_log: true,
         sync: match durability.mode {
             DurabilityMode::Grouped => SyncStrategy::Grouped,
             DurabilityMode::None => SyncStrategy::None,

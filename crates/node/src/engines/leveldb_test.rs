@@ -11,12 +11,12 @@ use kvorum_backend::{
     Write,
 };
 use kvorum_backend_leveldb::{Leveldb, PolicySettings};
-use kvorum_commit::ValueLog;
 use kvorum_disk::{CrashOptions, Disk, FaultyDisk, MemoryDisk, create_directory_durably};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::SeededRandomness;
 use kvorum_settings::{Configuration, Fate, honoured_keys, riak_families};
+use kvorum_value_log::ValueLog;
 
 use super::*;
 use crate::engines::Engines;
@@ -128,15 +128,8 @@ fn open(lines: &[&str]) -> Opened {
     open_with(&store(lines))
 }
 
-/// Without a log of its own, so that a sync is a flush.
+/// With a log of its own.
 fn open_with(settings: &LeveldbSettings) -> Opened {
-    open_as_told(&LeveldbSettings {
-        has_log: false,
-        ..settings.clone()
-    })
-}
-
-fn open_as_told(settings: &LeveldbSettings) -> Opened {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let shared = Shared::new(1 << 20, 1 << 30);
     let draw = Arc::new(|| 0x9e37_79b9_7f4a_7c15);
@@ -187,9 +180,12 @@ impl Opened {
         numbers.for_each(|it| self.put(it, NOW, text(it, body_len)));
     }
 
-    /// Everything to tables.
+    /// Everything to tables: a copy is made of them alone, and so begins with a flush.
     fn flush(&self) {
-        self.store.sync().unwrap();
+        let copy = Path::new("copy");
+        let backups = self.store.backups().unwrap();
+        backups.backup(copy).unwrap();
+        self.disk.remove_directory(copy).unwrap();
     }
 
     fn is_due(&self, kind: TaskKind, now: Timestamp) -> bool {
@@ -267,7 +263,8 @@ impl Running {
             .open(ring_size, partition, None, log.as_ref())
             .unwrap();
         if let Some(log) = &log {
-            let _given = log.admit(std::slice::from_ref(&store)).unwrap();
+            let tenants = engines.tenants_of(std::slice::from_ref(&store));
+            let _given = log.admit(&tenants).unwrap();
         }
         Self { store, log }
     }
@@ -572,7 +569,7 @@ fn a_write_is_synced_as_told() {
     assert!(outlives(on, CrashOptions::everything()));
     assert!(outlives(off, CrashOptions::everything()));
     // Without the node's log a store has one of its own.
-    let opened = open_as_told(&store(&[off]));
+    let opened = open(&[off]);
     opened.fill(0..10, 100);
     assert_eq!(opened.files(".segment").len(), 1);
 }
@@ -841,10 +838,10 @@ fn with_syncs_in_intervals_the_stores_own_log_is_synced() {
         settings.sync,
         SyncStrategy::Interval(Duration::from_secs(3))
     );
-    let opened = open_as_told(&settings);
+    let opened = open_with(&settings);
     opened.fill(0..10, 30);
     let is_due = |after: u64| opened.is_due(TaskKind::Sync, Timestamp(NOW.0 + after));
     assert!(!is_due(0) && !is_due(2_900_000) && is_due(3_000_000));
-    opened.flush();
+    opened.store.sync().unwrap();
     assert!(!is_due(9_000_000));
 }

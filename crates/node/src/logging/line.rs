@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::NodeNames;
+use super::node_names::NodeNames;
 
 /// The length of a node's identity as text.
 const IDENTITY_LEN: usize = 36;

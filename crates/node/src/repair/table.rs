@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use kvorum_backend_leveldb::keyspace::key_shown;
 use kvorum_backend_leveldb::repair::{RepairReport, RepairVerdict};
+use kvorum_maintenance::{bytes_text, counted};
 
-use super::{OtherChecked, Outcome};
-use crate::counted::counted;
-use crate::maintenance::bytes_text;
+use super::outcome::{OtherChecked, Outcome};
 
 /// Keys and ranges that are printed of one store; `--json` has them all.
 const SHOWN_MAX: usize = 20;

@@ -23,12 +23,14 @@ mod json_answers;
 #[expect(dead_code, reason = "what the importer's own tests need beyond these")]
 mod level_store;
 mod leveldb;
+mod lost_writes;
 mod membership;
 mod migration;
 mod opening;
 #[path = "../../../import/tests/shared/partitions.rs"]
 mod partitions;
 mod properties;
+mod recorded;
 mod repairing;
 mod riak_admin;
 #[path = "../../../import/tests/shared/riak_objects.rs"]

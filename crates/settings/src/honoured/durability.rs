@@ -1,4 +1,4 @@
-//! Keys of when a write is safe, for all backends, and of the commit log.
+//! Keys of when a write is safe, for all backends, and of the value log (`commit_log.*`).
 
 use std::time::Duration;
 

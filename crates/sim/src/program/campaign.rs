@@ -7,10 +7,11 @@ use kvorum_runtime::{Moment, PlantedDefect, Runtime};
 use kvorum_sim::{RunPlan, Scenario, shrink};
 use parking_lot::Mutex;
 
+use crate::arguments::Arguments;
+use crate::console::line;
 use crate::section::section;
 use crate::single::{Manner, one};
 use crate::sum::Sum;
-use crate::{Arguments, line};
 
 /// Runs that go on side by side.
 pub(crate) struct Campaign {

@@ -9,8 +9,9 @@ use anyhow::Context as _;
 use kvorum_runtime::{PlantedDefect, Runtime};
 use kvorum_sim::{Control, Engine, FaultKind, RunPlan};
 
+use crate::arguments::Arguments;
+use crate::console::{conclude, line};
 use crate::single::{Manner, one};
-use crate::{Arguments, conclude, line};
 
 /// Seeds that a defect may take to be found: what a run of the tests has time for.
 const SEEDS_FOR_A_DEFECT: u64 = 100;
@@ -89,12 +90,12 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
     }
 }
 
-/// The engines with which it is looked for: what a log can have, in either log.
+/// The engines with which it is looked for: what a log can have, under each of them.
 fn engines(defect: PlantedDefect) -> &'static [Engine] {
     use PlantedDefect as Defect;
     match defect {
         Defect::AcknowledgedBeforeSync | Defect::FailedSyncForgotten | Defect::ReplaySkipped => {
-            &[Engine::Bitcask, Engine::BitcaskBehindLog]
+            &[Engine::Bitcask, Engine::Leveldb]
         }
         _ => &[Engine::Bitcask],
     }

@@ -4,9 +4,10 @@ use anyhow::Context as _;
 use kvorum_runtime::{PlantedDefect, Runtime};
 use kvorum_sim::Scenario;
 
+use crate::arguments::Arguments;
 use crate::campaign::Campaign;
+use crate::console::{conclude, line};
 use crate::sum::Sum;
-use crate::{Arguments, conclude, line};
 
 /// A few seeds may all be without what a scenario is about, a fault that finds nobody whom it may strike
 /// just then: so many times others are run in all.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kvorum_sim::{FaultKind, Operations, Outcome, Upkeep};
 
-use crate::{conclude, line};
+use crate::console::{conclude, line};
 
 /// What all runs came to.
 #[derive(Clone, Debug, Default)]

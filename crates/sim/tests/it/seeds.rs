@@ -65,15 +65,3 @@ fn bitcask_runs_over_the_value_log_whose_segments_are_collected() {
         assert!(upkeep.collections > 10 && upkeep.merges > 0, "{first}");
     }
 }
-
-#[test]
-fn bitcask_runs_behind_the_commit_log_too() {
-    let plan = RunPlan {
-        engine: Engine::BitcaskBehindLog,
-        ..RunPlan::focused(1, &[FaultKind::CrashAll])
-    };
-    let outcome = run(&plan, false).unwrap();
-    assert_eq!(outcome.violations, Vec::<String>::new());
-    assert_eq!(outcome.upkeep.collections, 0);
-    assert!(outcome.faults[&FaultKind::CrashAll] >= 5);
-}

@@ -1,0 +1,332 @@
+//! A start on a data directory that was copied: put on another machine, or put back later.
+//!
+//! Nothing in a copy made by `cp` or `rsync` says that it is one, and it is as dangerous as a restored
+//! backup: two nodes would have one identity, or a node would have forgotten how it voted, and its vnodes
+//! would go on under actors whose dots were used since. What no copy can take along is when a file was
+//! born. So a small file, the place, is written once and says when it was born itself; where that is not
+//! so, it is a copy.
+//!
+//! Inode and device numbers were left out: the first are often the same on two new file systems that were
+//! filled alike, the second change with every mount, and neither says more. So was the machine's identity:
+//! a volume that is attached to another machine is no copy. A file system that does not tell when files
+//! were born has no say, and a moved directory, a remounted one and one under a container keep it. What is
+//! copied below the files is not seen: images of disks, snapshots of file systems and of virtual machines.
+//!
+//! A node alone is never refused. Its vnodes take fresh actors, which costs next to nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::bail;
+use kvorum_cluster::AgreedState as _;
+use kvorum_cluster::checked_text::{decode, encode};
+use kvorum_disk::{Disk, DiskError, OpenMode, create_directory_durably, read_file, replace_file};
+use kvorum_member::Member;
+use kvorum_runtime::Runtime;
+
+use crate::leases::remove_leases;
+use crate::names::IN_CLUSTER_NAME;
+
+/// The file that says when it was born, in the data directory and in that of the agreed log.
+pub(crate) const PLACE_NAME: &str = "place";
+const PLACE_TITLE: &str = "kvorum place of a data directory";
+/// How many others the node had around it when it ran last.
+const OTHERS_NAME: &str = "others";
+const OTHERS_TITLE: &str = "kvorum number of other members";
+/// Both are two lines. Bytes.
+const FILE_BYTES_MAX: u64 = 4096;
+
+/// Members are looked at this often.
+const NOTED_EVERY: Duration = Duration::from_secs(1);
+
+/// When a file was born, since 1970; `None` where the file system does not tell.
+pub type BornAt<'a> = &'a dyn Fn(&Path) -> Option<Duration>;
+
+/// What the system says of a file.
+pub fn born_at(path: &Path) -> Option<Duration> {
+    let born = std::fs::metadata(path).ok()?.created().ok()?;
+    born.duration_since(UNIX_EPOCH).ok()
+}
+
+/// Refuses a copy of a node that had others around it, unless the operator has said that this is what is
+/// meant; takes away the leases of any other copy, and notes where both directories are.
+pub fn settle_copied(
+    disk: &dyn Disk,
+    data: &Path,
+    ring_directory: &Path,
+    born_at: BornAt<'_>,
+) -> anyhow::Result<()> {
+    let directories = [data, ring_directory];
+    let copied = directories
+        .into_iter()
+        .find(|directory| is_copied(disk, directory, born_at));
+    if let Some(copied) = copied {
+        settle_copy(disk, (data, ring_directory), copied)?;
+        forget_place(disk, data, ring_directory)?;
+    }
+    for directory in directories {
+        if let Err(error) = note_place(disk, directory, born_at) {
+            // A full disk, for one, on which a node is to come up.
+            tracing::warn!(event = "place_not_noted", directory = %directory.display(), error = %error);
+        }
+    }
+    if copied.is_some() {
+        // It is about this copy, and no other.
+        remove_if_there(disk, &data.join(IN_CLUSTER_NAME))?;
+        disk.sync_directory(data)?;
+    }
+    Ok(())
+}
+
+fn settle_copy(
+    disk: &dyn Disk,
+    (data, ring_directory): (&Path, &Path),
+    copied: &Path,
+) -> anyhow::Result<()> {
+    let confirmed = data.join(IN_CLUSTER_NAME);
+    let is_confirmed = disk.info(&confirmed)?.is_some();
+    let others = others_noted(disk, data);
+    if others != Some(0) && !is_confirmed {
+        let others = others.map_or("others".to_owned(), |others| format!("{others} others"));
+        bail!(
+            "{} was copied here from another place (its file `{PLACE_NAME}` was born at another time than \
+             it says), and its node had {others} around it. If the node runs elsewhere, or has run since \
+             the copy was made, do not start it: there would be two of it, or it would have forgotten how \
+             it voted and bring back what was deleted since. Have another node take its place (`kvorum \
+             admin cluster force-replace` at one of the others), or start it with an empty data directory \
+             and let it join. If the node was stopped, then copied, and has not run anywhere since, or if \
+             this copy is all that is left of its partitions, create the file {} and start again",
+            copied.display(),
+            confirmed.display()
+        );
+    }
+    remove_leases(disk, data, ring_directory)?;
+    tracing::warn!(
+        event = "data_directory_copied",
+        directory = %copied.display(),
+        "the data directory was copied since the last start; vnodes take fresh actors",
+    );
+    Ok(())
+}
+
+/// Forgets where the directories are, so that where they are now is noted.
+pub(crate) fn forget_place(
+    disk: &dyn Disk,
+    data: &Path,
+    ring_directory: &Path,
+) -> anyhow::Result<()> {
+    for directory in [data, ring_directory] {
+        remove_if_there(disk, &directory.join(PLACE_NAME))?;
+    }
+    Ok(())
+}
+
+/// True for a directory whose place says for certain that it was born at another time. One that cannot be
+/// read says nothing.
+fn is_copied(disk: &dyn Disk, directory: &Path, born_at: BornAt<'_>) -> bool {
+    let path = directory.join(PLACE_NAME);
+    let (Some(noted), Some(born)) = (born_noted(disk, &path), born_at(&path)) else {
+        return false;
+    };
+    noted != born
+}
+
+fn born_noted(disk: &dyn Disk, path: &Path) -> Option<Duration> {
+    let bytes = read_file(disk, path, FILE_BYTES_MAX).ok()?;
+    let (_, body) = decode(PLACE_TITLE, &bytes)?;
+    let nanos = body.strip_prefix("born ")?.trim_end().parse().ok()?;
+    Some(Duration::from_nanos(nanos))
+}
+
+/// Writes the place of a directory that has none which can be read.
+fn note_place(disk: &dyn Disk, directory: &Path, born_at: BornAt<'_>) -> Result<(), DiskError> {
+    let path = directory.join(PLACE_NAME);
+    if born_noted(disk, &path).is_some() {
+        return Ok(());
+    }
+    create_directory_durably(disk, directory)?;
+    remove_if_there(disk, &path)?;
+    // Not by a new file that takes the name: it has to be this one that says when it was born.
+    let file = disk.open(&path, OpenMode::CreateNew)?;
+    let Some(nanos) = born_at(&path).and_then(|born| u64::try_from(born.as_nanos()).ok()) else {
+        drop(file);
+        return remove_if_there(disk, &path);
+    };
+    file.write_at(&encode(PLACE_TITLE, 1, &format!("born {nanos}\n")), 0)?;
+    file.sync()?;
+    disk.sync_directory(directory)
+}
+
+fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
+    match disk.info(path)? {
+        Some(_) => disk.remove_file(path),
+        None => Ok(()),
+    }
+}
+
+/// Notes how many others the node has around it.
+fn note_others(disk: &dyn Disk, data: &Path, others: u64) -> Result<(), DiskError> {
+    let text = encode(OTHERS_TITLE, 1, &format!("others {others}\n"));
+    replace_file(disk, &data.join(OTHERS_NAME), &text)
+}
+
+/// Notes it always, as the cluster changes.
+pub async fn keep_others_noted(
+    runtime: Runtime,
+    disk: Arc<dyn Disk>,
+    data: PathBuf,
+    member: Arc<Member>,
+) {
+    let mut noted = None;
+    loop {
+        let others = member.state().current().members().len().saturating_sub(1) as u64;
+        if member.is_state_known() && noted != Some(others) {
+            let (disk, data) = (disk.clone(), data.clone());
+            let note = move || note_others(&*disk, &data, others);
+            match runtime.blocking(note).await {
+                Ok(()) => noted = Some(others),
+                Err(error) => tracing::warn!(event = "others_not_noted", error = %error),
+            }
+        }
+        runtime.sleep(NOTED_EVERY).await;
+    }
+}
+
+/// How many were noted last; `None` when that cannot be read. A directory in which nothing was noted had
+/// none.
+pub fn others_noted(disk: &dyn Disk, data: &Path) -> Option<u64> {
+    let path: PathBuf = data.join(OTHERS_NAME);
+    if matches!(disk.info(&path), Ok(None)) {
+        return Some(0);
+    }
+    let bytes = read_file(disk, &path, FILE_BYTES_MAX).ok()?;
+    let (_, body) = decode(OTHERS_TITLE, &bytes)?;
+    body.strip_prefix("others ")?.trim_end().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_disk::MemoryDisk;
+
+    use super::*;
+
+    const DATA: &str = "data";
+    const RING: &str = "data/ring";
+
+    fn disk() -> MemoryDisk {
+        let disk = MemoryDisk::new();
+        create_directory_durably(&disk, Path::new("data/ring/hints")).unwrap();
+        disk
+    }
+
+    fn start(disk: &MemoryDisk, born: Option<u64>) -> anyhow::Result<()> {
+        let born_at = move |_: &Path| born.map(Duration::from_nanos);
+        settle_copied(disk, Path::new(DATA), Path::new(RING), &born_at)
+    }
+
+    fn lease(disk: &MemoryDisk) {
+        replace_file(disk, Path::new("data/dot_leases"), b"x").unwrap();
+    }
+
+    fn is_there(disk: &MemoryDisk, path: &str) -> bool {
+        disk.info(Path::new(path)).unwrap().is_some()
+    }
+
+    #[test]
+    fn a_directory_that_stays_is_never_taken_for_a_copy() {
+        let disk = disk();
+        start(&disk, Some(7)).unwrap();
+        note_others(&disk, Path::new(DATA), 4).unwrap();
+        lease(&disk);
+        for _ in 0..3 {
+            start(&disk, Some(7)).unwrap();
+        }
+        // Seen through a file system that does not tell.
+        start(&disk, None).unwrap();
+        start(&disk, Some(7)).unwrap();
+        assert!(is_there(&disk, "data/dot_leases"));
+    }
+
+    #[test]
+    fn a_copy_of_a_node_of_several_is_refused_until_the_operator_means_it() {
+        let disk = disk();
+        start(&disk, Some(7)).unwrap();
+        note_others(&disk, Path::new(DATA), 4).unwrap();
+        lease(&disk);
+        for _ in 0..2 {
+            let refused = start(&disk, Some(8)).unwrap_err().to_string();
+            assert!(refused.contains("had 4 others"), "{refused}");
+            assert!(refused.contains("force-replace"), "{refused}");
+            assert!(refused.contains("data/restore.in-cluster"), "{refused}");
+            assert!(is_there(&disk, "data/dot_leases"));
+        }
+        replace_file(&disk, Path::new("data/restore.in-cluster"), b"").unwrap();
+        start(&disk, Some(8)).unwrap();
+        assert!(!is_there(&disk, "data/dot_leases"));
+        assert!(!is_there(&disk, "data/restore.in-cluster"));
+        start(&disk, Some(8)).unwrap();
+        // The word was about that copy.
+        assert!(start(&disk, Some(9)).is_err());
+    }
+
+    #[test]
+    fn a_copied_agreed_log_alone_is_seen() {
+        let disk = disk();
+        start(&disk, Some(7)).unwrap();
+        note_others(&disk, Path::new(DATA), 1).unwrap();
+        let born_at = |path: &Path| {
+            let is_of_ring = path.starts_with(RING);
+            Some(Duration::from_nanos(if is_of_ring { 8 } else { 7 }))
+        };
+        let refused = settle_copied(&disk, Path::new(DATA), Path::new(RING), &born_at);
+        assert!(
+            refused
+                .unwrap_err()
+                .to_string()
+                .contains("data/ring was copied")
+        );
+    }
+
+    #[test]
+    fn a_copy_of_a_node_alone_starts_with_fresh_actors() {
+        let disk = disk();
+        start(&disk, Some(7)).unwrap();
+        note_others(&disk, Path::new(DATA), 0).unwrap();
+        lease(&disk);
+        start(&disk, Some(8)).unwrap();
+        assert!(!is_there(&disk, "data/dot_leases"));
+        lease(&disk);
+        start(&disk, Some(8)).unwrap();
+        assert!(is_there(&disk, "data/dot_leases"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_reason_to_refuse_and_is_written_anew() {
+        let disk = disk();
+        start(&disk, Some(7)).unwrap();
+        note_others(&disk, Path::new(DATA), 4).unwrap();
+        let whole = read_file(&disk, Path::new("data/place"), 4096).unwrap();
+        for at in 0..whole.len() {
+            let place = disk.open(Path::new("data/place"), OpenMode::ReadWrite);
+            place
+                .unwrap()
+                .write_at(&[whole[at] ^ 1], at as u64)
+                .unwrap();
+            start(&disk, Some(7)).unwrap();
+            let mended = read_file(&disk, Path::new("data/place"), 4096).unwrap();
+            assert_eq!(mended, whole, "byte {at}");
+        }
+        // Whether there were others is not known then.
+        replace_file(&disk, Path::new("data/others"), b"?").unwrap();
+        let refused = start(&disk, Some(8)).unwrap_err().to_string();
+        assert!(refused.contains("had others around it"), "{refused}");
+    }
+
+    #[test]
+    fn where_the_file_system_does_not_tell_nothing_is_noted() {
+        let disk = disk();
+        start(&disk, None).unwrap();
+        assert!(!is_there(&disk, "data/place") && !is_there(&disk, "data/ring/place"));
+    }
+}

@@ -1,0 +1,22 @@
+//! The vnodes' dot leases, which no copy of a node may go on under.
+
+use std::path::Path;
+
+use kvorum_disk::Disk;
+use kvorum_vnode::LEASES_NAME;
+
+/// Takes away all leases, for good: vnodes take fresh actors then.
+pub(crate) fn remove_leases(
+    disk: &dyn Disk,
+    data: &Path,
+    ring_directory: &Path,
+) -> anyhow::Result<()> {
+    for directory in [data, &ring_directory.join("hints")] {
+        let leases = directory.join(LEASES_NAME);
+        if disk.info(&leases)?.is_some() {
+            disk.remove_file(&leases)?;
+            disk.sync_directory(directory)?;
+        }
+    }
+    Ok(())
+}

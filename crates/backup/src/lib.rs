@@ -1,0 +1,15 @@
+//! Backups of a running node, and starts on what was copied or restored.
+//!
+//! A node fills [`Parts`].
+
+mod copied;
+mod kept;
+mod leases;
+mod made;
+mod names;
+mod restored;
+
+pub use copied::{BornAt, born_at, keep_others_noted, others_noted, settle_copied};
+pub use made::{Backups, Made, Parts};
+pub use names::{MARK_NAME, UNFINISHED_NAME};
+pub use restored::settle_restored;

@@ -1,0 +1,144 @@
+//! A start on a data directory that was restored from a backup.
+//!
+//! Of a node alone, nothing is in the way of it. One of several has forgotten how it voted since, and
+//! brings back what was deleted since and forgotten everywhere else: it is refused before it says a word
+//! to anybody, unless the operator has said that this is what is meant.
+
+use std::path::Path;
+
+use anyhow::bail;
+use kvorum_disk::{Disk, read_file};
+
+use crate::copied::forget_place;
+use crate::leases::remove_leases;
+use crate::names::{IN_CLUSTER_NAME, MARK_NAME, MEMBERS_WORD, UNFINISHED_NAME};
+
+/// A mark is a few lines. Bytes.
+const MARK_BYTES_MAX: u64 = 4096;
+
+/// Takes away the leases of the data that was here before, if the directory was restored from a
+/// backup: their vnodes have lost what came after it, and must not go on under the same actors.
+pub fn settle_restored(disk: &dyn Disk, data: &Path, ring_directory: &Path) -> anyhow::Result<()> {
+    if disk.info(&data.join(UNFINISHED_NAME))?.is_some() {
+        bail!(
+            "{} is a backup that was not finished, and not whole; restore another one",
+            data.display()
+        );
+    }
+    let mark = data.join(MARK_NAME);
+    if disk.info(&mark)?.is_none() {
+        return Ok(());
+    }
+    let told = read_file(disk, &mark, MARK_BYTES_MAX).unwrap_or_default();
+    let told = String::from_utf8_lossy(&told);
+    let confirmed = data.join(IN_CLUSTER_NAME);
+    let is_confirmed = disk.info(&confirmed)?.is_some();
+    let members = members_of(&told);
+    if members > 1 && !is_confirmed {
+        bail!(
+            "{} was restored from a backup of a node that had {} others around it. If those live, do not \
+             start it: it has forgotten how it voted, and would bring back what was deleted since. \
+             Have another node take its place (`kvorum admin cluster force-replace` at one of them), \
+             or start it with an empty data directory and let it join. If all of them are restored \
+             together, or this copy is all that is left of its partitions, create the file {} and \
+             start again",
+            data.display(),
+            members - 1,
+            confirmed.display()
+        );
+    }
+    remove_leases(disk, data, ring_directory)?;
+    // That it was copied is known.
+    forget_place(disk, data, ring_directory)?;
+    let told = told.trim_end().replace('\n', ", ");
+    tracing::warn!(event = "restored_from_backup", backup = %told);
+    disk.remove_file(&mark)?;
+    if is_confirmed {
+        // It is about this backup, and no other.
+        disk.remove_file(&confirmed)?;
+    }
+    disk.sync_directory(data)?;
+    Ok(())
+}
+
+/// How many members the cluster had, by a mark; marks of before did not say it.
+fn members_of(mark: &str) -> u64 {
+    let words = mark.lines().filter_map(|line| line.split_once(' '));
+    let mut members = words.filter(|(word, _)| *word == MEMBERS_WORD);
+    let told = members.next().and_then(|(_, count)| count.parse().ok());
+    told.unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_disk::{MemoryDisk, create_directory_durably, replace_file};
+
+    use super::*;
+
+    fn disk_with(names: &[&str]) -> MemoryDisk {
+        let disk = MemoryDisk::new();
+        create_directory_durably(&disk, Path::new("data/ring/hints")).unwrap();
+        for name in names {
+            replace_file(&disk, &Path::new("data").join(name), b"x").unwrap();
+        }
+        disk
+    }
+
+    fn settle(disk: &MemoryDisk) -> anyhow::Result<()> {
+        settle_restored(disk, Path::new("data"), Path::new("data/ring"))
+    }
+
+    fn is_there(disk: &MemoryDisk, name: &str) -> bool {
+        disk.info(&Path::new("data").join(name)).unwrap().is_some()
+    }
+
+    #[test]
+    fn leases_of_before_go_with_the_mark() {
+        let disk = disk_with(&["backup", "dot_leases", "ring/hints/dot_leases"]);
+        settle(&disk).unwrap();
+        for name in ["backup", "dot_leases", "ring/hints/dot_leases"] {
+            assert!(!is_there(&disk, name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_node_of_several_is_refused_until_the_operator_means_it() {
+        let disk = disk_with(&["dot_leases", "ring/hints/dot_leases"]);
+        let mark = |members: u32| {
+            let text = format!("kvorum 0.1.0\nnode a@b\nmade 5\nmembers {members}\n");
+            replace_file(&disk, Path::new("data/backup"), text.as_bytes()).unwrap();
+        };
+        mark(5);
+        for _ in 0..2 {
+            let refused = settle(&disk).unwrap_err().to_string();
+            assert!(refused.contains("had 4 others"), "{refused}");
+            assert!(refused.contains("force-replace"), "{refused}");
+            assert!(refused.contains("data/restore.in-cluster"), "{refused}");
+            assert!(is_there(&disk, "backup") && is_there(&disk, "dot_leases"));
+        }
+        replace_file(&disk, Path::new("data/restore.in-cluster"), b"").unwrap();
+        settle(&disk).unwrap();
+        for name in ["backup", "dot_leases", "restore.in-cluster"] {
+            assert!(!is_there(&disk, name), "{name}");
+        }
+        // The word was about that backup.
+        mark(2);
+        assert!(settle(&disk).is_err());
+        mark(1);
+        settle(&disk).unwrap();
+    }
+
+    #[test]
+    fn leases_of_a_directory_that_was_not_restored_stay() {
+        let disk = disk_with(&["dot_leases"]);
+        settle(&disk).unwrap();
+        assert!(is_there(&disk, "dot_leases"));
+    }
+
+    #[test]
+    fn a_backup_that_was_not_finished_is_refused() {
+        let disk = disk_with(&["backup.unfinished"]);
+        let refused = settle(&disk).unwrap_err().to_string();
+        assert!(refused.contains("not finished"), "{refused}");
+    }
+}

@@ -1,0 +1,583 @@
+//! Background work: the thread that carries out what the arbiter decides.
+//!
+//! The arbiter is pure and knows neither stores nor clocks. Here is the rim: stores are asked what
+//! they owe, steps are done and timed, errors are reported, and the arbiter is told.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use kvorum_arbiter::{
+    Arbiter, Budgets, Decision, DiskRoom, Ended, Event, LATENCY_COUNT_MIN, Latency, LatencyReading,
+    Looked, Order, Owner, SharedMemory, StepResult, Told, latency_between,
+};
+use kvorum_backend::{Backend, BackendError, ErrorKind, Reading, StepOutcome, TaskKind, Timestamp};
+use kvorum_coordinator::{Coordinator, VnodeHints};
+use kvorum_disk::{Headroom, Reserve};
+use kvorum_member::VnodeTable;
+use kvorum_runtime::{Moment, Room, Runtime};
+use kvorum_settings::{DurabilityMode, Settings};
+use kvorum_stats::{Histogram, Stats};
+use kvorum_vnode::Vnode;
+use parking_lot::Mutex;
+
+use crate::full_disk::FullDisk;
+use crate::log::MaintainedLog;
+use crate::machine;
+use crate::memory::GivingWay;
+use crate::step_log::{DoneStep, StepLog};
+use crate::stop_signal::StopSignal;
+use crate::unwritable::Failures;
+
+/// Threads that share a round of syncs. Two share the file system's own commits: measured with 64
+/// files of 256 KiB in rounds of 16, the device was busy for 65 ms instead of 92 ms with one, and the
+/// log's syncs took as long as before. Four made those slower.
+const SYNC_THREADS: usize = 2;
+/// Stands for the store of the hints among those of partitions, whose numbers are lower.
+const HINTS: u16 = u16::MAX;
+/// Rounds smaller than this are not worth a thread.
+const SYNCS_SHARED_MIN: usize = 4;
+/// Memory that is free is given back to the system this often.
+const MEMORY_GIVEN_BACK_EVERY: Duration = Duration::from_secs(1);
+/// Open files are counted this often: it means reading a directory with an entry for each.
+const FILES_COUNTED_EVERY: Duration = Duration::from_secs(10);
+/// Requests are too few to say anything when they were so for this long.
+const LATENCY_READ_MAX: Duration = Duration::from_secs(5);
+/// A store that syncs in intervals is asked this many times in each.
+const ASKS_PER_INTERVAL: u32 = 4;
+const ASK_PERIOD_MIN: Duration = Duration::from_millis(20);
+
+/// What the maintenance thread works on.
+pub struct Maintenance {
+    pub(crate) runtime: Runtime,
+    vnodes: Arc<VnodeTable>,
+    hints: Arc<VnodeHints>,
+    node_log: Option<Arc<dyn MaintainedLog>>,
+    coordinator: Arc<Coordinator>,
+    stats: Arc<Stats>,
+    pub(crate) log: Arc<StepLog>,
+    scrub_period: Option<Duration>,
+    giving_way: GivingWay,
+    room: Room,
+    reserve: Option<Arc<Reserve>>,
+    give_memory_back: fn(),
+    stop: StopSignal,
+    pub(crate) arbiter: Arc<Mutex<Arbiter>>,
+    seen: Mutex<Seen>,
+    failures: Mutex<Failures>,
+    full_disk: Mutex<FullDisk>,
+}
+
+/// What was seen at the last look.
+#[derive(Default)]
+struct Seen {
+    reads: LastReading,
+    writes: LastReading,
+    open_files: Option<u64>,
+    files_counted_at: Option<Moment>,
+    memory_given_back_at: Option<Moment>,
+    is_memory_scarce: bool,
+    are_files_scarce: bool,
+    refuses_puts: bool,
+    /// The bytes that each store takes on the disk.
+    disk_bytes: BTreeMap<u16, u64>,
+}
+
+/// A histogram as it was when it had last told enough.
+#[derive(Default)]
+struct LastReading {
+    reading: LatencyReading,
+    at: Moment,
+}
+
+/// What maintenance needs of a node.
+pub struct Parts {
+    /// For the clock.
+    pub runtime: Runtime,
+    /// The stores of partitions.
+    pub vnodes: Arc<VnodeTable>,
+    /// The store of what waits for other nodes.
+    pub hints: Arc<VnodeHints>,
+    /// Shared by all stores, where there is one.
+    pub node_log: Option<Arc<dyn MaintainedLog>>,
+    /// It reaps tombstones.
+    pub coordinator: Arc<Coordinator>,
+    /// Times of requests.
+    pub stats: Arc<Stats>,
+    /// Shared with the coordinator, which delays puts by it.
+    pub log: Arc<StepLog>,
+    /// Shared with transfers between nodes, which ask it before each page.
+    pub arbiter: Arc<Mutex<Arbiter>>,
+    /// Within this time every file is read again; `None` for never.
+    pub scrub_period: Option<Duration>,
+    /// Caches and write buffers.
+    pub giving_way: GivingWay,
+    /// For what requests hold.
+    pub room: Room,
+    /// The free space that clients' writes leave alone, if that is known.
+    pub reserve: Option<Arc<Reserve>>,
+    /// Gives memory that the allocator holds free back to the system.
+    pub give_memory_back: fn(),
+}
+
+/// Requests may hold this part of the memory budget.
+const REQUESTS_PART: u64 = 8;
+
+/// Room for what requests hold, where there is a budget of memory.
+pub fn room_for_requests(budgets: &Budgets) -> Room {
+    let bytes_max = budgets.memory_bytes_max.map(|most| most / REQUESTS_PART);
+    bytes_max.map_or_else(Room::default, Room::new)
+}
+
+/// The arbiter's budgets, from the settings and from what the machine has.
+pub fn budgets(settings: &Settings) -> Budgets {
+    let own = &settings.maintenance;
+    let defaults = Budgets::default();
+    let durability = settings.backend_durability();
+    let ask_period = match durability.mode {
+        DurabilityMode::Interval => durability.interval / ASKS_PER_INTERVAL,
+        DurabilityMode::Grouped | DurabilityMode::None => defaults.ask_period,
+    };
+    Budgets {
+        step_time: own.step_time,
+        io_bytes_per_second_max: own.io_bytes_per_second_max,
+        cpu_share_max_percent: own.cpu_share_max_percent,
+        cores: machine::cores(),
+        memory_bytes_max: own.memory_bytes_max.or_else(machine::memory_for_stores),
+        open_files_max: own.open_files_max.or_else(machine::open_files_max),
+        ask_period: ask_period.clamp(ASK_PERIOD_MIN, defaults.ask_period),
+        ..defaults
+    }
+}
+
+impl Maintenance {
+    /// Nothing is done until [`Maintenance::run`].
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            runtime: parts.runtime,
+            vnodes: parts.vnodes,
+            hints: parts.hints,
+            node_log: parts.node_log,
+            coordinator: parts.coordinator,
+            stats: parts.stats,
+            log: parts.log,
+            scrub_period: parts.scrub_period,
+            giving_way: parts.giving_way,
+            room: parts.room,
+            reserve: parts.reserve,
+            give_memory_back: parts.give_memory_back,
+            stop: StopSignal::default(),
+            arbiter: parts.arbiter,
+            seen: Mutex::default(),
+            failures: Mutex::default(),
+            full_disk: Mutex::default(),
+        }
+    }
+
+    /// Works until stopped; for a thread of its own.
+    pub fn run(&self) {
+        while !self.stop.is_set() {
+            let rest = self.turn();
+            if !rest.is_zero() {
+                self.stop.rest(rest);
+            }
+        }
+    }
+
+    /// Ends [`Maintenance::run`] after the present step.
+    pub fn stop(&self) {
+        self.stop.stop();
+    }
+
+    /// Bytes a second that transfers into this node may take at present, or could by what is known of
+    /// the device where nothing bounds them.
+    pub fn transfer_rate(&self) -> u64 {
+        let now = self.runtime.now();
+        let arbiter = self.arbiter.lock();
+        let report = arbiter.report(now);
+        let rate = report.transfer_allowed_rate.unwrap_or(report.speed);
+        rate.min(
+            arbiter
+                .budgets()
+                .io_bytes_per_second_max
+                .unwrap_or(u64::MAX),
+        )
+    }
+
+    /// What takes no more writes.
+    pub fn failures(&self) -> Failures {
+        self.failures.lock().clone()
+    }
+
+    /// Does the next thing; returns for how long to rest.
+    fn turn(&self) -> Duration {
+        let decision = self.arbiter.lock().decide(self.runtime.now());
+        match decision {
+            Decision::Look => self.look(),
+            Decision::Ask(owner) => self.ask(owner),
+            Decision::Step(order) => self.work(order),
+            Decision::Syncs(orders) => self.sync_round(&orders),
+            Decision::Rest(rest) => return rest,
+        }
+        Duration::ZERO
+    }
+
+    fn tell(&self, event: Event) {
+        let mut arbiter = self.arbiter.lock();
+        arbiter.step(event, self.runtime.now());
+        self.log.set_put_delay(arbiter.put_delay());
+        self.log.set_refuses_puts(arbiter.refuses_puts());
+    }
+
+    fn look(&self) {
+        // Tombstones whose time has come are no store's task: several replicas have to agree.
+        let reaping = || self.coordinator.reap_due(Reading::MayBlock);
+        if catch_unwind(AssertUnwindSafe(reaping)).is_err() {
+            tracing::error!(event = "reaping_panicked", "report this bug");
+        }
+        let vnodes = self.vnodes.all();
+        let log = self.node_log.as_deref();
+        let unwritable = vnodes.iter().filter_map(|vnode| {
+            let why = vnode.unwritable()?;
+            Some((vnode.partition().number(), why.to_owned()))
+        });
+        let failure = log.and_then(MaintainedLog::failure);
+        self.failures
+            .lock()
+            .saw(failure, unwritable, self.runtime.wall_time());
+        let hints = (Owner::Store(HINTS), self.hints.vnode().status().puts);
+        let written = vnodes
+            .iter()
+            .map(|vnode| (owner_of(vnode), vnode.status().puts))
+            .chain([hints])
+            .chain(log.map(|log| (Owner::CommitLog, log.batches())))
+            .collect();
+        if let (Some(reserve), None) = (&self.reserve, log) {
+            // The log counts what its stores take.
+            let disk_bytes = self.seen.lock().disk_bytes.values().sum();
+            reserve.set_own_bytes(disk_bytes);
+        }
+        let looked = {
+            let now = self.runtime.now();
+            let mut seen = self.seen.lock();
+            Looked {
+                written,
+                reads: latency_of(&self.stats.node_get_fsm_time, &mut seen.reads, now),
+                writes: latency_of(self.log.put_times(), &mut seen.writes, now),
+                open_files: self.count_files(&mut seen),
+                memory: SharedMemory {
+                    requests: self.room.taken_bytes() + log.map_or(0, MaintainedLog::queued_bytes),
+                    ..self.giving_way.used()
+                },
+                disk: self.reserve.as_deref().and_then(disk_room),
+            }
+        };
+        self.tell(Event::Looked(looked));
+        let orders = self.arbiter.lock().memory_orders();
+        self.giving_way.obey(&orders);
+        self.warn_of_scarcity();
+        self.tell_of_room();
+        self.give_memory_back();
+    }
+
+    /// Often, so that it is little at a time; not at every look, for most of what is free is used again
+    /// before long.
+    fn give_memory_back(&self) {
+        let now = self.runtime.now();
+        let last = &mut self.seen.lock().memory_given_back_at;
+        if is_time(last, MEMORY_GIVEN_BACK_EVERY, now) {
+            (self.give_memory_back)();
+        }
+    }
+
+    fn count_files(&self, seen: &mut Seen) -> Option<u64> {
+        let now = self.runtime.now();
+        if is_time(&mut seen.files_counted_at, FILES_COUNTED_EVERY, now) {
+            seen.open_files = machine::open_files();
+        }
+        seen.open_files
+    }
+
+    fn warn_of_scarcity(&self) {
+        let ((memory, open_files), refuses_puts) = {
+            let arbiter = self.arbiter.lock();
+            (arbiter.is_scarce(), arbiter.refuses_puts())
+        };
+        let mut seen = self.seen.lock();
+        if memory && !seen.is_memory_scarce {
+            tracing::warn!(
+                event = "memory_budget_nearly_used",
+                "stores and requests hold nine tenths of maintenance.memory_bytes_max or more",
+            );
+        }
+        if open_files && !seen.are_files_scarce {
+            tracing::warn!(
+                event = "open_files_nearly_used",
+                "nine tenths of maintenance.open_files_max are open; raise it and ulimit -n",
+            );
+        }
+        if refuses_puts && !seen.refuses_puts {
+            tracing::error!(
+                event = "puts_refused",
+                "memory (maintenance.memory_bytes_max) or open files (maintenance.open_files_max, ulimit \
+                 -n) are used up: puts get overload until there is room again; deletions are taken; see \
+                 kvorum admin maintenance",
+            );
+        }
+        if !refuses_puts && seen.refuses_puts {
+            tracing::info!(event = "puts_taken_again");
+        }
+        seen.refuses_puts = refuses_puts;
+        seen.is_memory_scarce = memory;
+        seen.are_files_scarce = open_files;
+    }
+
+    fn tell_of_room(&self) {
+        let is_scarce = self.arbiter.lock().is_disk_scarce();
+        if !is_scarce && self.full_disk.lock().has_room() {
+            tracing::info!(event = "disk_has_room_again");
+        }
+    }
+
+    fn tell_of_full_disk(&self, order: &Order, error: &BackendError) {
+        let failed = self.full_disk.lock().had_no_space(self.runtime.now());
+        if let Some(steps_failed) = failed {
+            tracing::error!(
+                event = "disk_full",
+                owner = %name_of(order.owner),
+                task = order.task.kind.name(),
+                steps_failed,
+                error = %error,
+                "background work had no space and is tried again every few seconds; see kvorum admin \
+                 maintenance",
+            );
+        }
+    }
+
+    fn ask(&self, owner: Owner) {
+        let asked = || match owner {
+            Owner::CommitLog => {
+                let (log, now) = (self.node_log.as_deref(), self.wall_time());
+                log.map_or_else(Told::default, |log| {
+                    let mut told = log.owed(now);
+                    told.tasks.extend(log.scrub_due(self.scrub_period, now));
+                    told
+                })
+            }
+            Owner::Store(partition) => self.store(partition).map_or_else(Told::default, |store| {
+                let tasks = store.maintenance_due(self.wall_time());
+                let status = store.status();
+                let disk_bytes = &mut self.seen.lock().disk_bytes;
+                disk_bytes.insert(partition, status.disk_bytes);
+                Told {
+                    tasks,
+                    put_bytes: status.put_bytes,
+                    debt_bytes: status.debt_bytes,
+                    memory_bytes: status.memory_bytes,
+                }
+            }),
+        };
+        let told = catch_unwind(AssertUnwindSafe(asked)).unwrap_or_else(|_| {
+            tracing::error!(event = "maintenance_question_panicked", owner = %name_of(owner));
+            Told::default()
+        });
+        self.tell(Event::Told { owner, told });
+    }
+
+    fn work(&self, order: Order) {
+        let ended = self.carry_out(&order);
+        self.tell(Event::Ended { order, ended });
+    }
+
+    /// Syncs stores, several at a time.
+    fn sync_round(&self, orders: &[Order]) {
+        let next = AtomicUsize::new(0);
+        let work_through = || {
+            while let Some(order) = orders.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let ended = self.carry_out(order);
+                let order = order.clone();
+                self.tell(Event::Ended { order, ended });
+            }
+        };
+        if orders.len() < SYNCS_SHARED_MIN {
+            return work_through();
+        }
+        std::thread::scope(|scope| {
+            for _ in 1..SYNC_THREADS {
+                let builder = std::thread::Builder::new().name("maintenance".into());
+                // Without the second thread the first does it all.
+                let _started_or_not = builder.spawn_scoped(scope, work_through);
+            }
+            work_through();
+        });
+    }
+
+    /// Does a step, times it, and reports what went wrong with it.
+    fn carry_out(&self, order: &Order) -> Ended {
+        let (from, cpu_before) = (self.runtime.now(), machine::thread_cpu_time());
+        let step = catch_unwind(AssertUnwindSafe(|| self.step_of(order)));
+        let (to, cpu_after) = (self.runtime.now(), machine::thread_cpu_time());
+        let took = to.since(from);
+        let result = match step {
+            Ok(Ok(outcome)) => StepResult::Done(outcome),
+            Ok(Err(error)) if error.kind() == ErrorKind::Full => {
+                self.tell_of_full_disk(order, &error);
+                StepResult::NoSpace
+            }
+            Ok(Err(error)) => {
+                tracing::error!(
+                    event = "maintenance_step_failed",
+                    owner = %name_of(order.owner),
+                    task = order.task.kind.name(),
+                    error = %error,
+                );
+                StepResult::Failed
+            }
+            Err(_) => {
+                tracing::error!(
+                    event = "maintenance_step_panicked",
+                    owner = %name_of(order.owner),
+                    task = order.task.kind.name(),
+                    "report this bug",
+                );
+                StepResult::Failed
+            }
+        };
+        let cost_bytes = match result {
+            StepResult::Done(outcome) => outcome.cost_bytes,
+            StepResult::Failed | StepResult::NoSpace => 0,
+        };
+        if order.is_overrun_by(cost_bytes) {
+            tracing::debug!(
+                event = "maintenance_step_overran",
+                owner = %name_of(order.owner),
+                task = order.task.kind.name(),
+                subject = order.task.subject,
+                left_bytes = order.task.cost_bytes,
+                budget_bytes = order.budget.bytes,
+                declared_bytes = order.declared_bytes,
+                cost_bytes,
+            );
+        }
+        self.log.note_if_long(took, || DoneStep {
+            what: step_name(order),
+            from,
+            to,
+            cost_bytes,
+        });
+        let cpu = cpu_after.saturating_sub(cpu_before);
+        Ended { result, took, cpu }
+    }
+
+    fn step_of(&self, order: &Order) -> Result<StepOutcome, BackendError> {
+        let partition = match (order.owner, &self.node_log) {
+            (Owner::CommitLog, Some(log)) if order.task.kind == TaskKind::Scrub => {
+                return log.scrub_step(order.budget, self.scrub_period, self.wall_time());
+            }
+            (Owner::CommitLog, Some(log)) => return log.step(&order.task, order.budget),
+            (Owner::CommitLog, None) => return Ok(StepOutcome::nothing_left()),
+            (Owner::Store(partition), _) => partition,
+        };
+        let Some(backend) = self.store(partition) else {
+            return Ok(StepOutcome::nothing_left());
+        };
+        if order.task.kind == TaskKind::Sync {
+            // A sync that the log waits for is no task that the store has named.
+            return backend.sync().map(|_| StepOutcome::nothing_left());
+        }
+        if order.task.kind == TaskKind::Scrub {
+            return self.scrub(order, &*backend);
+        }
+        backend.maintenance_step(&order.task, order.budget, self.wall_time())
+    }
+
+    /// Nobody waits for what a scrub reads: what it finds is told here.
+    fn scrub(&self, order: &Order, backend: &dyn Backend) -> Result<StepOutcome, BackendError> {
+        let known = backend.status().lost.len();
+        let outcome = backend.maintenance_step(&order.task, order.budget, self.wall_time());
+        for lost in backend.status().lost.iter().skip(known) {
+            tracing::error!(
+                event = "scrub_found_damage",
+                owner = %name_of(order.owner),
+                file = %lost.file,
+                offset = lost.offset,
+                len = lost.len,
+                held = %lost.held,
+            );
+        }
+        outcome
+    }
+
+    fn store(&self, partition: u16) -> Option<Arc<dyn Backend>> {
+        if partition == HINTS {
+            return Some(self.hints.vnode().store_for_upkeep().clone());
+        }
+        let vnode = self.vnodes.numbered(partition)?;
+        Some(vnode.store_for_upkeep().clone())
+    }
+
+    fn wall_time(&self) -> Timestamp {
+        Timestamp(self.runtime.wall_time().micros())
+    }
+}
+
+fn owner_of(vnode: &Vnode) -> Owner {
+    Owner::Store(vnode.partition().number())
+}
+
+/// The room on the file systems of the log and of the stores, if it is known.
+pub fn disk_room(reserve: &Reserve) -> Option<DiskRoom> {
+    let headroom = reserve.look();
+    (headroom != Headroom::UNKNOWN).then_some(DiskRoom {
+        available_bytes: headroom.available,
+        reserve_bytes: headroom.reserve,
+    })
+}
+
+/// True when something that is done so often is to be done again; it then counts as done now.
+fn is_time(last: &mut Option<Moment>, every: Duration, now: Moment) -> bool {
+    let is_time = last.is_none_or(|at| now.since(at) >= every);
+    if is_time {
+        *last = Some(now);
+    }
+    is_time
+}
+
+/// How requests fared since the last reading of a histogram of their times. Where requests are few,
+/// the reading goes on for some looks.
+fn latency_of(times: &Histogram, last: &mut LastReading, now: Moment) -> Latency {
+    let totals = times.totals();
+    let reading = LatencyReading {
+        below_power: totals.below_power,
+        sum_micros: totals.sum,
+    };
+    let latency = latency_between(&last.reading, &reading);
+    if latency.count >= LATENCY_COUNT_MIN || now.since(last.at) >= LATENCY_READ_MAX {
+        *last = LastReading { reading, at: now };
+    }
+    latency
+}
+
+pub(crate) fn name_of(owner: Owner) -> String {
+    match owner {
+        Owner::CommitLog => "the node's log".to_owned(),
+        Owner::Store(HINTS) => "the hints".to_owned(),
+        Owner::Store(partition) => format!("partition {partition}"),
+    }
+}
+
+/// The name of a step as operators see it: its task and its owner.
+pub fn step_name(order: &Order) -> String {
+    match order.owner {
+        Owner::CommitLog if order.task.kind == TaskKind::Sync => {
+            "upkeep of the node's log".to_owned()
+        }
+        owner => format!("{} of {}", order.task.kind.name(), name_of(owner)),
+    }
+}
+
+#[cfg(test)]
+#[path = "driver_test.rs"]
+mod tests;

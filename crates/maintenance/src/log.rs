@@ -1,0 +1,41 @@
+//! The node's log as background work sees it: an owner of tasks beside the stores.
+
+use std::time::Duration;
+
+use kvorum_arbiter::Told;
+use kvorum_backend::{BackendError, StepBudget, StepOutcome, Task, Timestamp};
+
+/// A log that all stores of a node share.
+pub trait MaintainedLog: Send + Sync {
+    /// The number of batches committed since the start.
+    fn batches(&self) -> u64;
+
+    /// The reason for the log to take nothing any more, if that is so.
+    fn failure(&self) -> Option<String>;
+
+    /// Bytes of memory that wait to be written.
+    fn queued_bytes(&self) -> u64;
+
+    /// The tasks that the log owes, scrubbing left out.
+    fn owed(&self, now: Timestamp) -> Told;
+
+    /// The part that a scrub would read now, where every file is to be read again within `period`.
+    fn scrub_due(&self, period: Option<Duration>, now: Timestamp) -> Option<Task>;
+
+    /// Reads a part again. Damage is logged.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn scrub_step(
+        &self,
+        budget: StepBudget,
+        period: Option<Duration>,
+        now: Timestamp,
+    ) -> Result<StepOutcome, BackendError>;
+
+    /// Does a part of a task that it owes.
+    ///
+    /// # Errors
+    /// Those of the disk; [`kvorum_backend::ErrorKind::Full`] where it has no room.
+    fn step(&self, task: &Task, budget: StepBudget) -> Result<StepOutcome, BackendError>;
+}

@@ -1,0 +1,108 @@
+//! What takes no more writes since a sync or a write failed for good: the node's log, or single stores.
+//!
+//! Reads go on, and other replicas take what is written; but a replica is missing for every write until
+//! somebody looks after the device and restarts the node. So it is said once, loudly, and shown until then.
+
+use std::collections::BTreeMap;
+
+use kvorum_runtime::WallTime;
+
+/// Why something takes no more writes, and since when that was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwritable {
+    /// In words for operators.
+    pub why: String,
+    /// Up to a second later than it happened.
+    pub since: WallTime,
+}
+
+/// All that takes no more writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// The node's log, and with it every store.
+    pub log: Option<Unwritable>,
+    /// Stores, by partition.
+    pub stores: BTreeMap<u16, Unwritable>,
+}
+
+impl Failures {
+    /// Takes over what is seen now. What has failed stays so until the restart.
+    pub(crate) fn saw(
+        &mut self,
+        log: Option<String>,
+        stores: impl Iterator<Item = (u16, String)>,
+        now: WallTime,
+    ) {
+        let seen = |why| Unwritable { why, since: now };
+        if let (None, Some(why)) = (&self.log, log) {
+            tracing::error!(
+                event = "node_log_failed",
+                reason = %why,
+                "this node takes no more writes: a write to its log failed for good; other nodes take them. \
+                 Look for errors of the device (dmesg), and restart the node when it is well; if it is not, \
+                 have another node take its place (kvorum admin cluster force-replace)",
+            );
+            self.log = Some(seen(why));
+        }
+        for (partition, why) in stores {
+            if self.stores.contains_key(&partition) {
+                continue;
+            }
+            // The one line about the log says it of all stores.
+            if self.log.is_none() {
+                tracing::error!(
+                    event = "store_failed",
+                    partition,
+                    reason = %why,
+                    "this store takes no more writes; other replicas take them. Look for errors of the \
+                     device (dmesg), and restart the node when it is well",
+                );
+            }
+            self.stores.insert(partition, seen(why));
+        }
+    }
+
+    /// Why a partition takes no more writes.
+    pub fn of(&self, partition: u16) -> Option<&Unwritable> {
+        self.stores.get(&partition).or(self.log.as_ref())
+    }
+
+    /// The first that was seen.
+    pub fn first(&self) -> Option<&Unwritable> {
+        let all = self.log.iter().chain(self.stores.values());
+        all.min_by_key(|it| it.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> WallTime {
+        WallTime::from_micros(micros)
+    }
+
+    #[test]
+    fn the_first_reason_and_time_stay() {
+        let mut failures = Failures::default();
+        assert_eq!(failures.first(), None);
+        failures.saw(None, [(3, "one".to_owned())].into_iter(), at(5));
+        failures.saw(None, [(3, "other".to_owned())].into_iter(), at(9));
+        assert_eq!(failures.stores.len(), 1);
+        let first = failures.first().unwrap();
+        assert_eq!((first.why.as_str(), first.since), ("one", at(5)));
+        assert_eq!((failures.of(3), failures.of(4)), (Some(first), None));
+    }
+
+    #[test]
+    fn a_failed_log_concerns_every_store() {
+        let mut failures = Failures::default();
+        failures.saw(
+            Some("log".to_owned()),
+            [(3, "one".to_owned())].into_iter(),
+            at(5),
+        );
+        failures.saw(None, std::iter::empty(), at(9));
+        assert_eq!(failures.of(60).unwrap().why, "log");
+    }
+}

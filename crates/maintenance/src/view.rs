@@ -1,0 +1,646 @@
+//! Background work as operators see it: `kvorum admin maintenance` and `/metrics`.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use comfy_table::{Table, TableStyle};
+use kvorum_arbiter::{Budgets, Order, OwedTask, Owner, Report};
+use kvorum_backend::Urgency;
+use kvorum_runtime::Moment;
+use kvorum_stats::{MetricKind, MetricsText};
+use serde_json::{Map, Value, json};
+
+use crate::driver::{Maintenance, name_of};
+use crate::step_log::DoneStep;
+
+/// The widest line of text, and the column in which names stand.
+const TEXT_WIDTH: usize = 100;
+const NAME_WIDTH: usize = 12;
+/// Steps that are shown.
+const STEPS_SHOWN: usize = 20;
+/// Partitions and tasks shown as text; JSON has them all.
+const OWING_SHOWN: usize = 16;
+
+impl Maintenance {
+    /// For people, and for programs.
+    pub fn show(&self) -> (String, Value) {
+        let now = self.runtime.now();
+        let (report, budgets) = {
+            let arbiter = self.arbiter.lock();
+            (arbiter.report(now), arbiter.budgets().clone())
+        };
+        let done = self.log.recent(STEPS_SHOWN);
+        let text = text_of(&report, &budgets, &done, now);
+        (text, json_of(&report, &budgets, &done, now))
+    }
+
+    /// What monitoring draws.
+    pub fn metrics(&self, text: &mut MetricsText) {
+        let report = self.arbiter.lock().report(self.runtime.now());
+        metrics_of(&report, text);
+    }
+}
+
+fn text_of(report: &Report, budgets: &Budgets, done: &[DoneStep], now: Moment) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        let mut name = name;
+        for part in folded(&value) {
+            let _infallible = writeln!(text, "{name:<NAME_WIDTH$}{part}");
+            name = "";
+        }
+    };
+    line("Now", running_text(report));
+    line("Owed", debt_text(report));
+    line("Rate", rate_text(report));
+    line("Transfers", transfers_text(report));
+    line("Clients", clients_text(report));
+    line("Put delay", put_delay_text(report));
+    line("Steps", steps_text(report));
+    let _infallible = write!(text, "\nBudgets\n{}\n", budgets_table(report, budgets));
+    let _infallible = write!(text, "\nBy kind\n{}\n", kinds_table(report));
+    if report.owed.is_empty() && report.debt_bytes == 0 {
+        text.push_str("\nnothing is owed\n");
+    } else {
+        let _infallible = write!(text, "\nBy partition\n{}\n", owners_table(report));
+        let _infallible = write!(text, "\nTasks\n{}\n", tasks_table(report));
+    }
+    let _infallible = write!(
+        text,
+        "\nSteps of a millisecond or more done last\n{}\n",
+        done_table(done, now)
+    );
+    text
+}
+
+/// The text behind a name, in as many lines as it takes: the parts between semicolons stay whole.
+fn folded(value: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in value.split("; ") {
+        match lines.last_mut() {
+            Some(line) if NAME_WIDTH + line.len() + "; ".len() + part.len() <= TEXT_WIDTH => {
+                line.push_str("; ");
+                line.push_str(part);
+                continue;
+            }
+            Some(line) => line.push(';'),
+            None => {}
+        }
+        lines.push(part.to_owned());
+    }
+    lines
+}
+
+fn running_text(report: &Report) -> String {
+    let text = |(order, since): &(Order, Duration)| {
+        let (task, owner) = (order.task.kind.name(), name_of(order.owner));
+        format!("{task} of {owner} for {} us", since.as_micros())
+    };
+    match report.running.as_slice() {
+        [] => "at rest".to_owned(),
+        [first] => text(first),
+        [first, others @ ..] => format!("{} and {} more", text(first), others.len()),
+    }
+}
+
+fn debt_text(report: &Report) -> String {
+    let debt = bytes(report.debt_bytes);
+    let pressing = bytes(report.pressing_bytes);
+    let paid = match report.paid_in {
+        Some(Duration::ZERO) => "all is paid".to_owned(),
+        Some(paid_in) => format!("paid in {}", duration(paid_in)),
+        None => "not shrinking at the present rates".to_owned(),
+    };
+    format!("{debt}, of it pressing {pressing}; {paid}")
+}
+
+fn rate_text(report: &Report) -> String {
+    let (done, needed) = (bytes(report.done_rate), bytes(report.needed_rate));
+    let allowed = match report.allowed_rate {
+        Some(rate) => format!("{}/s", bytes(rate)),
+        None => "as much as the budgets".to_owned(),
+    };
+    let speed = bytes(report.speed);
+    format!("{done}/s done, {needed}/s needed, {allowed} allowed, {speed}/s possible")
+}
+
+fn transfers_text(report: &Report) -> String {
+    let allowed = match report.transfer_allowed_rate {
+        Some(rate) => format!("{}/s", bytes(rate)),
+        None => "as much as the I/O budget".to_owned(),
+    };
+    format!("{}/s done, {allowed} allowed", bytes(report.transfer_rate))
+}
+
+fn clients_text(report: &Report) -> String {
+    let (reads, writes) = report.foreground;
+    format!(
+        "{}/s put, {:.2} background bytes for each; reads take {} us, p99 {} us, writes {} us, p99 \
+         {} us; {:.0}% of what is free is for maintenance",
+        bytes(report.ingest_rate),
+        report.amplification,
+        reads.mean.as_micros(),
+        reads.p99.as_micros(),
+        writes.mean.as_micros(),
+        writes.p99.as_micros(),
+        report.free_share * 100.0,
+    )
+}
+
+fn put_delay_text(report: &Report) -> String {
+    if report.refuses_puts {
+        return "puts are refused: memory or open files are used up, see Budgets".to_owned();
+    }
+    format!("{} us", report.put_delay.as_micros())
+}
+
+fn steps_text(report: &Report) -> String {
+    let all = report.all_steps();
+    format!(
+        "{} done, {} of them cost more than twice what they declared, {} failed; the longest took \
+         {} us",
+        all.count,
+        all.overruns,
+        all.failures,
+        report.longest_step.as_micros(),
+    )
+}
+
+fn budgets_table(report: &Report, budgets: &Budgets) -> Table {
+    let mut table = table(&["budget", "used", "of"]);
+    let most = |most: Option<u64>| most.map_or("no limit".to_owned(), bytes);
+    let cores = f64::from(budgets.cores) * f64::from(budgets.cpu_share_max_percent) / 100.0;
+    let count = |count: Option<u64>| count.map_or("unknown".to_owned(), |count| count.to_string());
+    table.add_row([
+        "I/O per second".to_owned(),
+        bytes(report.done_rate),
+        most(budgets.io_bytes_per_second_max),
+    ]);
+    table.add_row([
+        "cores".to_owned(),
+        format!("{:.2}", report.cpu_cores),
+        format!("{cores:.2}"),
+    ]);
+    table.add_row([
+        "memory".to_owned(),
+        bytes(report.memory_bytes),
+        most(budgets.memory_bytes_max),
+    ]);
+    table.add_row([
+        "  caches".to_owned(),
+        bytes(report.memory.caches),
+        bytes(report.memory_orders.caches_max),
+    ]);
+    table.add_row([
+        "  write buffers".to_owned(),
+        bytes(report.memory.write_buffers),
+        bytes(report.memory_orders.write_buffers_max),
+    ]);
+    table.add_row([
+        "  requests".to_owned(),
+        bytes(report.memory.requests),
+        String::new(),
+    ]);
+    table.add_row([
+        "open files".to_owned(),
+        count(report.open_files),
+        count(budgets.open_files_max),
+    ]);
+    if let Some(disk) = report.disk {
+        table.add_row([
+            "disk, free".to_owned(),
+            bytes(disk.available_bytes),
+            String::new(),
+        ]);
+        table.add_row([
+            "  held back".to_owned(),
+            bytes(disk.reserve_bytes.min(disk.available_bytes)),
+            bytes(disk.reserve_bytes),
+        ]);
+    }
+    table.add_row([
+        "time of a step".to_owned(),
+        format!("{} us", report.longest_step.as_micros()),
+        format!("{} us", budgets.step_time.as_micros()),
+    ]);
+    table
+}
+
+fn kinds_table(report: &Report) -> Table {
+    let mut table = table(&["kind", "owed", "steps", "bytes", "beyond twice", "failed"]);
+    for kind in kinds(report) {
+        let owed = report.owed_by_kind.get(&kind).copied().unwrap_or(0);
+        let steps = report.steps.get(&kind).copied().unwrap_or_default();
+        table.add_row([
+            kind.name().to_owned(),
+            bytes(owed),
+            steps.count.to_string(),
+            bytes(steps.bytes),
+            steps.overruns.to_string(),
+            steps.failures.to_string(),
+        ]);
+    }
+    table
+}
+
+/// Kinds that are owed or were done.
+fn kinds(report: &Report) -> std::collections::BTreeSet<kvorum_backend::TaskKind> {
+    let owed = report.owed_by_kind.keys();
+    owed.chain(report.steps.keys()).copied().collect()
+}
+
+fn owners_table(report: &Report) -> Table {
+    let mut table = table(&["owner", "owed", "put per second"]);
+    let mut owing: Vec<(Owner, u64)> = report
+        .owed_by_owner
+        .iter()
+        .map(|(owner, bytes)| (*owner, *bytes))
+        .collect();
+    owing.sort_by_key(|(owner, bytes)| (std::cmp::Reverse(*bytes), *owner));
+    for (owner, owed) in owing.iter().take(OWING_SHOWN) {
+        let ingest = report.ingest_by_owner.get(owner).copied().unwrap_or(0);
+        table.add_row([name_of(*owner), bytes(*owed), bytes(ingest)]);
+    }
+    if owing.len() > OWING_SHOWN {
+        let rest = owing.iter().skip(OWING_SHOWN).map(|(_, bytes)| bytes).sum();
+        let others = format!("{} others", owing.len() - OWING_SHOWN);
+        table.add_row([others, bytes(rest), String::new()]);
+    }
+    table
+}
+
+fn tasks_table(report: &Report) -> Table {
+    let mut table = table(&["owner", "task", "subject", "urgency", "left", "held for"]);
+    let mut owed: Vec<&OwedTask> = report.owed.iter().collect();
+    owed.sort_by_key(|it| {
+        (
+            std::cmp::Reverse(it.task.urgency),
+            std::cmp::Reverse(it.task.cost_bytes),
+        )
+    });
+    for it in owed.iter().take(OWING_SHOWN) {
+        table.add_row([
+            name_of(it.owner),
+            it.task.kind.name().to_owned(),
+            it.task.subject.to_string(),
+            urgency_name(it.task.urgency).to_owned(),
+            bytes(it.task.cost_bytes),
+            it.held_for.map_or(String::new(), duration),
+        ]);
+    }
+    if owed.len() > OWING_SHOWN {
+        table.add_row([format!("{} others", owed.len() - OWING_SHOWN)]);
+    }
+    table
+}
+
+fn done_table(done: &[DoneStep], now: Moment) -> Table {
+    let mut table = table(&["step", "took us", "bytes", "seconds ago"]);
+    for step in done {
+        table.add_row([
+            step.what.clone(),
+            step.to.since(step.from).as_micros().to_string(),
+            step.cost_bytes.to_string(),
+            now.since(step.to).as_secs().to_string(),
+        ]);
+    }
+    table
+}
+
+fn json_of(report: &Report, budgets: &Budgets, done: &[DoneStep], now: Moment) -> Value {
+    let all = report.all_steps();
+    json!({
+        "running": report.running.iter().map(running_json).collect::<Vec<_>>(),
+        "debt_bytes": report.debt_bytes,
+        "pressing_bytes": report.pressing_bytes,
+        "paid_in_seconds": report.paid_in.map(|it| it.as_secs_f64()),
+        "done_bytes_per_second": report.done_rate,
+        "needed_bytes_per_second": report.needed_rate,
+        "allowed_bytes_per_second": report.allowed_rate,
+        "transfer_bytes_per_second": report.transfer_rate,
+        "transfer_allowed_bytes_per_second": report.transfer_allowed_rate,
+        "possible_bytes_per_second": report.speed,
+        "put_bytes_per_second": report.ingest_rate,
+        "amplification": report.amplification,
+        "free_share": report.free_share,
+        "read_mean_us": micros(report.foreground.0.mean),
+        "read_p99_us": micros(report.foreground.0.p99),
+        "write_mean_us": micros(report.foreground.1.mean),
+        "write_p99_us": micros(report.foreground.1.p99),
+        "put_delay_us": micros(report.put_delay),
+        "refuses_puts": report.refuses_puts,
+        "steps": all.count,
+        "steps_beyond_twice_declared": all.overruns,
+        "steps_failed": all.failures,
+        "longest_step_us": micros(report.longest_step),
+        "budgets": budgets_json(report, budgets),
+        "kinds": kinds_json(report),
+        "partitions": owners_json(report),
+        "owed": report.owed.iter().map(owed_json).collect::<Vec<_>>(),
+        "done": done.iter().map(|step| done_json(step, now)).collect::<Vec<_>>(),
+    })
+}
+
+fn running_json((order, since): &(Order, Duration)) -> Value {
+    json!({
+        "owner": name_of(order.owner),
+        "task": order.task.kind.name(),
+        "subject": order.task.subject,
+        "declared_bytes": order.declared_bytes,
+        "since_us": micros(*since),
+    })
+}
+
+fn budgets_json(report: &Report, budgets: &Budgets) -> Value {
+    json!({
+        "io_bytes_per_second_max": budgets.io_bytes_per_second_max,
+        "cpu_share_max_percent": budgets.cpu_share_max_percent,
+        "cores": budgets.cores,
+        "cpu_cores_used": report.cpu_cores,
+        "memory_bytes_max": budgets.memory_bytes_max,
+        "memory_bytes_used": report.memory_bytes,
+        "cache_bytes_max": report.memory_orders.caches_max,
+        "cache_bytes_used": report.memory.caches,
+        "write_buffer_bytes_max": report.memory_orders.write_buffers_max,
+        "write_buffer_bytes_used": report.memory.write_buffers,
+        "request_bytes_used": report.memory.requests,
+        "open_files_max": budgets.open_files_max,
+        "open_files_used": report.open_files,
+        "disk_bytes_available": report.disk.map(|disk| disk.available_bytes),
+        "disk_bytes_held_back": report.disk.map(|disk| disk.reserve_bytes),
+        "step_time_us": micros(budgets.step_time),
+    })
+}
+
+fn kinds_json(report: &Report) -> Value {
+    let mut all = Map::new();
+    for kind in kinds(report) {
+        let steps = report.steps.get(&kind).copied().unwrap_or_default();
+        let owed = report.owed_by_kind.get(&kind).copied().unwrap_or(0);
+        let value = json!({
+            "owed_bytes": owed,
+            "steps": steps.count,
+            "bytes": steps.bytes,
+            "steps_beyond_twice_declared": steps.overruns,
+            "steps_failed": steps.failures,
+        });
+        all.insert(kind.name().to_owned(), value);
+    }
+    Value::Object(all)
+}
+
+fn owners_json(report: &Report) -> Value {
+    let owing = report.owed_by_owner.iter();
+    let one = |(owner, owed): (&Owner, &u64)| {
+        let put = report.ingest_by_owner.get(owner).copied().unwrap_or(0);
+        json!({"partition": partition(*owner), "owed_bytes": owed, "put_bytes_per_second": put})
+    };
+    owing.map(one).collect()
+}
+
+fn owed_json(owed: &OwedTask) -> Value {
+    json!({
+        "partition": partition(owed.owner),
+        "task": owed.task.kind.name(),
+        "subject": owed.task.subject,
+        "urgency": urgency_name(owed.task.urgency),
+        "bytes_left": owed.task.cost_bytes,
+        "held_for_seconds": owed.held_for.map(|it| it.as_secs_f64()),
+    })
+}
+
+fn done_json(step: &DoneStep, now: Moment) -> Value {
+    json!({
+        "step": step.what,
+        "took_us": micros(step.to.since(step.from)),
+        "bytes": step.cost_bytes,
+        "seconds_ago": now.since(step.to).as_secs(),
+    })
+}
+
+fn metrics_of(report: &Report, text: &mut MetricsText) {
+    let all = report.all_steps();
+    for (name, help, value) in [
+        (
+            "debt_bytes",
+            "Background work that is owed",
+            report.debt_bytes,
+        ),
+        (
+            "pressing_bytes",
+            "Of it, what presses",
+            report.pressing_bytes,
+        ),
+        (
+            "bytes_per_second",
+            "Background bytes done",
+            report.done_rate,
+        ),
+        (
+            "needed_bytes_per_second",
+            "Background bytes that have to be done",
+            report.needed_rate,
+        ),
+        (
+            "possible_bytes_per_second",
+            "What one worker can do",
+            report.speed,
+        ),
+        (
+            "running_steps",
+            "Steps under way",
+            report.running.len() as u64,
+        ),
+        (
+            "memory_bytes",
+            "Memory that stores hold, the caches that they share, and requests in progress",
+            report.memory_bytes,
+        ),
+        (
+            "cache_bytes",
+            "Memory in caches of what was read",
+            report.memory.caches,
+        ),
+        (
+            "cache_bytes_allowed",
+            "What caches may take at present",
+            report.memory_orders.caches_max,
+        ),
+        (
+            "write_buffer_bytes",
+            "Memory in write buffers",
+            report.memory.write_buffers,
+        ),
+        (
+            "write_buffer_bytes_allowed",
+            "What write buffers may take at present",
+            report.memory_orders.write_buffers_max,
+        ),
+        (
+            "request_bytes",
+            "Memory in large requests in progress and in what waits for the node's log",
+            report.memory.requests,
+        ),
+        (
+            "refuses_puts",
+            "1 while puts are refused because memory or open files are used up",
+            u64::from(report.refuses_puts),
+        ),
+        (
+            "open_files",
+            "Open files of the process",
+            report.open_files.unwrap_or(0),
+        ),
+        (
+            "disk_available_bytes",
+            "Free space where the stores and the node's log are, on the fullest file system",
+            report.disk.map_or(0, |disk| disk.available_bytes),
+        ),
+        (
+            "disk_reserve_bytes",
+            "Space of it that is held back for merges and collections",
+            report.disk.map_or(0, |disk| disk.reserve_bytes),
+        ),
+    ] {
+        let name = format!("maintenance_{name}");
+        text.family(MetricKind::Gauge, &name, help, [(&[][..], value)]);
+    }
+    for (name, help, value) in [
+        (
+            "put_delay_seconds",
+            "What every put is held back by at present",
+            report.put_delay.as_secs_f64(),
+        ),
+        (
+            "longest_step_seconds",
+            "The longest step",
+            report.longest_step.as_secs_f64(),
+        ),
+        (
+            "cpu_cores",
+            "Cores that background work keeps busy",
+            report.cpu_cores,
+        ),
+        (
+            "amplification",
+            "Background bytes for each byte put",
+            report.amplification,
+        ),
+        (
+            "free_share",
+            "Part of what is free that background work takes",
+            report.free_share,
+        ),
+    ] {
+        let name = format!("maintenance_{name}");
+        text.family(MetricKind::Gauge, &name, help, [(&[][..], value)]);
+    }
+    if let Some(paid_in) = report.paid_in {
+        let help = "Until all is paid; missing while the debt does not shrink";
+        let sample = [(&[][..], paid_in.as_secs_f64())];
+        text.family(
+            MetricKind::Gauge,
+            "maintenance_paid_in_seconds",
+            help,
+            sample,
+        );
+    }
+    for (name, help, value) in [
+        ("steps", "Steps done", all.count),
+        ("bytes", "Bytes read and written by steps", all.bytes),
+        (
+            "overruns",
+            "Steps that cost more than twice what they declared",
+            all.overruns,
+        ),
+        ("failures", "Steps that failed", all.failures),
+    ] {
+        let name = format!("maintenance_{name}");
+        text.family(MetricKind::Counter, &name, help, [(&[][..], value)]);
+    }
+    labelled_metrics(report, text);
+}
+
+fn labelled_metrics(report: &Report, text: &mut MetricsText) {
+    let labels: Vec<_> = kinds(report)
+        .into_iter()
+        .map(|kind| {
+            let owed = report.owed_by_kind.get(&kind).copied().unwrap_or(0);
+            ([("kind", kind.name())], owed)
+        })
+        .collect();
+    let samples = labels.iter().map(|(labels, owed)| (&labels[..], *owed));
+    let help = "Background work that is owed, by kind";
+    text.family(MetricKind::Gauge, "maintenance_owed_bytes", help, samples);
+
+    let owing: Vec<(String, u64)> = report
+        .owed_by_owner
+        .iter()
+        .filter_map(|(owner, owed)| Some((partition(*owner)?.to_string(), *owed)))
+        .collect();
+    let labels: Vec<_> = owing
+        .iter()
+        .map(|(partition, owed)| ([("partition", partition.as_str())], *owed))
+        .collect();
+    let samples = labels.iter().map(|(labels, owed)| (&labels[..], *owed));
+    let help = "Background work that is owed, by partition; who owes nothing is missing";
+    text.family(
+        MetricKind::Gauge,
+        "maintenance_partition_owed_bytes",
+        help,
+        samples,
+    );
+}
+
+fn partition(owner: Owner) -> Option<u16> {
+    match owner {
+        Owner::CommitLog => None,
+        Owner::Store(partition) => Some(partition),
+    }
+}
+
+fn urgency_name(urgency: Urgency) -> &'static str {
+    match urgency {
+        Urgency::Idle => "idle",
+        Urgency::Normal => "normal",
+        Urgency::Pressing => "pressing",
+    }
+}
+
+/// A size in the unit that leaves at most four digits before the point.
+pub fn bytes(bytes: u64) -> String {
+    let mut amount = bytes as f64;
+    for unit in ["B", "KB", "MB", "GB"] {
+        if amount < 1024.0 {
+            let digits = usize::from(unit != "B");
+            return format!("{amount:.digits$} {unit}");
+        }
+        amount /= 1024.0;
+    }
+    format!("{amount:.1} TB")
+}
+
+fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..60 => format!("{:.1}s", duration.as_secs_f64()),
+        60..3600 => format!("{}m{}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{}m", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(TableStyle::new())
+        .set_header(header.iter().copied());
+    table
+}
+
+#[cfg(test)]
+#[path = "view_test.rs"]
+mod tests;

@@ -1,0 +1,41 @@
+//! What the verbs about the cluster work on, and how they wait.
+
+use std::sync::Arc;
+
+use kvorum_cluster::{AgreedState as _, ClusterState};
+use kvorum_maintenance::Maintenance;
+use kvorum_member::Member;
+
+/// What the verbs work on.
+pub(crate) struct ClusterAdmin {
+    pub(crate) member: Arc<Member>,
+    pub(crate) maintenance: Arc<Maintenance>,
+}
+
+impl ClusterAdmin {
+    pub(crate) fn new(member: Arc<Member>, maintenance: Arc<Maintenance>) -> Self {
+        Self {
+            member,
+            maintenance,
+        }
+    }
+
+    pub(super) fn state(&self) -> Arc<ClusterState> {
+        self.member.state().current()
+    }
+
+    /// Waits on this thread for what the runtime's others do; `None` when the node is stopping.
+    pub(super) fn wait_for<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let runtime = self.member.coordinator().runtime();
+        runtime.spawn(name, async move {
+            // Whoever waited may have given up.
+            let _waits_or_not = sender.send(work.await);
+        });
+        receiver.recv().ok()
+    }
+}

@@ -1,0 +1,6 @@
+//! Tests of background work over the node's log and over running nodes.
+
+mod failing_test;
+mod overwrite_test;
+mod running_test;
+mod small_disk_test;

@@ -1,0 +1,16 @@
+//! Output of the program: lines, and the counts at the end.
+
+use std::fmt::Display;
+use std::io::Write as _;
+
+/// Prints the counts that a reader of the output goes by; whether nothing failed.
+pub(crate) fn conclude(passed: impl Display, failed: usize) -> bool {
+    line(&format!("{passed} passed, {failed} failed"));
+    failed == 0
+}
+
+/// Prints a line.
+pub(crate) fn line(text: &str) {
+    // Who closed the pipe does not want to read it.
+    let _closed = writeln!(std::io::stdout().lock(), "{text}");
+}

@@ -1,0 +1,391 @@
+//! Admission: a store that was just opened gets from the log what its own files do not cover, by
+//! place: nothing is written.
+//!
+//! Segments in which no admitted store has anything above what it covers are not read. The others are
+//! read from end to end; bodies are checked on the way, which costs what reading them costs.
+//!
+//! Batches of a store are numbered without gaps. A number that is missing was in a part of the log that cannot
+//! be read, or was not there any more: such a store is incomplete ([`Admission::lost`]). Of a record whose back alone is damaged the store is given the front, so that its key
+//! is the only one that is lost. At the end of what is known of a store, a damaged part may have held its next
+//! batches: as many as fit, unless the sequence of the damaged record can be read and is not the next one.
+//!
+//! Stores may be admitted one after the other while others write: what a store lacks was logged before
+//! this run, and segments stay for a store that was not admitted yet. Each admission reads the segments
+//! anew, so that the fewer there are, the better. To give stores what they lack takes several times what
+//! reading it takes: several threads, each with a share of the stores, are faster than one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kvorum_backend::{BackendError, Result, Sequence, StoreId};
+use kvorum_runtime::{PlantedDefect, is_planted};
+use kvorum_segment::{Damage, RECORD_HEADER_BYTES, Remains, Scanned};
+
+use crate::dropped::Numbers;
+use crate::error::from_segment;
+use crate::log::ValueLog;
+use crate::log_segment::LogSegment;
+use crate::record::{LoggedRecord, PREFIX_BYTES};
+use crate::tenant::{Tenant, UNKNOWN_SEQUENCES};
+
+/// What admitting stores found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Admission {
+    /// Segments that were read, by the thread that read most of them.
+    pub segments_read: u64,
+    /// Batches that stores were given.
+    pub batches_replayed: u64,
+    /// Places in those segments that are damaged, in words. What they held may be lost.
+    pub damage: Vec<String>,
+    /// Stores that could not take what they lack, and why. They are not admitted.
+    pub failed: Vec<(StoreId, BackendError)>,
+    /// Stores of which batches up to this one are lost, if that was not known before: they are incomplete, and
+    /// may have values that are older than what was acknowledged. [`ValueLog::note_loss`] ends that.
+    pub lost: Vec<(StoreId, Sequence)>,
+}
+
+impl Admission {
+    /// Adds what an admission of other stores found that read the log at the same time.
+    pub fn add(&mut self, other: Self) {
+        self.segments_read = self.segments_read.max(other.segments_read);
+        self.batches_replayed += other.batches_replayed;
+        for damage in other.damage {
+            if !self.damage.contains(&damage) {
+                self.damage.push(damage);
+            }
+        }
+        self.failed.extend(other.failed);
+        self.lost.extend(other.lost);
+    }
+}
+
+/// The least that a record takes: what stood in a damaged part is not known, only how many could. Bytes.
+const RECORD_BYTES_MIN: u64 = (RECORD_HEADER_BYTES + PREFIX_BYTES) as u64;
+
+/// A place in the log: number of the segment and offset in it.
+type Position = (u32, u64);
+
+/// A store that is being admitted.
+struct Newcomer {
+    tenant: Arc<dyn Tenant>,
+    /// It has everything up to here that the log can give it.
+    reached: Sequence,
+    /// The last batch that its own files speak of.
+    known: Sequence,
+    /// Its own files say so. They may have been lost.
+    has_covered: bool,
+    /// The place of the last batch of it that was met.
+    at: Option<Position>,
+    /// The last batch that is lost.
+    lost_to: Option<Sequence>,
+}
+
+/// A part of the log that is not known.
+struct Gap {
+    at: Position,
+    held: Held,
+}
+
+/// What it may have held.
+enum Held {
+    /// The record of this sequence.
+    One(Sequence),
+    /// Of any store, so many batches at most.
+    AtMost(u64),
+}
+
+/// A batch as far as it was met.
+#[derive(Default)]
+struct Met {
+    records: Vec<LoggedRecord>,
+    /// Damage was met behind the last of them.
+    is_cut: bool,
+    /// Damage was met before one of them.
+    is_broken: bool,
+}
+
+/// Stores that are given what they lack.
+struct Replay {
+    newcomers: BTreeMap<StoreId, Newcomer>,
+    gaps: Vec<Gap>,
+    let_go: Numbers,
+    admission: Admission,
+}
+
+impl ValueLog {
+    pub(crate) fn admit_stores(&self, stores: &[Arc<dyn Tenant>]) -> Result<Admission> {
+        let mut replay = Replay {
+            newcomers: BTreeMap::new(),
+            gaps: self.missing_segments(),
+            let_go: self.files().let_go(),
+            admission: Admission::default(),
+        };
+        for tenant in stores {
+            let newcomer = Newcomer {
+                tenant: tenant.clone(),
+                reached: tenant.covered(),
+                known: tenant.known(),
+                has_covered: tenant.covered() > Sequence(0),
+                at: None,
+                lost_to: None,
+            };
+            replay.newcomers.insert(tenant.store_id(), newcomer);
+        }
+        self.take_back_erasures(&replay.newcomers)?;
+        // A store may have been closed and opened again while the log went on.
+        if self.files().appended() > 0 {
+            self.sync()?;
+        }
+        if !is_planted(PlantedDefect::ReplaySkipped) {
+            for segment in self.files().segments() {
+                replay.read(&segment)?;
+            }
+            replay.end();
+        }
+        self.note_lost(&mut replay)?;
+        let mut registered = self.keeper.stores.lock();
+        for (store, newcomer) in &replay.newcomers {
+            registered.insert(*store, Arc::downgrade(&newcomer.tenant));
+        }
+        drop(registered);
+        self.measure_room();
+        self.usage_changed();
+        Ok(replay.admission)
+    }
+
+    /// Segments that are missing, of which no opening before has told.
+    fn missing_segments(&self) -> Vec<Gap> {
+        let bytes = self.files().settings.segment_bytes;
+        let numbers = self.files().newly_missing();
+        let gaps = numbers.into_iter().map(|number| Gap {
+            at: (number, 0),
+            held: Held::AtMost(bytes / RECORD_BYTES_MIN),
+        });
+        gaps.collect()
+    }
+
+    /// Has stores give out no sequence that was lost, and tells what is new.
+    fn note_lost(&self, replay: &mut Replay) -> Result<()> {
+        let newest = self.files().newest();
+        let stores: Vec<StoreId> = replay.newcomers.keys().copied().collect();
+        for store in stores {
+            let Some(newcomer) = replay.newcomers.get(&store) else {
+                continue;
+            };
+            self.losses().forget(store, newcomer.tenant.covered())?;
+            let Some(lost_to) = newcomer.lost_to else {
+                continue;
+            };
+            if !self.losses().knows(store, lost_to) {
+                replay.admission.lost.push((store, lost_to));
+            }
+            replay.give(&newest, store, lost_to, &[]);
+        }
+        Ok(())
+    }
+
+    /// A store that was about to be erased and is there all the same is not erased.
+    fn take_back_erasures(&self, newcomers: &BTreeMap<StoreId, Newcomer>) -> Result<()> {
+        let mut identity = self.keeper.identity.lock();
+        let before = identity.known.erased.len();
+        identity
+            .known
+            .erased
+            .retain(|store| !newcomers.contains_key(store));
+        identity
+            .undecided
+            .retain(|store| !newcomers.contains_key(store));
+        if identity.known.erased.len() < before {
+            self.write_identity(&mut identity)?;
+        }
+        Ok(())
+    }
+}
+
+impl Replay {
+    /// Gives stores what they lack of a segment, if one lacks anything of it.
+    fn read(&mut self, segment: &Arc<LogSegment>) -> Result<()> {
+        let is_lacked = |(store, newcomer): (&StoreId, &Newcomer)| {
+            let holding = segment.holding(*store);
+            holding.is_some_and(|it| it.last > newcomer.reached)
+        };
+        let is_unknown = segment.is_damaged() && !segment.is_listed();
+        if !is_unknown && !self.newcomers.iter().any(is_lacked) {
+            return Ok(());
+        }
+        let Some(reader) = segment.reader() else {
+            return Ok(());
+        };
+        self.admission.segments_read += 1;
+        let mut batch = Met::default();
+        let scan = reader.scan(segment.scan_options());
+        for scanned in scan.map_err(|error| from_segment(&error))? {
+            let record = match scanned.map_err(|error| from_segment(&error))? {
+                Scanned::Record(record) => LoggedRecord::of(segment.number, record),
+                Scanned::Damage(damage) => self.meet_damage(segment, damage),
+            };
+            match record {
+                None => batch.is_cut = true,
+                Some(record) if batch.takes(&record) => batch.push(record),
+                Some(record) => {
+                    self.take(segment, &batch);
+                    batch = Met::of(record, batch.is_cut);
+                }
+            }
+        }
+        self.take(segment, &batch);
+        if segment.is_listed() {
+            self.miss_what_is_listed(segment);
+        }
+        Ok(())
+    }
+
+    /// What can be read of a damaged record.
+    fn meet_damage(&mut self, segment: &LogSegment, damage: Damage) -> Option<LoggedRecord> {
+        segment.set_damaged();
+        let path = segment.path.display();
+        self.admission.damage.push(format!("{path}: {damage}"));
+        let held = match damage.remains {
+            Remains::Front(front) => return LoggedRecord::without_back(segment.number, front),
+            Remains::Header { sequence } => Held::One(Sequence(sequence)),
+            Remains::Nothing => Held::AtMost(damage.len.div_ceil(RECORD_BYTES_MIN)),
+        };
+        if !segment.is_listed() {
+            self.gaps.push(Gap {
+                at: (segment.number, damage.offset),
+                held,
+            });
+        }
+        None
+    }
+
+    /// What the list beside a segment names and the segment did not give is lost.
+    fn miss_what_is_listed(&mut self, segment: &LogSegment) {
+        for (store, holding) in segment.holders() {
+            if let Some(newcomer) = self.newcomers.get_mut(&store)
+                && holding.last > newcomer.reached
+            {
+                newcomer.at = Some((segment.number, segment.end()));
+                newcomer.miss_to(holding.last);
+            }
+        }
+    }
+
+    /// Gives a batch to its store, if it lacks it.
+    fn take(&mut self, segment: &Arc<LogSegment>, batch: &Met) {
+        let Some(first) = batch.records.first() else {
+            return;
+        };
+        let (store, sequence) = (first.store, Sequence(first.stored.head.sequence));
+        let Some(newcomer) = self.newcomers.get_mut(&store) else {
+            return;
+        };
+        let last_at = newcomer.at;
+        newcomer.at = Some((segment.number, first.stored.head.location.offset));
+        if sequence <= newcomer.reached {
+            return;
+        }
+        let before = Sequence(sequence.0 - 1);
+        // A store that had no log once has its first batches in its own files.
+        let is_own = last_at.is_none() && before <= newcomer.known;
+        // One that has lost what it covered needs nothing of what was let go, and what was in it is not known.
+        let from = last_at.map_or(0, |(number, _)| number);
+        let is_let_go = !newcomer.has_covered && self.let_go.has_any_between(from, segment.number);
+        // What was missing when a store skipped sequences was reported by the opening that skipped them.
+        let is_skipped = before.0.saturating_sub(newcomer.reached.0) >= UNKNOWN_SEQUENCES;
+        if before > newcomer.reached && !is_own && !is_let_go && !is_skipped {
+            newcomer.miss_to(before);
+        }
+        if !batch.is_whole() {
+            newcomer.lost_to = newcomer.lost_to.max(Some(sequence));
+        }
+        if self.give(segment, store, sequence, &batch.records) {
+            self.admission.batches_replayed += 1;
+        }
+    }
+
+    /// All was read: what is not known may have held what comes behind the last batch of a store.
+    fn end(&mut self) {
+        self.gaps.sort_by_key(|gap| gap.at);
+        for newcomer in self.newcomers.values_mut() {
+            let at = newcomer.at;
+            let gaps = self.gaps.iter();
+            for gap in gaps.filter(|gap| at.is_none_or(|at| gap.at > at)) {
+                match gap.held {
+                    Held::One(sequence) if sequence.0 == newcomer.reached.0 + 1 => {
+                        newcomer.miss_to(sequence);
+                    }
+                    Held::One(_) => {}
+                    Held::AtMost(batches) => {
+                        let last = newcomer.reached.0.saturating_add(batches);
+                        newcomer.miss_to(Sequence(last));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives a store a batch, or word of what cannot be read. False where it cannot take it: then it is not
+    /// admitted.
+    fn give(
+        &mut self,
+        segment: &Arc<LogSegment>,
+        store: StoreId,
+        sequence: Sequence,
+        records: &[LoggedRecord],
+    ) -> bool {
+        let Some(newcomer) = self.newcomers.get_mut(&store) else {
+            return false;
+        };
+        match newcomer.tenant.replay(segment, sequence, records) {
+            Ok(()) => {
+                newcomer.reached = newcomer.reached.max(sequence);
+                true
+            }
+            Err(error) => {
+                self.newcomers.remove(&store);
+                self.admission.failed.push((store, error));
+                false
+            }
+        }
+    }
+}
+
+impl Met {
+    fn of(record: LoggedRecord, is_behind_damage: bool) -> Self {
+        Self {
+            is_broken: is_behind_damage && record.stored.head.batch.is_continued(),
+            records: vec![record],
+            is_cut: false,
+        }
+    }
+
+    /// True for a record of the same batch.
+    fn takes(&self, record: &LoggedRecord) -> bool {
+        let key = |it: &LoggedRecord| (it.store, it.stored.head.sequence);
+        self.records
+            .last()
+            .is_some_and(|last| key(last) == key(record))
+    }
+
+    fn push(&mut self, record: LoggedRecord) {
+        self.is_broken |= self.is_cut;
+        self.is_cut = false;
+        self.records.push(record);
+    }
+
+    /// False where a record of it may be missing.
+    fn is_whole(&self) -> bool {
+        let last = self.records.last();
+        let is_ended = last.is_some_and(|last| !last.stored.head.batch.continues());
+        is_ended && !self.is_broken
+    }
+}
+
+impl Newcomer {
+    /// Everything up to this batch that was not met is lost.
+    fn miss_to(&mut self, sequence: Sequence) {
+        self.lost_to = self.lost_to.max(Some(sequence));
+        self.reached = self.reached.max(sequence);
+    }
+}

@@ -1,0 +1,82 @@
+//! The log's part of a backup: second names for the closed segments that copies of stores need.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result, StoreId};
+use kvorum_disk::create_directory_durably;
+
+use crate::contents::contents_path;
+use crate::error::from_disk;
+use crate::log::ValueLog;
+use crate::tenant::HeldSegments;
+
+impl ValueLog {
+    /// Makes a log in `directory`, which must not exist, with everything that copies of stores need:
+    /// every batch that was appended before this call to a segment that is held is in it. A log that
+    /// nothing was ever appended to is not copied.
+    ///
+    /// # Errors
+    /// Those of the disk; what was made is left for the caller to remove.
+    pub fn backup(&self, directory: &Path) -> Result<BackedUp> {
+        let mut backed_up = BackedUp::default();
+        let held = self.held();
+        let files = self.files();
+        let next = self.close_written()?;
+        if !files.has_files() {
+            return Ok(backed_up);
+        }
+        let disk = &*files.disk;
+        create_directory_durably(disk, directory).map_err(|error| from_disk(&error))?;
+        let closed = files.segments();
+        let closed: Vec<_> = closed.iter().filter(|it| it.number < next).collect();
+        // The newest one keeps the count: its number must not be given to another segment.
+        let newest = closed.last().map(|it| it.number);
+        let is_copied =
+            |number: u32| Some(number) == newest || held.iter().any(|it| it.holds(number));
+        for segment in closed.iter().filter(|it| is_copied(it.number)) {
+            let mut link = |from: &Path| {
+                let to = directory.join(from.file_name().unwrap_or_default());
+                let linked = backed_up.link(disk, from, &to);
+                linked.map_err(|error| from_disk(&error))
+            };
+            if !link(&segment.path)? {
+                let detail = format!("{} is not there", segment.path.display());
+                return Err(BackendError::new(ErrorKind::Failed, detail));
+            }
+            // Without it the copy reads the segment.
+            link(&contents_path(&segment.path))?;
+        }
+        let segments: Vec<_> = closed.into_iter().cloned().collect();
+        backed_up.count_copy(files.write_note_of_copy(directory, &segments, is_copied)?);
+        let identity = self.keeper.identity.lock().known.clone();
+        backed_up.count_copy(identity.write(disk, directory)?);
+        Ok(backed_up)
+    }
+
+    /// What the copies of stores need that are under way.
+    fn held(&self) -> Vec<Arc<HeldSegments>> {
+        let stores: Vec<StoreId> = self.keeper.stores.lock().keys().copied().collect();
+        let tenants = stores.into_iter().filter_map(|store| self.tenant(store));
+        tenants.flat_map(|tenant| tenant.held()).collect()
+    }
+
+    /// Closes the segment that is appended to, and seals what is closed. Returns the number of the one
+    /// that is appended to now.
+    pub(crate) fn close_written(&self) -> Result<u32> {
+        let files = self.files();
+        let next = files.roll()?.number;
+        loop {
+            // With this, nothing is queued for an older segment.
+            self.sync()?;
+            files.begin(next).map_err(|failure| self.told(failure))?;
+            if !files.is_behind(next) {
+                break;
+            }
+            // What was queued meanwhile begins the segment.
+            files.sync_written().map_err(|failure| self.told(failure))?;
+        }
+        while files.seal_one()? {}
+        Ok(next)
+    }
+}

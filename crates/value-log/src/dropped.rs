@@ -1,0 +1,328 @@
+//! Which segments are gone because the log let go of them: a small file beside the others.
+//!
+//! Numbers are given out one after the other, so every number up to the newest has a file or was let
+//! go. What is neither was lost, and stores that still name it have to say so. A number is noted, for
+//! certain, before its file goes: whatever a crash leaves, what was let go is never taken for lost. A
+//! number that is noted and whose file is there all the same is there.
+//!
+//! On a disk too full for the note the file itself goes before the segments do: without it, as in a
+//! log of a version that kept none, nothing is taken for lost, and what is not there counts as let go.
+
+mod numbers;
+
+use std::path::{Path, PathBuf};
+
+use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_disk::{Disk, read_file, replace_file};
+use kvorum_encoding::{ByteReader, Truncated};
+
+use crate::checked::{CHECKSUM_BYTES, covered, push_checksum};
+use crate::error::from_disk;
+use crate::identity::is_no_file_of_ours;
+
+pub(crate) use numbers::Numbers;
+pub use numbers::in_words;
+
+pub(crate) const MAGIC: [u8; 8] = *b"KVvalgon";
+const VERSION: u8 = 1;
+const FIXED_BYTES: usize = 32;
+const RANGE_BYTES: usize = 8;
+/// Two million ranges: of segments that follow one another, one is enough. Bytes.
+pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const NAME: &str = "dropped";
+
+/// What the file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    pub(crate) log_id: u64,
+    /// The highest number that had a file by then.
+    pub(crate) newest: u32,
+    /// Segments that were let go.
+    pub(crate) dropped: Numbers,
+    /// Segments that are missing, and of which that was told.
+    pub(crate) missing: Numbers,
+}
+
+/// What is known when a log was opened.
+pub(crate) struct Settled {
+    pub(crate) known: Dropped,
+    /// Segments of which it has to be told that they are missing.
+    pub(crate) news: Numbers,
+    /// The file says the same.
+    pub(crate) is_written: bool,
+    /// There was a file: what is neither there nor noted is missing.
+    pub(crate) is_certain: bool,
+}
+
+impl Dropped {
+    pub(crate) fn path(directory: &Path) -> PathBuf {
+        directory.join(NAME)
+    }
+
+    /// Encodes the file:
+    ///
+    /// ```text
+    /// offset  size  field
+    ///      0     8  magic "KVvalgon"
+    ///      8     1  format version, 1
+    ///      9     3  zero
+    ///     12     8  log id
+    ///     20     4  highest number that had a file
+    ///     24     4  ranges of numbers that were let go (n)
+    ///     28     4  ranges of numbers that are missing (m)
+    ///     32   n*8  for each of the former: first (4), last (4); ascending, none touches another
+    /// 32+n*8   m*8  the latter, likewise
+    ///      -     4  masked CRC-32C of all before
+    /// ```
+    fn encode(&self) -> Vec<u8> {
+        let lists = [&self.dropped, &self.missing];
+        let ranges = lists.map(|list| list.ranges().count());
+        let len = FIXED_BYTES + (ranges[0] + ranges[1]) * RANGE_BYTES + CHECKSUM_BYTES;
+        let mut out = Vec::with_capacity(len);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&[VERSION, 0, 0, 0]);
+        out.extend_from_slice(&self.log_id.to_le_bytes());
+        out.extend_from_slice(&self.newest.to_le_bytes());
+        for count in ranges {
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            out.extend_from_slice(&count.to_le_bytes());
+        }
+        for (first, last) in lists.into_iter().flat_map(Numbers::ranges) {
+            out.extend_from_slice(&first.to_le_bytes());
+            out.extend_from_slice(&last.to_le_bytes());
+        }
+        push_checksum(&mut out);
+        out
+    }
+
+    /// The inner value is the version of a file that is newer than this program.
+    fn decode(bytes: &[u8]) -> Option<std::result::Result<Self, u8>> {
+        decode_covered(covered(bytes)?).ok().flatten()
+    }
+
+    /// Writes the file, and returns its length in bytes.
+    pub(crate) fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<u64> {
+        let bytes = self.encode();
+        replace_file(disk, &Self::path(directory), &bytes).map_err(|error| from_disk(&error))?;
+        Ok(bytes.len() as u64)
+    }
+
+    /// Reads the file; `None` when it is missing or damaged.
+    ///
+    /// # Errors
+    /// Those of the disk; [`ErrorKind::NewerFormat`].
+    pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>> {
+        let path = Self::path(directory);
+        let bytes = match read_file(disk, &path, FILE_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) if is_no_file_of_ours(error.kind()) => return Ok(None),
+            Err(error) => return Err(from_disk(&error)),
+        };
+        match Self::decode(&bytes) {
+            Some(Err(version)) => {
+                let path = path.display();
+                let detail = format!("{path} has version {version}, known is {VERSION}");
+                Err(BackendError::new(ErrorKind::NewerFormat, detail))
+            }
+            decoded => Ok(decoded.and_then(std::result::Result::ok)),
+        }
+    }
+
+    /// What is missing when these are there, told or not.
+    pub(crate) fn missing_beside(&self, there: &Numbers) -> Numbers {
+        let newest = self.newest.max(there.highest());
+        self.dropped.and(there).complement(newest)
+    }
+
+    /// What is known of an opened log: `noted` was in its file, if that is one of this log; these
+    /// segments are there, and files of others were in the place of `foreign` ones, which was told.
+    pub(crate) fn settle(
+        noted: Option<Self>,
+        log_id: u64,
+        there: &Numbers,
+        foreign: &Numbers,
+    ) -> Settled {
+        let newest_file = there.highest().max(foreign.highest());
+        let Some(noted) = noted.filter(|it| it.log_id == log_id) else {
+            let known = Self {
+                log_id,
+                newest: newest_file,
+                dropped: there.complement(newest_file),
+                missing: Numbers::default(),
+            };
+            return Settled {
+                known,
+                news: Numbers::default(),
+                is_written: false,
+                is_certain: false,
+            };
+        };
+        let missing = noted.missing_beside(there).and(foreign);
+        let newest = noted.newest.max(newest_file);
+        let known = Self {
+            log_id,
+            newest,
+            // Below a foreign file with too high a number nothing ever was.
+            dropped: there.and(&missing).complement(newest),
+            missing: missing.clone(),
+        };
+        let is_same = |it: &Self| it.dropped == known.dropped && it.missing == known.missing;
+        Settled {
+            news: missing.without(&noted.missing.and(foreign)),
+            is_written: is_same(&noted),
+            known,
+            is_certain: true,
+        }
+    }
+}
+
+fn decode_covered(
+    covered: &[u8],
+) -> std::result::Result<Option<std::result::Result<Dropped, u8>>, Truncated> {
+    let mut reader = ByteReader::new(covered);
+    let magic = reader.array::<8>()?;
+    let version = reader.u8()?;
+    if magic != MAGIC {
+        return Ok(None);
+    }
+    if version > VERSION {
+        return Ok(Some(Err(version)));
+    }
+    let _zero = reader.array::<3>()?;
+    let log_id = reader.u64()?;
+    let newest = reader.u32()?;
+    let counts = [reader.u32()? as usize, reader.u32()? as usize];
+    if reader.remaining() != (counts[0] + counts[1]) * RANGE_BYTES {
+        return Ok(None);
+    }
+    let mut lists = [Numbers::default(), Numbers::default()];
+    for (list, count) in lists.iter_mut().zip(counts) {
+        for _ in 0..count {
+            list.insert(reader.u32()?, reader.u32()?);
+        }
+    }
+    let [dropped, missing] = lists;
+    Ok(Some(Ok(Dropped {
+        log_id,
+        newest,
+        dropped,
+        missing,
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_encoding::{checksum, mask_checksum};
+
+    use super::*;
+
+    fn numbers(ranges: &[(u32, u32)]) -> Numbers {
+        let mut numbers = Numbers::default();
+        for (first, last) in ranges {
+            numbers.insert(*first, *last);
+        }
+        numbers
+    }
+
+    fn noted() -> Dropped {
+        Dropped {
+            log_id: 0x0102,
+            newest: 9,
+            dropped: numbers(&[(1, 3), (5, 5)]),
+            missing: numbers(&[(7, 7)]),
+        }
+    }
+
+    fn settle(noted: Option<Dropped>, there: &Numbers) -> Settled {
+        Dropped::settle(noted, 0x0102, there, &Numbers::default())
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let bytes = noted().encode();
+        assert_eq!(&bytes[..12], b"KVvalgon\x01\0\0\0");
+        assert_eq!(&bytes[12..24], &[2, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0]);
+        assert_eq!(&bytes[24..32], &[2, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(&bytes[32..40], &[1, 0, 0, 0, 3, 0, 0, 0]);
+        assert_eq!(bytes.len(), 60);
+        assert_eq!(Dropped::decode(&bytes), Some(Ok(noted())));
+    }
+
+    #[test]
+    fn any_flip_or_cut_is_refused() {
+        let good = noted().encode();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 0x20;
+            assert_eq!(Dropped::decode(&bad), None, "byte {at}");
+            assert_eq!(Dropped::decode(&good[..at]), None, "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_told() {
+        let mut bytes = noted().encode();
+        bytes[8] = 2;
+        let covered = bytes.len() - CHECKSUM_BYTES;
+        let check = mask_checksum(checksum(&bytes[..covered]));
+        bytes[covered..].copy_from_slice(&check.to_le_bytes());
+        assert_eq!(Dropped::decode(&bytes), Some(Err(2)));
+    }
+
+    #[test]
+    fn what_is_neither_there_nor_noted_is_missing_and_news_once() {
+        let there = numbers(&[(4, 4), (8, 9), (11, 11)]);
+        let settled = settle(Some(noted()), &there);
+        assert_eq!(settled.known.missing, numbers(&[(6, 7), (10, 10)]));
+        assert_eq!(settled.news, numbers(&[(6, 6), (10, 10)]));
+        assert!(settled.is_certain && !settled.is_written);
+        let again = settle(Some(settled.known.clone()), &there);
+        assert_eq!(again.known, settled.known);
+        assert_eq!(again.news, Numbers::default());
+        assert!(again.is_written);
+    }
+
+    /// The newest file went as well: its number counts all the same.
+    #[test]
+    fn numbers_above_the_newest_file_that_had_one_are_missing() {
+        let there = numbers(&[(4, 4), (6, 7)]);
+        let settled = settle(Some(noted()), &there);
+        assert_eq!(settled.known.newest, 9);
+        assert_eq!(settled.news, numbers(&[(8, 9)]));
+    }
+
+    #[test]
+    fn a_segment_that_was_noted_and_is_there_is_no_longer_noted() {
+        let there = numbers(&[(3, 4), (6, 6), (8, 9)]);
+        let settled = settle(Some(noted()), &there);
+        assert_eq!(settled.known.dropped, numbers(&[(1, 2), (5, 5)]));
+        assert!(!settled.is_written);
+    }
+
+    /// A stray file made every number below its own missing.
+    #[test]
+    fn a_foreign_file_makes_no_number_missing_but_its_own() {
+        let there = numbers(&[(4, 4), (6, 9)]);
+        let foreign = numbers(&[(77, 77)]);
+        let settled = Dropped::settle(Some(noted()), 0x0102, &there, &foreign);
+        assert_eq!(settled.known.newest, 77);
+        assert_eq!(settled.known.missing, foreign);
+        assert_eq!(settled.news, Numbers::default());
+        assert_eq!(settled.known.dropped, numbers(&[(1, 3), (5, 5), (10, 76)]));
+    }
+
+    #[test]
+    fn without_a_file_of_this_log_nothing_is_missing() {
+        let there = numbers(&[(4, 4), (8, 9)]);
+        let of_another = Dropped {
+            log_id: 5,
+            ..noted()
+        };
+        for noted in [None, Some(of_another)] {
+            let settled = settle(noted, &there);
+            assert_eq!(settled.known.dropped, numbers(&[(1, 3), (5, 7)]));
+            assert_eq!(settled.known.missing, Numbers::default());
+            assert!(!settled.is_certain && !settled.is_written);
+        }
+    }
+}

@@ -1,0 +1,524 @@
+//! The files of the value log: places are handed out when a batch is queued, and the bytes follow.
+//!
+//! A place once handed out is kept: key directories point to it. So places are handed out in files
+//! whose space is reserved, and where there is none for the next file, a batch is refused before
+//! anything of it can be seen. Should a write fail all the same, its group fails for those who wait for
+//! it, and stays, in memory and readable, until it is written; whoever appends next tries that first,
+//! and is refused if it does not succeed.
+//!
+//! Whoever writes, writes everything that has a place, so that a group finds its bytes written by the
+//! commit before it, or by a thread that would only wait while another's group is synced: the copy into
+//! the page cache then costs no time between two syncs.
+//!
+//! Two sentences make recovery possible. A segment gets its first record after everything in the one
+//! before it was synced. And the newest segment that a crash left is cut at its end before a new one
+//! gets its first record. So only the newest one can be torn.
+
+mod closing;
+#[cfg(test)]
+mod files_test;
+mod noting;
+mod room;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use kvorum_backend::{BackendError, ErrorKind, Purpose, Result};
+use kvorum_disk::{Disk, Operation, Reserve};
+use kvorum_runtime::{PlantedDefect, is_planted};
+use kvorum_segment::{
+    Location, RECORD_ALIGN_BYTES, Record, SegmentError, SegmentSync, SegmentWriter, file_name,
+};
+use parking_lot::{Mutex, RwLock};
+
+use crate::dropped::Settled;
+use crate::error::from_segment;
+use crate::files::room::{Cursor, FileRoom, Fit};
+use crate::item::{Batch, Item};
+use crate::log_segment::LogSegment;
+use crate::opening::{Opened, TornEnd};
+use crate::queue::{GroupFailure, GroupWriter, LogPromise};
+use crate::settings::ValueLogSettings;
+
+/// The kind that the headers of the log's segments carry.
+pub(crate) const SEGMENT_KIND: u8 = b'V';
+/// Where a segment ends at the latest, whatever is configured: engines remember where a record begins in
+/// 30 bits, in units of 8 bytes.
+pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = RECORD_ALIGN_BYTES << 30;
+/// Records in one write: systems take some 1,000 parts, and a record has three.
+const RECORDS_AT_ONCE: usize = 300;
+/// Less than this is not worth a write of its own. Bytes.
+const WRITE_AHEAD_BYTES_MIN: u64 = 64 << 10;
+
+/// The files, and who may read them.
+///
+/// Locks are taken in one order: `dropped`, `state`, `spares`, `cursor`, and last `placed`, `segments`
+/// or `rooms`, each for itself. Within the queue's lock neither of the first two is.
+pub(crate) struct Files {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) directory: PathBuf,
+    pub(crate) log_id: u64,
+    pub(crate) settings: ValueLogSettings,
+    /// The part of the free space that is held back.
+    pub(crate) reserve: Arc<Reserve>,
+    /// All segments, the one that is appended to included.
+    segments: RwLock<BTreeMap<u32, Arc<LogSegment>>>,
+    /// Where the next batch goes. Taken within the queue's lock.
+    cursor: Mutex<Cursor>,
+    /// Batches that have their places and that no write has taken yet, in order.
+    placed: Mutex<Placed>,
+    state: Mutex<State>,
+    /// Files that were made ahead of need, oldest first. The lock is held while one is created, by
+    /// whoever does it.
+    spares: Mutex<VecDeque<SegmentWriter>>,
+    /// The highest number for which there is a file with its space, or one of an earlier run.
+    ready_to: AtomicU64,
+    /// The room in files that were created ahead of need.
+    rooms: Mutex<BTreeMap<u64, FileRoom>>,
+    has_directory: AtomicBool,
+    /// The last place that was handed out, and up to where the log is durable.
+    appended: AtomicU64,
+    synced: AtomicU64,
+    /// The highest number that a file has: older ones may go, this one keeps the count.
+    newest_file: AtomicU64,
+    /// Which segments are gone, and whether they should be.
+    dropped: Mutex<Settled>,
+    is_stalled: AtomicBool,
+    /// There was no space for a spare, or no file handle: it is not tried again before somebody needs one.
+    is_full: AtomicBool,
+}
+
+/// What comes of asking for a place.
+pub(crate) enum Placing {
+    /// The batch stands in this segment.
+    Placed(Arc<Item>, Arc<LogSegment>),
+    /// No file has the space for it: somebody else was faster since room was made.
+    NoRoom(Batch),
+}
+
+/// What waits to be written, and is taken whole by whoever writes next.
+#[derive(Default)]
+struct Placed {
+    items: VecDeque<Arc<Item>>,
+    /// What they take in their segments. Bytes.
+    bytes: u64,
+}
+
+#[derive(Default)]
+struct State {
+    /// What an earlier run left is to be ended first.
+    torn: Option<TornEnd>,
+    active: Option<Active>,
+    /// Batches that a write has taken and that are not in a file yet, in order.
+    unwritten: VecDeque<Arc<Item>>,
+    /// Closed, synced, not sealed yet.
+    retired: VecDeque<Active>,
+    /// Where the active segment ended when upkeep looked last: what is idle gets a mark.
+    seen_end: u64,
+}
+
+/// A segment that is written.
+struct Active {
+    writer: SegmentWriter,
+    segment: Arc<LogSegment>,
+    /// Behind its last mark.
+    marked_end: u64,
+}
+
+/// A position in the whole log: ascending.
+fn position(segment: u32, offset: u64) -> u64 {
+    (u64::from(segment) << 32) + offset / RECORD_ALIGN_BYTES
+}
+
+impl Files {
+    /// Batches in memory that no write has taken yet, in bytes.
+    pub(crate) fn placed_bytes(&self) -> u64 {
+        self.placed.lock().bytes
+    }
+
+    /// Files over what an earlier run left; the next segment has the number behind all of theirs.
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        directory: PathBuf,
+        settings: ValueLogSettings,
+        opened: Opened,
+    ) -> Self {
+        let (found, newest_file) = (opened.segments, opened.newest_file);
+        let number = newest_file.saturating_add(1);
+        let next = Arc::new(LogSegment::new(
+            number,
+            directory.join(file_name(u64::from(number))),
+        ));
+        let has_directory = !found.is_empty();
+        let settings = ValueLogSettings {
+            segment_bytes: settings.segment_bytes.min(LOG_SEGMENT_BYTES_MAX),
+            ..settings
+        };
+        let mut segments = found;
+        segments.insert(number, next.clone());
+        Self {
+            reserve: Arc::new(Reserve::new(disk.clone(), &directory)),
+            disk,
+            directory,
+            log_id: opened.identity.log_id,
+            settings,
+            segments: RwLock::new(segments),
+            cursor: Mutex::new(Cursor::at(next)),
+            placed: Mutex::default(),
+            state: Mutex::new(State {
+                torn: opened.torn,
+                ..State::default()
+            }),
+            spares: Mutex::default(),
+            ready_to: AtomicU64::new(u64::from(newest_file)),
+            rooms: Mutex::default(),
+            has_directory: AtomicBool::new(has_directory),
+            appended: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            newest_file: AtomicU64::new(u64::from(newest_file)),
+            dropped: Mutex::new(opened.dropped),
+            is_stalled: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
+        }
+    }
+
+    /// Gives a batch its place, in a file whose space is reserved. Called in the queue's order.
+    pub(crate) fn place(&self, batch: Batch, purpose: Purpose) -> Result<Placing> {
+        let mut cursor = self.cursor.lock();
+        match self.fit(&cursor, batch.stored_len(), purpose) {
+            Fit::Here => {}
+            Fit::Next => self.advance(&mut cursor)?,
+            Fit::Lacking(_) => return Ok(Placing::NoRoom(batch)),
+        }
+        let segment = &cursor.segment;
+        let item = Arc::new(batch.placed(segment.number, segment.end()));
+        segment.queue(item.clone());
+        self.placed.lock().push(item.clone());
+        self.appended
+            .store(position(item.segment, item.end()), Ordering::Release);
+        Ok(Placing::Placed(item, segment.clone()))
+    }
+
+    fn next_segment(&self, last: &LogSegment) -> Result<Arc<LogSegment>> {
+        let number = last.number.checked_add(1).ok_or_else(|| {
+            BackendError::new(ErrorKind::Failed, "the value log has run out of numbers")
+        })?;
+        let path = self.directory.join(file_name(u64::from(number)));
+        let next = Arc::new(LogSegment::new(number, path));
+        self.segments.write().insert(number, next.clone());
+        Ok(next)
+    }
+
+    /// The segment that the next batch goes to.
+    pub(crate) fn newest(&self) -> Arc<LogSegment> {
+        self.cursor.lock().segment.clone()
+    }
+
+    pub(crate) fn segment(&self, number: u32) -> Option<Arc<LogSegment>> {
+        self.segments.read().get(&number).cloned()
+    }
+
+    /// All segments, oldest first.
+    pub(crate) fn segments(&self) -> Vec<Arc<LogSegment>> {
+        self.segments.read().values().cloned().collect()
+    }
+
+    /// Segments that nothing is appended to any more and whose files may go, oldest first.
+    pub(crate) fn closed(&self) -> Vec<Arc<LogSegment>> {
+        let newest_file = self.newest_file.load(Ordering::Acquire);
+        let cursor = u64::from(self.newest().number);
+        let state = self.state.lock();
+        let active = state.active.as_ref().map(|it| it.segment.number);
+        drop(state);
+        let is_closed = |segment: &&Arc<LogSegment>| {
+            let number = u64::from(segment.number);
+            number < cursor.min(newest_file) && Some(segment.number) != active
+        };
+        let segments = self.segments.read();
+        segments.values().filter(is_closed).cloned().collect()
+    }
+
+    /// True when the directory is there, with a segment in it or with one to come.
+    pub(crate) fn has_files(&self) -> bool {
+        self.newest_file.load(Ordering::Acquire) > 0
+    }
+
+    /// True when what was queued before could not be written.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.is_stalled.load(Ordering::Acquire)
+    }
+
+    /// True when what could not be written may find room now. Asks the file system in that case.
+    pub(crate) fn wants_retry(&self) -> bool {
+        self.is_stalled() && self.reserve.measure().available >= self.unwritten_bytes()
+    }
+
+    fn unwritten_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        let items = state.unwritten.iter();
+        items.map(|item| item.end() - item.offset()).sum()
+    }
+
+    /// Tries again to write what could not be written.
+    pub(crate) fn retry(&self) -> std::result::Result<(), GroupFailure> {
+        let mut state = self.state.lock();
+        self.write_queued(&mut state)
+    }
+
+    /// True when everything up to a place that was handed out is durable, and what earlier runs left
+    /// as well.
+    pub(crate) fn is_synced_to(&self, appended: u64) -> bool {
+        self.synced.load(Ordering::Acquire) >= appended && self.state.lock().torn.is_none()
+    }
+
+    pub(crate) fn appended(&self) -> u64 {
+        self.appended.load(Ordering::Acquire)
+    }
+
+    /// Writes what is queued here and makes the segment being written durable.
+    pub(crate) fn sync_written(&self) -> std::result::Result<(), GroupFailure> {
+        let active = {
+            let mut state = self.state.lock();
+            self.write_queued(&mut state)?;
+            state.active.as_ref().map(Active::to_sync)
+        };
+        self.sync_active(active)
+    }
+
+    fn sync_active(
+        &self,
+        active: Option<(SegmentSync, u64)>,
+    ) -> std::result::Result<(), GroupFailure> {
+        let Some((sync, end)) = active else {
+            return Ok(());
+        };
+        sync.sync().map_err(|error| failed_sync(&error))?;
+        self.synced.fetch_max(end, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn write_queued(&self, state: &mut State) -> std::result::Result<(), GroupFailure> {
+        self.take_placed(state);
+        let written = self.write_in_order(state);
+        self.is_stalled.store(written.is_err(), Ordering::Release);
+        written
+    }
+
+    fn take_placed(&self, state: &mut State) {
+        let mut placed = self.placed.lock();
+        placed.bytes = 0;
+        state.unwritten.append(&mut placed.items);
+    }
+
+    fn write_in_order(&self, state: &mut State) -> std::result::Result<(), GroupFailure> {
+        self.end_torn(state)?;
+        while let Some(first) = state.unwritten.front() {
+            let number = first.segment;
+            self.make_active(state, number)?;
+            let State {
+                active: Some(active),
+                unwritten,
+                ..
+            } = state
+            else {
+                return Err(out_of_place());
+            };
+            let same = unwritten.iter().take_while(|item| item.segment == number);
+            let count = same.take(RECORDS_AT_ONCE).count();
+            active.append(unwritten, count)?;
+            unwritten.drain(..count);
+        }
+        Ok(())
+    }
+
+    fn end_torn(&self, state: &mut State) -> std::result::Result<(), GroupFailure> {
+        let Some(torn) = &state.torn else {
+            return Ok(());
+        };
+        torn.end(&*self.disk).map_err(|error| failed_end(&error))?;
+        state.torn = None;
+        Ok(())
+    }
+
+    /// Makes the segment of this number the one that is written; the one before it is synced first.
+    fn make_active(&self, state: &mut State, number: u32) -> std::result::Result<(), GroupFailure> {
+        match &state.active {
+            Some(active) if active.segment.number == number => return Ok(()),
+            Some(active) => {
+                let (sync, end) = active.to_sync();
+                sync.sync().map_err(|error| failed_sync(&error))?;
+                self.synced.fetch_max(end, Ordering::AcqRel);
+                let full = state.active.take();
+                state.retired.extend(full);
+            }
+            None => {}
+        }
+        let segment = self.segment(number).ok_or_else(out_of_place)?;
+        let writer = {
+            let mut spares = self.spares.lock();
+            let is_this = |spare: &SegmentWriter| spare.id().number == u64::from(number);
+            let writer = match spares.pop_front().filter(is_this) {
+                Some(ready) => ready,
+                None => self.create_segment(number, 0, Purpose::Store)?,
+            };
+            self.newest_file
+                .fetch_max(u64::from(number), Ordering::AcqRel);
+            writer
+        };
+        segment.set_reader(writer.reader());
+        let marked_end = writer.end();
+        state.active = Some(Active {
+            writer,
+            segment,
+            marked_end,
+        });
+        Ok(())
+    }
+
+    fn write_group(
+        &self,
+        group: &[Arc<Item>],
+        promise: LogPromise,
+    ) -> std::result::Result<(), GroupFailure> {
+        let end = group
+            .last()
+            .map_or(0, |item| position(item.segment, item.end()));
+        let mut state = self.state.lock();
+        if let Err(failure) = self.write_queued(&mut state) {
+            // What did not fit may belong to a later group, which is told.
+            let is_ours = state
+                .unwritten
+                .front()
+                .is_none_or(|item| position(item.segment, item.offset()) < end);
+            if is_ours || matches!(failure, GroupFailure::ForGood(_)) {
+                return Err(failure);
+            }
+        }
+        if promise == LogPromise::Written || self.synced.load(Ordering::Acquire) >= end {
+            return Ok(());
+        }
+        let active = state.active.as_ref().map(Active::to_sync);
+        drop(state);
+        self.sync_active(active)
+    }
+
+    /// Bytes of all segments.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.segments.read().values().map(|it| it.end()).sum()
+    }
+}
+
+impl GroupWriter for Files {
+    type Record = Arc<Item>;
+
+    fn queued_bytes(record: &Arc<Item>) -> u64 {
+        record.queued_bytes()
+    }
+
+    fn write(
+        &self,
+        group: Vec<Arc<Item>>,
+        promise: LogPromise,
+    ) -> std::result::Result<(), GroupFailure> {
+        match self.write_group(&group, promise) {
+            Err(GroupFailure::ForGood(_)) if is_planted(PlantedDefect::FailedSyncForgotten) => {
+                Ok(())
+            }
+            written => written,
+        }
+    }
+
+    fn write_ahead(&self) -> std::result::Result<(), GroupFailure> {
+        if self.placed.lock().bytes < WRITE_AHEAD_BYTES_MIN {
+            return Ok(());
+        }
+        match self.state.try_lock() {
+            Some(mut state) => self.write_queued(&mut state),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Placed {
+    fn push(&mut self, item: Arc<Item>) {
+        self.bytes += item.end() - item.offset();
+        self.items.push_back(item);
+    }
+}
+
+impl State {
+    fn is_behind(&self, number: u32) -> bool {
+        let active = self.active.as_ref();
+        active.is_some_and(|active| active.segment.number < number)
+    }
+}
+
+impl Active {
+    fn has_records(&self) -> bool {
+        self.writer.position().records > 0
+    }
+
+    fn to_sync(&self) -> (SegmentSync, u64) {
+        let end = position(self.segment.number, self.writer.end());
+        (self.writer.sync_handle(), end)
+    }
+
+    /// Appends the first `count` items, which stand where they were told to.
+    fn append(
+        &mut self,
+        unwritten: &VecDeque<Arc<Item>>,
+        count: usize,
+    ) -> std::result::Result<(), GroupFailure> {
+        let items = unwritten.iter().take(count);
+        let records: Vec<Record<'_>> = items.clone().flat_map(|item| item.records()).collect();
+        let first = items.clone().next();
+        if first.is_some_and(|item| item.offset() != self.writer.end()) {
+            return Err(out_of_place());
+        }
+        let mut places = Vec::<Location>::with_capacity(records.len());
+        self.writer
+            .append(&records, &mut places)
+            .map_err(|error| GroupFailure::ThisGroup(from_segment(&error)))?;
+        self.segment.set_written(self.writer.end());
+        Ok(())
+    }
+}
+
+/// Places were handed out that the file does not have: nothing may be written any more.
+fn out_of_place() -> GroupFailure {
+    let detail = "a batch of the value log has no place in its segment; report this bug";
+    GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))
+}
+
+/// There may be room later, and what cannot be read now may be read then: nothing was promised of what
+/// waits. All else is final.
+fn failed_end(error: &SegmentError) -> GroupFailure {
+    let is_unread =
+        matches!(error, SegmentError::Disk(disk) if disk.operation() == Operation::Read);
+    let error = from_segment(error);
+    match error.kind() {
+        ErrorKind::Full | ErrorKind::Exhausted => GroupFailure::ThisGroup(error),
+        _ if is_unread => GroupFailure::ThisGroup(error),
+        _ => GroupFailure::ForGood(error),
+    }
+}
+
+fn failed_sync(error: &SegmentError) -> GroupFailure {
+    // Whatever its kind (a full disk may show as late as this), it is final.
+    let detail = from_segment(error).to_string();
+    GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))
+}
+
+/// A new file whose sync fails holds nothing, and yet the device has failed to keep a promise.
+fn failed_creation(error: &SegmentError) -> GroupFailure {
+    match error {
+        SegmentError::Disk(disk)
+            if matches!(disk.operation(), Operation::Sync | Operation::SyncDirectory) =>
+        {
+            failed_sync(error)
+        }
+        error => GroupFailure::ThisGroup(from_segment(error)),
+    }
+}

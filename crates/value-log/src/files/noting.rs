@@ -1,0 +1,141 @@
+//! Noting which segments were let go, for certain before their files go, also where no space is left
+//! for the note.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kvorum_backend::{ErrorKind, Result};
+use kvorum_disk::temporary_name;
+
+use crate::dropped::{Dropped, Numbers, Settled};
+use crate::error::from_disk;
+use crate::files::Files;
+use crate::log_segment::LogSegment;
+
+impl Files {
+    /// Notes that segments are let go, so that no opening takes them for lost.
+    pub(super) fn note_dropped(&self, unneeded: &[Arc<LogSegment>]) -> Result<()> {
+        let mut settled = self.dropped.lock();
+        let numbers: Numbers = unneeded.iter().map(|it| it.number).collect();
+        let dropped = settled.known.dropped.and(&numbers);
+        if settled.is_written && dropped == settled.known.dropped {
+            return Ok(());
+        }
+        settled.is_written = false;
+        let next = Dropped {
+            newest: self.newest_noted(&settled),
+            dropped,
+            ..settled.known.clone()
+        };
+        match next.write(&*self.disk, &self.directory) {
+            Ok(_) => settled.is_written = true,
+            Err(error) if error.kind() == ErrorKind::Full => self.remove_note()?,
+            Err(error) => return Err(error),
+        }
+        settled.known = next;
+        Ok(())
+    }
+
+    /// Removing takes no space, and what is let go makes some. What the file would say is written as
+    /// soon as there is room; a crash before that finds a log that cannot tell what is missing.
+    fn remove_note(&self) -> Result<()> {
+        let path = Dropped::path(&self.directory);
+        let _not_there_or_in_nobodys_way = self.disk.remove_file(&temporary_name(&path));
+        match self.disk.remove_file(&path) {
+            Err(error) if error.kind() != kvorum_disk::ErrorKind::NotFound => {
+                return Err(from_disk(&error));
+            }
+            _ => {}
+        }
+        let synced = self.disk.sync_directory(&self.directory);
+        synced.map_err(|error| from_disk(&error))
+    }
+
+    fn newest_noted(&self, settled: &Settled) -> u32 {
+        settled.known.newest.max(self.newest_created())
+    }
+
+    /// The highest number that has a file, one without records included: a file is noted before it has some,
+    /// so that it is missed when it is gone.
+    fn newest_created(&self) -> u32 {
+        let newest_file = self.newest_file.load(Ordering::Acquire);
+        let ready_to = self.ready_to.load(Ordering::Acquire);
+        u32::try_from(newest_file.max(ready_to)).unwrap_or(u32::MAX)
+    }
+
+    fn is_noted(&self, settled: &Settled) -> bool {
+        settled.is_written && settled.known.newest >= self.newest_created()
+    }
+
+    /// True when the note is not on the disk, and there may be space for it.
+    pub(crate) fn wants_note(&self) -> bool {
+        self.has_files() && !self.is_full() && !self.is_noted(&self.dropped.lock())
+    }
+
+    /// Writes the note if it is not on the disk; false when it is, or when there is no space for it.
+    pub(crate) fn write_note(&self) -> Result<bool> {
+        let mut settled = self.dropped.lock();
+        if self.is_noted(&settled) || !self.has_files() {
+            return Ok(false);
+        }
+        settled.known.newest = self.newest_noted(&settled);
+        match settled.known.write(&*self.disk, &self.directory) {
+            Ok(_) => {
+                settled.is_written = true;
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::Full => {
+                self.note_full();
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// True when there was no space for what can wait, and none was made since.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_full(&self) {
+        self.is_full.store(true, Ordering::Release);
+    }
+
+    /// True when a segment that is not there, or is another, should be there.
+    pub(crate) fn is_lost(&self, number: u32) -> bool {
+        let settled = self.dropped.lock();
+        settled.is_certain && !settled.known.dropped.contains(number)
+    }
+
+    /// Segments that were let go.
+    pub(crate) fn let_go(&self) -> Numbers {
+        self.dropped.lock().known.dropped.clone()
+    }
+
+    /// Segments that are missing, of which no opening before has told.
+    pub(crate) fn newly_missing(&self) -> Vec<u32> {
+        let settled = self.dropped.lock();
+        let ranges = settled.news.ranges();
+        ranges.flat_map(|(first, last)| first..=last).collect()
+    }
+
+    /// Writes the note of a copy of this log in which only these of its segments are, whose names
+    /// were read before this call. Returns its length in bytes.
+    pub(crate) fn write_note_of_copy(
+        &self,
+        directory: &Path,
+        segments: &[Arc<LogSegment>],
+        is_copied: impl Fn(u32) -> bool,
+    ) -> Result<u64> {
+        let numbers = segments.iter().map(|it| it.number);
+        let (copied, left): (Vec<u32>, Vec<u32>) = numbers.partition(|number| is_copied(*number));
+        let settled = self.dropped.lock();
+        let copy = Dropped {
+            newest: copied.last().copied().unwrap_or(0),
+            dropped: settled.known.dropped.and(&left.into_iter().collect()),
+            ..settled.known.clone()
+        };
+        copy.write(&*self.disk, directory)
+    }
+}

@@ -1,0 +1,400 @@
+//! Room for what is appended: files are created with their space before places in them are handed out.
+//!
+//! Clients' writes take space here and nowhere else, so the last part of the free space is held back here
+//! ([`kvorum_disk::Reserve`]): collections and merges copy into it. The file system is asked once for each
+//! file. Files are shorter where little is free. Puts are refused where nothing is; removals may take a part
+//! of the reserve. Before that they may take the last part of each file, which is left to them until the next
+//! file exists.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kvorum_backend::{BackendError, ErrorKind, Purpose};
+use kvorum_disk::{Headroom, PUT_FILE_BYTES_MIN};
+use kvorum_segment::{FILE_HEADER_BYTES, SegmentId, SegmentWriter, WriterOptions, file_name};
+
+use crate::files::{Files, SEGMENT_KIND, failed_creation};
+use crate::log_segment::LogSegment;
+use crate::queue::GroupFailure;
+
+/// What a file for removals alone takes at most: this, and that part of the reserve. Once they have taken a part,
+/// collections begin that need the rest. Bytes.
+const REMOVALS_BYTES_MAX: u64 = 1 << 20;
+const REMOVALS_FILE_PART: u64 = 8;
+/// The part of a file that is left to removals while there is no next one.
+const REMOVALS_PART: u64 = 16;
+
+/// The room of a file for batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileRoom {
+    /// The end of its reserved space. Bytes.
+    end: u64,
+    /// It was made out of the reserve.
+    is_for_removals: bool,
+}
+
+/// The place of the next batch.
+pub(super) struct Cursor {
+    pub(super) segment: Arc<LogSegment>,
+    /// The room of its file; `None` before there is one.
+    room: Option<FileRoom>,
+}
+
+/// The place that has room for a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// In the segment that is appended to.
+    Here,
+    /// In the next one.
+    Next,
+    /// In neither: the file of this number is missing or too short.
+    Lacking(u64),
+}
+
+impl FileRoom {
+    fn takes(&self, end: u64, purpose: Purpose, has_next: bool) -> bool {
+        let margin = match (purpose, has_next) {
+            (Purpose::Store, false) => self.end / REMOVALS_PART,
+            _ => 0,
+        };
+        self.is_for(purpose) && end <= self.end - margin
+    }
+
+    /// What puts can append to a file that has been appended to up to `end`. Bytes.
+    fn left_to_puts(&self, end: u64, has_next: bool) -> u64 {
+        let margin = if has_next {
+            0
+        } else {
+            self.end / REMOVALS_PART
+        };
+        match self.is_for(Purpose::Store) {
+            true => (self.end - margin).saturating_sub(end),
+            false => 0,
+        }
+    }
+
+    fn is_for(&self, purpose: Purpose) -> bool {
+        purpose == Purpose::Free || !self.is_for_removals
+    }
+}
+
+impl Cursor {
+    /// The start of a segment that has no file yet.
+    pub(super) fn at(segment: Arc<LogSegment>) -> Self {
+        Self {
+            segment,
+            room: None,
+        }
+    }
+}
+
+impl Files {
+    /// Creates a segment's file with all its space, for a batch of `len` bytes at least. The lock on the
+    /// spares is held.
+    pub(super) fn create_segment(
+        &self,
+        number: u32,
+        len: u64,
+        purpose: Purpose,
+    ) -> std::result::Result<SegmentWriter, GroupFailure> {
+        if !self.has_directory.load(Ordering::Acquire) {
+            kvorum_disk::create_directory_durably(&*self.disk, &self.directory)
+                .map_err(|error| failed_creation(&error.into()))?;
+            self.has_directory.store(true, Ordering::Release);
+        }
+        let headroom = self.reserve.measure();
+        let least = FILE_HEADER_BYTES + len;
+        let mut end = self.file_bytes(&headroom, least, purpose);
+        let free = room_for(&headroom, purpose);
+        while end > free {
+            end = shorter(end, least).ok_or_else(|| refused(&headroom, purpose))?;
+        }
+        let writer = loop {
+            match self.create_file(number, end) {
+                Err(GroupFailure::ThisGroup(error)) if error.kind() == ErrorKind::Full => {
+                    end = shorter(end, least).ok_or(GroupFailure::ThisGroup(error))?;
+                }
+                created => break created?,
+            }
+        };
+        let room = FileRoom {
+            end,
+            is_for_removals: purpose == Purpose::Free && headroom.for_puts() < end,
+        };
+        self.set_room(u64::from(number), room);
+        self.ready_to.fetch_max(u64::from(number), Ordering::AcqRel);
+        self.is_full.store(false, Ordering::Release);
+        Ok(writer)
+    }
+
+    /// Length of the next file, if there is room for it.
+    fn file_bytes(&self, headroom: &Headroom, least: u64, purpose: Purpose) -> u64 {
+        let wanted = headroom.file_bytes(self.settings.segment_bytes);
+        let is_held_back = purpose == Purpose::Free && headroom.for_puts() < wanted;
+        let most = match is_held_back {
+            true => wanted
+                .min(REMOVALS_BYTES_MAX)
+                .min(headroom.reserve / REMOVALS_FILE_PART),
+            false => wanted,
+        };
+        most.max(least)
+    }
+
+    fn create_file(
+        &self,
+        number: u32,
+        end: u64,
+    ) -> std::result::Result<SegmentWriter, GroupFailure> {
+        let path = self.directory.join(file_name(u64::from(number)));
+        let id = SegmentId {
+            log_id: self.log_id,
+            number: u64::from(number),
+            kind: SEGMENT_KIND,
+        };
+        // What has the name is left of a creation that failed.
+        let is_left = self.disk.info(&path).is_ok_and(|found| found.is_some());
+        if is_left {
+            let _created_or_refused_next = self.disk.remove_file(&path);
+        }
+        let created = SegmentWriter::create(&*self.disk, &path, id, WriterOptions::default());
+        let mut writer = created.map_err(|error| failed_creation(&error))?;
+        if let Err(error) = writer.reserve_to(end) {
+            // Its number is the next one's.
+            let _gone_or_not = self.disk.remove_file(&path);
+            return Err(failed_creation(&error));
+        }
+        Ok(writer)
+    }
+
+    /// The place that has room for a batch of this length.
+    pub(super) fn fit(&self, cursor: &Cursor, len: u64, purpose: Purpose) -> Fit {
+        let number = u64::from(cursor.segment.number);
+        let end = cursor.segment.end() + len;
+        let takes_first = |room: &FileRoom, end| room.takes(end, purpose, true);
+        if !cursor.segment.has_records() {
+            return match &cursor.room {
+                Some(room) if takes_first(room, end) => Fit::Here,
+                _ => Fit::Lacking(number),
+            };
+        }
+        let has_next = self.ready_to.load(Ordering::Acquire) > number;
+        let room = cursor.room.as_ref();
+        if room.is_some_and(|room| room.takes(end, purpose, has_next)) {
+            return Fit::Here;
+        }
+        let next = self.rooms.lock().get(&(number + 1)).copied();
+        match next {
+            Some(room) if takes_first(&room, FILE_HEADER_BYTES + len) => Fit::Next,
+            _ => Fit::Lacking(number + 1),
+        }
+    }
+
+    /// Goes on to the next segment, even before its file exists.
+    pub(super) fn advance(&self, cursor: &mut Cursor) -> kvorum_backend::Result<()> {
+        let segment = self.next_segment(&cursor.segment)?;
+        let mut rooms = self.rooms.lock();
+        let room = rooms.remove(&u64::from(segment.number));
+        *cursor = Cursor { segment, room };
+        Ok(())
+    }
+
+    fn set_room(&self, number: u64, room: FileRoom) {
+        let mut cursor = self.cursor.lock();
+        if u64::from(cursor.segment.number) == number {
+            cursor.room = Some(room);
+        } else {
+            self.rooms.lock().insert(number, room);
+        }
+    }
+
+    fn room_of(&self, number: u64) -> Option<FileRoom> {
+        let cursor = self.cursor.lock();
+        match u64::from(cursor.segment.number) == number {
+            true => cursor.room,
+            false => self.rooms.lock().get(&number).copied(),
+        }
+    }
+
+    /// Makes a file for a batch of this length if there is none. To be asked before a place is.
+    ///
+    /// # Errors
+    /// There is no space for it.
+    pub(crate) fn make_room(
+        &self,
+        len: u64,
+        purpose: Purpose,
+    ) -> std::result::Result<(), GroupFailure> {
+        let is_there = |number: u64| number <= self.ready_to.load(Ordering::Acquire);
+        loop {
+            let fit = self.fit(&self.cursor.lock(), len, purpose);
+            let Fit::Lacking(number) = fit else {
+                return Ok(());
+            };
+            if is_there(number) {
+                self.widen(number, FILE_HEADER_BYTES + len, purpose)?;
+                continue;
+            }
+            let mut spares = self.spares.lock();
+            if !is_there(number) {
+                let spare = self.create_segment(self.next_number()?, len, purpose)?;
+                spares.push_back(spare);
+            }
+        }
+    }
+
+    /// Extends the room of this file, which has no batch yet, so that it takes a batch with this end.
+    fn widen(
+        &self,
+        number: u64,
+        end: u64,
+        purpose: Purpose,
+    ) -> std::result::Result<(), GroupFailure> {
+        let headroom = self.reserve.measure();
+        let mut state = self.state.lock();
+        let mut spares = self.spares.lock();
+        let Some(known) = self.room_of(number) else {
+            // Another thread has already gone beyond it.
+            return Ok(());
+        };
+        // A file made for removals alone gives its bytes back to the reserve before it takes puts.
+        let owed = match known.is_for(purpose) {
+            true => 0,
+            false => known.end,
+        };
+        let wanted = owed + end.saturating_sub(known.end);
+        if wanted > room_for(&headroom, purpose) {
+            return Err(refused(&headroom, purpose));
+        }
+        let active = state.active.as_mut().map(|active| &mut active.writer);
+        let mut writers = active.into_iter().chain(spares.iter_mut());
+        if let Some(writer) = writers.find(|it| it.id().number == number) {
+            writer
+                .reserve_to(end)
+                .map_err(|error| failed_creation(&error))?;
+        }
+        let room = FileRoom {
+            end: end.max(known.end),
+            is_for_removals: known.is_for_removals && purpose == Purpose::Free,
+        };
+        self.set_room(number, room);
+        Ok(())
+    }
+
+    fn next_number(&self) -> std::result::Result<u32, GroupFailure> {
+        let next = self.ready_to.load(Ordering::Acquire) + 1;
+        u32::try_from(next).map_err(|_| {
+            let detail = "the value log has run out of numbers";
+            GroupFailure::ThisGroup(BackendError::new(ErrorKind::Failed, detail))
+        })
+    }
+
+    /// True when the segment that comes next has no file yet, and may soon need one.
+    pub(crate) fn wants_spare(&self) -> bool {
+        let cursor = self.newest();
+        let ready_to = self.ready_to.load(Ordering::Acquire);
+        let is_full = self.is_full.load(Ordering::Acquire);
+        cursor.has_records() && ready_to <= u64::from(cursor.number) && !is_full
+    }
+
+    /// Makes the next segment's file ahead of need; false if there is one, or no space.
+    pub(crate) fn make_spare(&self) -> std::result::Result<bool, GroupFailure> {
+        let mut spares = self.spares.lock();
+        // Somebody may have been faster.
+        if !self.wants_spare() {
+            return Ok(false);
+        }
+        match self.create_segment(self.next_number()?, 0, Purpose::Store) {
+            Ok(spare) => spares.push_back(spare),
+            // Whoever needs it is told, and other upkeep may make room.
+            Err(GroupFailure::ThisGroup(error)) if passes(&error) => {
+                self.is_full.store(true, Ordering::Release);
+                return Ok(false);
+            }
+            Err(failure) => return Err(failure),
+        }
+        Ok(true)
+    }
+
+    /// What puts can append, in bytes: to files that are there, and to one that could be made now. Asks
+    /// the file systems.
+    pub(crate) fn room_for_puts(&self) -> u64 {
+        let headroom = self.reserve.measure();
+        self.room_made() + self.room_to_make(&headroom)
+    }
+
+    /// What puts can append to the files that are there, in bytes.
+    fn room_made(&self) -> u64 {
+        let cursor = self.cursor.lock();
+        let rooms = self.rooms.lock();
+        let current = cursor.room.map(|room| (room, cursor.segment.end()));
+        let ahead = rooms.values().map(|room| (*room, FILE_HEADER_BYTES));
+        let mut files = current.into_iter().chain(ahead).peekable();
+        let mut bytes = 0;
+        while let Some((room, end)) = files.next() {
+            bytes += room.left_to_puts(end, files.peek().is_some());
+        }
+        bytes
+    }
+
+    /// How long a file for puts could be made, in bytes; 0 where there is no space for one.
+    fn room_to_make(&self, headroom: &Headroom) -> u64 {
+        let least = FILE_HEADER_BYTES;
+        let mut end = self.file_bytes(headroom, least, Purpose::Store);
+        while end > headroom.for_puts() {
+            match shorter(end, least) {
+                Some(half) => end = half,
+                None => return 0,
+            }
+        }
+        end
+    }
+
+    /// What the log's files take, in bytes.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        let ahead: u64 = {
+            let cursor = self.cursor.lock();
+            let end = cursor.room.map_or(0, |room| room.end);
+            let rooms = self.rooms.lock();
+            let made = rooms.values().map(|room| room.end);
+            made.sum::<u64>() + end.saturating_sub(cursor.segment.end())
+        };
+        self.bytes() + ahead
+    }
+
+    /// Approximate length of a segment at present, in bytes.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.reserve.seen().file_bytes(self.settings.segment_bytes)
+    }
+}
+
+/// The free space that a batch may take.
+fn room_for(headroom: &Headroom, purpose: Purpose) -> u64 {
+    match purpose {
+        Purpose::Store => headroom.for_puts(),
+        Purpose::Free => headroom.for_removals(),
+    }
+}
+
+/// Half the length, unless that would be too short.
+fn shorter(end: u64, least: u64) -> Option<u64> {
+    let half = (end / 2).max(least);
+    (half < end && half >= PUT_FILE_BYTES_MIN).then_some(half)
+}
+
+fn refused(headroom: &Headroom, purpose: Purpose) -> GroupFailure {
+    let (what, held_back) = match purpose {
+        Purpose::Store => ("a put", headroom.reserve),
+        Purpose::Free => ("a removal", headroom.reserve / 2),
+    };
+    let available = headroom.available;
+    let detail = format!(
+        "no space for {what}: {available} bytes are free, and {held_back} of them are held back for \
+         merges and collections"
+    );
+    GroupFailure::ThisGroup(BackendError::new(ErrorKind::Full, detail))
+}
+
+/// True for what ends when somebody makes room.
+fn passes(error: &BackendError) -> bool {
+    matches!(error.kind(), ErrorKind::Full | ErrorKind::Exhausted)
+}

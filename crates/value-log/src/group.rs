@@ -1,0 +1,215 @@
+//! A group: the records that one write and one sync make durable, and those who wait for it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, OnceLock, PoisonError, Weak};
+use std::task::{Poll, Waker};
+
+use kvorum_backend::{BackendError, ErrorKind, Result, SyncPoint};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::queue::{GroupWriter, Queue, Shared};
+
+/// The sync point of its tickets, whose positions are places in the group. An outcome lives as long
+/// as a ticket that may ask for it, and no longer.
+pub(crate) struct Group<W: GroupWriter> {
+    log: Weak<Shared<W>>,
+    outcome: OnceLock<Result<()>>,
+    tasks: Mutex<Tasks>,
+    bell: Bell,
+    /// Threads that listen for the bell, or are about to; counted up under the queue's lock.
+    sleepers: AtomicUsize,
+}
+
+/// What threads sleep by: rung when the group is done or a leader is wanted.
+///
+/// The standard library's condition variable wakes all of them in one call. That of `parking_lot`
+/// moves them to the lock and wakes each when the one before it lets go, which makes one long row of
+/// what two processors could do side by side, and of the next group's records with it.
+#[derive(Default)]
+struct Bell {
+    rung: std::sync::Mutex<Rung>,
+    signal: Condvar,
+}
+
+#[derive(Default)]
+struct Rung {
+    for_all: bool,
+    for_leader: bool,
+}
+
+impl Bell {
+    fn ring(&self, how: impl FnOnce(&mut Rung)) {
+        how(&mut self.rung.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn ring_for_all(&self) {
+        self.ring(|rung| rung.for_all = true);
+        self.signal.notify_all();
+    }
+
+    fn ring_for_leader(&self) {
+        self.ring(|rung| rung.for_leader = true);
+        self.signal.notify_one();
+    }
+
+    /// Sleeps until it has rung. One listener takes the call for a leader.
+    fn listen(&self) {
+        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .signal
+            .wait_while(rung, |rung| !rung.for_all && !rung.for_leader);
+        let mut rung = waited.unwrap_or_else(PoisonError::into_inner);
+        rung.for_leader = false;
+    }
+}
+
+/// The tasks that await tickets of a group.
+#[derive(Default)]
+struct Tasks {
+    /// One for each ticket, by its place.
+    by_place: Vec<Option<Waker>>,
+    /// Those of clones of tickets.
+    others: Vec<Waker>,
+}
+
+impl<W: GroupWriter> Group<W> {
+    pub(crate) fn new(log: Weak<Shared<W>>) -> Self {
+        Self {
+            log,
+            outcome: OnceLock::new(),
+            tasks: Mutex::default(),
+            bell: Bell::default(),
+            sleepers: AtomicUsize::new(0),
+        }
+    }
+
+    /// A group whose outcome is known from the start.
+    pub(crate) fn ended(log: Weak<Shared<W>>, outcome: Result<()>) -> Self {
+        let group = Self::new(log);
+        let _first = group.outcome.set(outcome);
+        group
+    }
+
+    /// Says how the group ended, once. The queue's lock is held, so whoever counts as a sleeper later
+    /// sees it.
+    pub(crate) fn end(&self, outcome: Result<()>, _queue: &MutexGuard<'_, Queue<W>>) {
+        let _first = self.outcome.set(outcome);
+    }
+
+    /// Wakes the threads and tasks of an ended group. No lock is held: wakers are others' code, and
+    /// threads want the queue's lock next.
+    pub(crate) fn wake_all(&self) {
+        if self.has_sleepers() {
+            self.bell.ring_for_all();
+        }
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for waker in tasks.by_place.into_iter().flatten().chain(tasks.others) {
+            waker.wake();
+        }
+    }
+
+    /// True when a thread waits, and could lead.
+    pub(crate) fn has_sleepers(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Wakes one thread, for it to lead. The queue's lock is held.
+    pub(crate) fn call_leader(&self) {
+        self.bell.ring_for_leader();
+    }
+
+    /// Sleeps until the group is done or a leader is wanted.
+    fn sleep(&self, queue: MutexGuard<'_, Queue<W>>) {
+        // Under the lock: whoever ends the group or looks for a leader sees this thread.
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        drop(queue);
+        self.bell.listen();
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn outcome(&self) -> Option<Result<()>> {
+        self.outcome.get().cloned()
+    }
+}
+
+impl Tasks {
+    fn add(&mut self, place: usize, waker: &Waker) {
+        if self.by_place.len() <= place {
+            self.by_place.resize(place + 1, None);
+        }
+        match &mut self.by_place[place] {
+            Some(known) if known.will_wake(waker) => {}
+            // Another clone's task, or this one's after it moved: both are woken.
+            Some(_) if self.others.iter().any(|it| it.will_wake(waker)) => {}
+            Some(_) => self.others.push(waker.clone()),
+            empty => *empty = Some(waker.clone()),
+        }
+    }
+}
+
+impl<W: GroupWriter> SyncPoint for Group<W> {
+    fn poll_synced(&self, position: u64, waker: &Waker) -> Poll<Result<()>> {
+        if let Some(outcome) = self.outcome() {
+            return Poll::Ready(outcome);
+        }
+        let Some(log) = self.log.upgrade() else {
+            return Poll::Ready(self.outcome().unwrap_or_else(|| Err(dropped())));
+        };
+        if let Err(error) = log.check_driven() {
+            return Poll::Ready(self.outcome().unwrap_or(Err(error)));
+        }
+        let mut tasks = self.tasks.lock();
+        // The outcome is set before the tasks are taken: it is seen here, or the waker is there.
+        if let Some(outcome) = self.outcome() {
+            return Poll::Ready(outcome);
+        }
+        tasks.add(usize::try_from(position).unwrap_or(usize::MAX), waker);
+        Poll::Pending
+    }
+
+    fn wait_synced(&self, _position: u64) -> Result<()> {
+        self.wait()
+    }
+
+    fn is_driven(&self) -> bool {
+        self.outcome.get().is_some() || self.log.upgrade().is_some_and(|log| log.is_driven())
+    }
+}
+
+impl<W: GroupWriter> Group<W> {
+    /// Waits until the group is done, committing if nobody else does.
+    pub(crate) fn wait(&self) -> Result<()> {
+        if let Some(outcome) = self.outcome() {
+            return outcome;
+        }
+        let Some(log) = self.log.upgrade() else {
+            return self.outcome().unwrap_or_else(|| Err(dropped()));
+        };
+        if log.queue.lock().has_committer() {
+            log.write_ahead();
+        }
+        loop {
+            // Whoever was woken because the group ended has no need of the lock.
+            if let Some(outcome) = self.outcome() {
+                return outcome;
+            }
+            let mut queue = log.queue.lock();
+            if self.outcome().is_some() {
+                continue;
+            }
+            if queue.takes_turn() {
+                drop(queue);
+                log.commit_next();
+            } else {
+                self.sleep(queue);
+            }
+        }
+    }
+}
+
+fn dropped() -> BackendError {
+    BackendError::new(
+        ErrorKind::Closed,
+        "the value log was dropped before its sync",
+    )
+}

@@ -1,0 +1,54 @@
+//! The node's value log: what stores put stays in it, and is acknowledged by it.
+//!
+//! A node has dozens of stores. If each synced its own file before acknowledging a put, the device would see
+//! dozens of syncs where one could serve them all (`docs/decisions/0001-one-commit-log-per-node.md`). So all
+//! put to one log. What they put stays where it was logged and is not written twice
+//! (`docs/decisions/0005-values-stay-in-the-commit-log.md`): a store points into the log's segments, and a
+//! segment lives for as long as a store needs it. What is still needed of a segment that is mostly dead is
+//! copied to the stores' own files, and the segment goes.
+//!
+//! The log lives in one directory and goes on from run to run: segments are numbered through, a number is
+//! never used twice, and a run begins with a new segment. A store names a segment by its number.
+//!
+//! Where to look: `log` is what stores and the node call; `tenant` is what the log asks of stores; `queue` and
+//! `group` decide which records are committed together and wake those who wait; `files` hands out places and
+//! writes, `log_segment` reads, `opening` finds the end after a crash, `dropped` tells what was let go from
+//! what was lost, `admission` brings stores up to date, `upkeep` decides what goes, and `policy` which segment
+//! is collected; `backup` links what copies of stores need.
+//!
+//! What this crate must not know: which engine a store is, and what fronts and backs mean.
+
+mod admission;
+pub mod anatomy;
+mod backup;
+mod checked;
+mod contents;
+mod dropped;
+mod error;
+mod files;
+mod group;
+mod identity;
+mod item;
+mod log;
+mod log_segment;
+mod losses;
+mod opening;
+mod policy;
+mod queue;
+mod record;
+mod scrub;
+mod settings;
+mod task_driver;
+mod tenant;
+mod upkeep;
+
+pub use admission::Admission;
+pub use log::{Appended, ValueLog, ValueLogStatus, Whereabouts};
+pub use log_segment::LogSegment;
+pub use opening::{ValueLogOpening, find_log_id};
+pub use queue::LogPromise;
+pub use record::{LogPlace, LogRecord, LoggedFront, LoggedRecord};
+pub use settings::ValueLogSettings;
+pub use task_driver::TaskDriver;
+pub use tenant::{HeldSegments, Holds, SegmentUse, Tenant, UNKNOWN_SEQUENCES};
+pub use upkeep::CollectionDue;

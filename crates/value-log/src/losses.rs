@@ -1,0 +1,167 @@
+//! Batches that the log is known to have lost, by store: a small file beside the segments.
+//!
+//! A batch that cannot be read may have overwritten or removed any key of its store. The node notes such a
+//! store as incomplete, which outlives restarts, and then has the log note here up to which batch that was:
+//! the same gap is met by each opening until the store's own files cover it, and must not make a store
+//! incomplete that was repaired meanwhile. In this order, so that a crash in between has it told twice.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kvorum_backend::{BackendError, ErrorKind, Result, Sequence, StoreId};
+use kvorum_disk::{Disk, read_file, replace_file};
+use kvorum_encoding::{ByteReader, Truncated};
+use parking_lot::Mutex;
+
+use crate::checked::{CHECKSUM_BYTES, covered, push_checksum};
+use crate::error::from_disk;
+use crate::identity::is_no_file_of_ours;
+
+pub(crate) const MAGIC: [u8; 8] = *b"KVvallos";
+const VERSION: u8 = 1;
+const FIXED_BYTES: usize = 24;
+const ROW_BYTES: usize = 16;
+/// A million stores. Bytes.
+pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const NAME: &str = "lost_batches";
+
+/// The highest batch of each store that is known to be lost.
+type Rows = BTreeMap<StoreId, Sequence>;
+
+/// The file of a log.
+pub(crate) struct Losses {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    log_id: u64,
+    rows: Mutex<Rows>,
+}
+
+impl Losses {
+    /// Reads the file. One that is missing or damaged is taken for empty: what is lost is told once more.
+    ///
+    /// # Errors
+    /// Those of the disk; [`ErrorKind::NewerFormat`].
+    pub(crate) fn open(disk: Arc<dyn Disk>, directory: &Path, log_id: u64) -> Result<Self> {
+        let rows = read(&*disk, directory, log_id)?;
+        Ok(Self {
+            disk,
+            directory: directory.to_owned(),
+            log_id,
+            rows: Mutex::new(rows),
+        })
+    }
+
+    /// True when it is known that a store has lost batches up to this one.
+    pub(crate) fn knows(&self, store: StoreId, lost_to: Sequence) -> bool {
+        let rows = self.rows.lock();
+        rows.get(&store).is_some_and(|known| *known >= lost_to)
+    }
+
+    /// Notes that batches of a store up to this one are lost, durably.
+    pub(crate) fn note(&self, store: StoreId, lost_to: Sequence) -> Result<()> {
+        if self.knows(store, lost_to) {
+            return Ok(());
+        }
+        self.change(|rows| _ = rows.insert(store, lost_to))
+    }
+
+    /// Forgets the loss of a store whose own files go beyond it.
+    pub(crate) fn forget(&self, store: StoreId, covered: Sequence) -> Result<()> {
+        let known = self.rows.lock().get(&store).copied();
+        match known {
+            Some(lost_to) if lost_to <= covered => self.change(|rows| _ = rows.remove(&store)),
+            _ => Ok(()),
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Rows)) -> Result<()> {
+        let mut rows = self.rows.lock();
+        let mut changed = rows.clone();
+        change(&mut changed);
+        let bytes = encode(self.log_id, &changed);
+        let written = replace_file(&*self.disk, &path_in(&self.directory), &bytes);
+        written.map_err(|error| from_disk(&error))?;
+        *rows = changed;
+        Ok(())
+    }
+}
+
+fn path_in(directory: &Path) -> PathBuf {
+    directory.join(NAME)
+}
+
+/// Encodes the file:
+///
+/// ```text
+/// offset  size  field
+///      0     8  magic "KVvallos"
+///      8     1  format version, 1
+///      9     3  zero
+///     12     8  log id
+///     20     4  stores (n)
+///     24  n*16  for each: identity (8), highest sequence that was lost (8)
+/// 24+n*16    4  masked CRC-32C of all before
+/// ```
+fn encode(log_id: u64, rows: &Rows) -> Vec<u8> {
+    let mut out = Vec::with_capacity(FIXED_BYTES + ROW_BYTES * rows.len() + CHECKSUM_BYTES);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&[VERSION, 0, 0, 0]);
+    out.extend_from_slice(&log_id.to_le_bytes());
+    let stores = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+    out.extend_from_slice(&stores.to_le_bytes());
+    for (store, lost_to) in rows {
+        out.extend_from_slice(&store.0.to_le_bytes());
+        out.extend_from_slice(&lost_to.0.to_le_bytes());
+    }
+    push_checksum(&mut out);
+    out
+}
+
+fn read(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Rows> {
+    let path = path_in(directory);
+    let bytes = match read_file(disk, &path, FILE_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) if is_no_file_of_ours(error.kind()) => return Ok(BTreeMap::new()),
+        Err(error) => return Err(from_disk(&error)),
+    };
+    match covered(&bytes).map(decode) {
+        Some(Ok(Decoded::Rows(of, rows))) if of == log_id => Ok(rows),
+        Some(Ok(Decoded::Newer(version))) => {
+            let path = path.display();
+            let detail = format!("{path} has version {version}, known is {VERSION}");
+            Err(BackendError::new(ErrorKind::NewerFormat, detail))
+        }
+        _ => Ok(BTreeMap::new()),
+    }
+}
+
+enum Decoded {
+    Rows(u64, Rows),
+    Newer(u8),
+    Foreign,
+}
+
+fn decode(covered: &[u8]) -> std::result::Result<Decoded, Truncated> {
+    let mut reader = ByteReader::new(covered);
+    let magic = reader.array::<8>()?;
+    let version = reader.u8()?;
+    if magic != MAGIC {
+        return Ok(Decoded::Foreign);
+    }
+    if version > VERSION {
+        return Ok(Decoded::Newer(version));
+    }
+    let _zero = reader.array::<3>()?;
+    let log_id = reader.u64()?;
+    let stores = reader.u32()? as usize;
+    if reader.remaining() != ROW_BYTES * stores {
+        return Ok(Decoded::Foreign);
+    }
+    let mut rows = BTreeMap::new();
+    for _ in 0..stores {
+        let store = StoreId(reader.u64()?);
+        rows.insert(store, Sequence(reader.u64()?));
+    }
+    Ok(Decoded::Rows(log_id, rows))
+}

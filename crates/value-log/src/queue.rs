@@ -1,0 +1,592 @@
+//! The queue: which records wait, who commits them, and who is called when a group is done.
+//!
+//! One committer works at a time: the driver, where one runs, or a thread that waits and finds none at
+//! work. Nobody waits for a wake-up that may not come: whoever ends a group calls the next committer
+//! (the driver, or a thread that waits for a queued group), and whoever finds no committer becomes one.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use kvorum_backend::{BackendError, ErrorKind, Result, SyncTicket};
+use kvorum_runtime::Runtime;
+use parking_lot::{Condvar, Mutex};
+
+use crate::group::Group;
+
+/// A group is cut here, so that one write stays bounded. Bytes.
+const GROUP_BYTES_MAX: u64 = 8 << 20;
+/// From here on puts that asked for nothing have to wait for their group as well. Bytes.
+const CROWDED_BYTES: u64 = 16 << 20;
+/// With more than this queued, the next put waits before it does anything. Bytes.
+const QUEUE_BYTES_MAX: u64 = 64 << 20;
+
+/// What the ticket of a batch says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LogPromise {
+    /// The batch is with the system: a crash of this process does not lose it.
+    Written,
+    /// It is on the device: a power cut does not lose it either.
+    Durable,
+}
+
+/// What groups are written by: the files behind the queue.
+pub(crate) trait GroupWriter: Send + Sync + 'static {
+    /// What is queued: written whole, in the queue's order.
+    type Record: Send;
+
+    /// What a record takes while it is queued, roughly. Bytes.
+    fn queued_bytes(record: &Self::Record) -> u64;
+
+    /// Writes a group, and makes it durable if somebody waits for that. One group at a time.
+    fn write(
+        &self,
+        group: Vec<Self::Record>,
+        promise: LogPromise,
+    ) -> std::result::Result<(), GroupFailure>;
+
+    /// Writes what is queued while another thread's group is being synced, where that can be done
+    /// without waiting. Its outcome is that of the groups, unless it is final.
+    fn write_ahead(&self) -> std::result::Result<(), GroupFailure> {
+        Ok(())
+    }
+}
+
+/// A queue and the files that it goes to.
+pub(crate) struct Shared<W: GroupWriter> {
+    pub(crate) queue: Mutex<Queue<W>>,
+    pub(crate) signals: Signals,
+    pub(crate) writer: W,
+}
+
+/// Records that wait to be committed.
+pub(crate) struct Queue<W: GroupWriter> {
+    /// Groups that gather, oldest first.
+    gathering: VecDeque<Gathering<W>>,
+    /// The group that is being committed.
+    committing: Option<Arc<Group<W>>>,
+    /// Bytes queued, those of the group being written included.
+    bytes: u64,
+    has_committer: bool,
+    is_driven: bool,
+    /// The task that drives or calls, where it waits for something to do.
+    driving_task: Option<Waker>,
+    driver_sleeps: bool,
+    /// A task calls the driver ([`Shared::call_driver`]).
+    has_caller: bool,
+    is_stopping: bool,
+    failure: Option<BackendError>,
+    groups: u64,
+    batches: u64,
+}
+
+/// A group that more records may join.
+struct Gathering<W: GroupWriter> {
+    group: Arc<Group<W>>,
+    records: Vec<W::Record>,
+    bytes: u64,
+    /// The most that any of its records was promised.
+    promise: LogPromise,
+}
+
+/// Signals that go with the queue's lock.
+#[derive(Default)]
+pub(crate) struct Signals {
+    /// There is something to commit, or the driver is to stop.
+    pub(crate) driver: Condvar,
+    /// There is room in the queue again, or nobody commits.
+    pub(crate) room: Condvar,
+}
+
+/// A record's place in the queue.
+pub(crate) struct Queued<W: GroupWriter> {
+    pub(crate) group: Arc<Group<W>>,
+    pub(crate) place: u64,
+    /// The device is slower than what comes in.
+    pub(crate) is_crowded: bool,
+}
+
+/// What came of queueing a record.
+pub(crate) struct Pushed {
+    pub(crate) ticket: SyncTicket,
+    /// Callers that need not wait for the ticket should.
+    pub(crate) is_crowded: bool,
+}
+
+/// Why a group is not durable.
+pub(crate) enum GroupFailure {
+    /// It was not written, and the next one may be.
+    ThisGroup(BackendError),
+    /// Nothing can be promised any more.
+    ForGood(BackendError),
+}
+
+#[cfg(test)]
+impl GroupFailure {
+    pub(crate) fn into_error(self) -> BackendError {
+        match self {
+            Self::ThisGroup(error) | Self::ForGood(error) => error,
+        }
+    }
+}
+
+impl<W: GroupWriter> Default for Queue<W> {
+    fn default() -> Self {
+        Self {
+            gathering: VecDeque::new(),
+            committing: None,
+            bytes: 0,
+            has_committer: false,
+            is_driven: false,
+            driving_task: None,
+            driver_sleeps: false,
+            has_caller: false,
+            is_stopping: false,
+            failure: None,
+            groups: 0,
+            batches: 0,
+        }
+    }
+}
+
+impl<W: GroupWriter> Queue<W> {
+    /// Adds a record to the group that gathers.
+    pub(crate) fn push(
+        &mut self,
+        record: W::Record,
+        promise: LogPromise,
+        new_group: impl FnOnce() -> Group<W>,
+    ) -> Queued<W> {
+        let bytes = W::queued_bytes(&record);
+        let is_full = |last: &Gathering<W>| last.bytes > 0 && last.bytes + bytes > GROUP_BYTES_MAX;
+        if self.gathering.back().is_none_or(is_full) {
+            self.gathering.push_back(Gathering {
+                group: Arc::new(new_group()),
+                records: Vec::new(),
+                bytes: 0,
+                promise,
+            });
+        }
+        self.bytes += bytes;
+        let is_crowded = self.bytes > CROWDED_BYTES;
+        let last = self.gathering.len() - 1;
+        let gathering = &mut self.gathering[last];
+        gathering.bytes += bytes;
+        gathering.promise = gathering.promise.max(promise);
+        gathering.records.push(record);
+        Queued {
+            group: gathering.group.clone(),
+            place: gathering.records.len() as u64 - 1,
+            is_crowded,
+        }
+    }
+
+    /// Makes the caller the committer if there is something to commit and nobody else does it. Where
+    /// a driver runs, it may still be asleep: whoever waits is awake, and begins at once.
+    pub(crate) fn takes_turn(&mut self) -> bool {
+        let is_free = !self.has_committer && !self.gathering.is_empty();
+        self.has_committer |= is_free;
+        is_free
+    }
+
+    pub(crate) fn has_committer(&self) -> bool {
+        self.has_committer
+    }
+
+    pub(crate) fn is_driven(&self) -> bool {
+        self.is_driven
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes > QUEUE_BYTES_MAX
+    }
+
+    /// The group that ends last of those there are.
+    pub(crate) fn last_group(&self) -> Option<Arc<Group<W>>> {
+        let gathering = self.gathering.back().map(|it| &it.group);
+        gathering.or(self.committing.as_ref()).cloned()
+    }
+
+    /// Why the log takes nothing any more.
+    pub(crate) fn failure(&self) -> Option<&BackendError> {
+        self.failure.as_ref()
+    }
+
+    /// Groups and batches committed.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.groups, self.batches)
+    }
+
+    /// Takes everything that waits.
+    pub(crate) fn take_all(&mut self) -> Vec<Arc<Group<W>>> {
+        self.gathering.drain(..).map(|it| it.group).collect()
+    }
+
+    /// Calls whoever commits next.
+    pub(crate) fn call_committer(&mut self, signals: &Signals) {
+        if self.has_committer {
+            return;
+        }
+        if self.is_driven {
+            let has_work = !self.gathering.is_empty() || self.is_stopping;
+            let is_task_wanted = self.driver_sleeps || !self.has_caller;
+            if has_work
+                && is_task_wanted
+                && let Some(task) = self.driving_task.take()
+            {
+                task.wake();
+            }
+            if has_work && (self.is_stopping || !self.has_caller) {
+                self.wake_driver(signals);
+            }
+            return;
+        }
+        let mut groups = self.gathering.iter().map(|it| &it.group);
+        if let Some(group) = groups.find(|group| group.has_sleepers()) {
+            group.call_leader();
+        }
+    }
+}
+
+impl<W: GroupWriter> Queue<W> {
+    fn wake_driver(&mut self, signals: &Signals) {
+        if self.driver_sleeps {
+            self.driver_sleeps = false;
+            signals.driver.notify_one();
+        }
+    }
+}
+
+impl<W: GroupWriter> Shared<W> {
+    pub(crate) fn new(writer: W) -> Self {
+        Self {
+            queue: Mutex::default(),
+            signals: Signals::default(),
+            writer,
+        }
+    }
+
+    /// Queues what is made under the queue's lock.
+    pub(crate) fn push(
+        self: &Arc<Self>,
+        promise: LogPromise,
+        record: impl FnOnce() -> Result<W::Record>,
+    ) -> Result<Pushed> {
+        let mut queue = self.queue.lock();
+        if let Some(failure) = queue.failure() {
+            return Err(failure.clone());
+        }
+        let Queued {
+            group,
+            place,
+            is_crowded,
+        } = queue.push(record()?, promise, || Group::new(Arc::downgrade(self)));
+        if queue.is_driven() {
+            queue.call_committer(&self.signals);
+        }
+        Ok(Pushed {
+            ticket: SyncTicket::new(group, place),
+            is_crowded,
+        })
+    }
+
+    /// Ends the log: nothing can be promised any more.
+    pub(crate) fn fail_for_good(&self, error: &BackendError) {
+        let mut queue = self.queue.lock();
+        queue.failure.get_or_insert(error.clone());
+        let ended = queue.take_all();
+        for group in &ended {
+            group.end(Err(error.clone()), &queue);
+        }
+        self.signals.room.notify_all();
+        drop(queue);
+        for group in ended {
+            group.wake_all();
+        }
+    }
+
+    /// For a thread that is about to wait for a group that another thread's sync keeps waiting.
+    pub(crate) fn write_ahead(&self) {
+        if let Err(GroupFailure::ForGood(error)) = self.writer.write_ahead() {
+            self.fail_for_good(&error);
+        }
+    }
+
+    /// Waits until everything queued so far is committed, or is not going to be.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let last = self.queue.lock().last_group();
+        last.map_or(Ok(()), |group| group.wait())
+    }
+
+    pub(crate) fn is_driven(&self) -> bool {
+        self.queue.lock().is_driven()
+    }
+
+    /// An error where awaiting a ticket would take for ever.
+    pub(crate) fn check_driven(&self) -> Result<()> {
+        let queue = self.queue.lock();
+        if queue.is_driven() {
+            return Ok(());
+        }
+        Err(if queue.is_stopping() {
+            BackendError::new(ErrorKind::Closed, "the value log was stopped")
+        } else {
+            BackendError::new(
+                ErrorKind::Misuse,
+                "a ticket of a value log without a driver was awaited; wait for it on a thread",
+            )
+        })
+    }
+
+    /// Ends [`Shared::drive`] once everything queued is committed.
+    pub(crate) fn stop(&self) {
+        let mut queue = self.queue.lock();
+        queue.is_stopping = true;
+        // Whether or not a driver has begun.
+        if let Some(task) = queue.driving_task.take() {
+            task.wake();
+        }
+        queue.call_committer(&self.signals);
+    }
+
+    /// Commits groups until the log is stopped.
+    pub(crate) fn drive(&self) {
+        let _role = DriverRole::take(self);
+        let mut queue = self.queue.lock();
+        loop {
+            let is_idle = queue.gathering.is_empty();
+            if is_idle && queue.is_stopping && !queue.has_committer {
+                // Under the same lock: whoever comes next must not await a driver that is gone.
+                queue.is_driven = false;
+                return;
+            }
+            if is_idle || queue.has_committer {
+                queue.driver_sleeps = true;
+                self.signals.driver.wait(&mut queue);
+                queue.driver_sleeps = false;
+                continue;
+            }
+            queue.has_committer = true;
+            drop(queue);
+            self.commit_next();
+            queue = self.queue.lock();
+        }
+    }
+
+    /// Wakes the driver when the tasks that are ready have queued what they have, until the log is
+    /// stopped. A driver that is woken by the first record, on another processor, begins at once, and the
+    /// others have to wait for the next group.
+    pub(crate) async fn call_driver(&self, runtime: &Runtime) {
+        let _role = CallerRole::take(self);
+        while poll_fn(|context| self.poll_driver_wanted(context.waker())).await {
+            runtime.yield_now().await;
+            self.queue.lock().wake_driver(&self.signals);
+        }
+    }
+
+    /// Ready with true when something waits to be committed and nobody is at it, with false when the log
+    /// is stopped.
+    fn poll_driver_wanted(&self, waker: &Waker) -> Poll<bool> {
+        let mut queue = self.queue.lock();
+        if queue.is_stopping {
+            return Poll::Ready(false);
+        }
+        if queue.driver_sleeps && !queue.has_committer && !queue.gathering.is_empty() {
+            return Poll::Ready(true);
+        }
+        queue.driving_task = Some(waker.clone());
+        Poll::Pending
+    }
+
+    /// Makes a task the driver.
+    pub(crate) fn take_task_role(&self) {
+        self.queue.lock().is_driven = true;
+    }
+
+    /// Ends that.
+    pub(crate) fn give_task_role_back(&self) {
+        let mut queue = self.queue.lock();
+        queue.is_driven = false;
+        queue.driving_task = None;
+        queue.call_committer(&self.signals);
+        self.signals.room.notify_all();
+    }
+
+    /// Ready with true when something waits to be committed, with false when the log is stopped.
+    pub(crate) fn poll_queued(&self, waker: &Waker) -> Poll<bool> {
+        let mut queue = self.queue.lock();
+        if !queue.gathering.is_empty() {
+            return Poll::Ready(true);
+        }
+        if queue.is_stopping {
+            return Poll::Ready(false);
+        }
+        queue.driving_task = Some(waker.clone());
+        Poll::Pending
+    }
+
+    /// Commits the oldest group, if nobody does.
+    pub(crate) fn commit_as_task(&self) {
+        let takes_turn = self.queue.lock().takes_turn();
+        if takes_turn {
+            self.commit_next();
+        }
+    }
+
+    /// Commits the oldest group. The caller has made itself the committer.
+    pub(crate) fn commit_next(&self) {
+        let next = {
+            let mut queue = self.queue.lock();
+            let next = queue.gathering.pop_front();
+            queue.has_committer = next.is_some();
+            queue.committing = next.as_ref().map(|it| it.group.clone());
+            next
+        };
+        let Some(gathering) = next else {
+            return;
+        };
+        let mut turn = Turn {
+            log: self,
+            group: gathering.group,
+            bytes: gathering.bytes,
+            batches: gathering.records.len() as u64,
+            outcome: None,
+        };
+        turn.outcome = Some(self.writer.write(gathering.records, gathering.promise));
+    }
+
+    /// Waits until the queue has room, committing if nobody else does.
+    ///
+    /// # Errors
+    /// The log has failed.
+    pub(crate) fn wait_for_room(&self) -> Result<()> {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(failure) = queue.failure() {
+                return Err(failure.clone());
+            }
+            if !queue.is_full() {
+                return Ok(());
+            }
+            if queue.takes_turn() {
+                drop(queue);
+                self.commit_next();
+                queue = self.queue.lock();
+            } else {
+                self.signals.room.wait(&mut queue);
+            }
+        }
+    }
+
+    fn end_group(&self, turn: &mut Turn<'_, W>) {
+        let outcome = turn.outcome.take().unwrap_or_else(|| {
+            let detail = "the thread that committed the group panicked";
+            Err(GroupFailure::ForGood(BackendError::new(
+                ErrorKind::Failed,
+                detail,
+            )))
+        });
+        let mut ended = vec![turn.group.clone()];
+        let mut queue = self.queue.lock();
+        queue.has_committer = false;
+        queue.committing = None;
+        queue.bytes -= turn.bytes;
+        let outcome = match outcome {
+            Ok(()) => {
+                queue.groups += 1;
+                queue.batches += turn.batches;
+                Ok(())
+            }
+            Err(GroupFailure::ThisGroup(error)) => Err(error),
+            Err(GroupFailure::ForGood(error)) => {
+                queue.failure.get_or_insert(error.clone());
+                queue.bytes = 0;
+                ended.extend(queue.take_all());
+                Err(error)
+            }
+        };
+        for group in &ended {
+            group.end(outcome.clone(), &queue);
+        }
+        queue.call_committer(&self.signals);
+        self.signals.room.notify_all();
+        drop(queue);
+        for group in ended {
+            group.wake_all();
+        }
+    }
+}
+
+/// One group in the making. Whatever happens to the committer, the group ends.
+struct Turn<'a, W: GroupWriter> {
+    log: &'a Shared<W>,
+    group: Arc<Group<W>>,
+    bytes: u64,
+    batches: u64,
+    outcome: Option<std::result::Result<(), GroupFailure>>,
+}
+
+impl<W: GroupWriter> Drop for Turn<'_, W> {
+    fn drop(&mut self) {
+        self.log.end_group(self);
+    }
+}
+
+/// The driver's part, given back whatever happens to the driver.
+struct DriverRole<'a, W: GroupWriter>(&'a Shared<W>);
+
+impl<'a, W: GroupWriter> DriverRole<'a, W> {
+    fn take(log: &'a Shared<W>) -> Self {
+        log.queue.lock().is_driven = true;
+        Self(log)
+    }
+}
+
+impl<W: GroupWriter> Drop for DriverRole<'_, W> {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.is_driven = false;
+        queue.call_committer(&self.0.signals);
+        self.0.signals.room.notify_all();
+    }
+}
+
+/// The caller's part, given back whatever happens to the caller.
+struct CallerRole<'a, W: GroupWriter>(&'a Shared<W>);
+
+impl<'a, W: GroupWriter> CallerRole<'a, W> {
+    fn take(log: &'a Shared<W>) -> Self {
+        log.queue.lock().has_caller = true;
+        Self(log)
+    }
+}
+
+impl<W: GroupWriter> Drop for CallerRole<'_, W> {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.has_caller = false;
+        queue.driving_task = None;
+        queue.call_committer(&self.0.signals);
+    }
+}
+
+impl<W: GroupWriter> Drop for Shared<W> {
+    /// No thread waits, for it would hold the log; tasks may.
+    fn drop(&mut self) {
+        let groups = self.queue.get_mut().take_all();
+        let queue = self.queue.lock();
+        for group in &groups {
+            let detail = "the value log was dropped before its sync";
+            group.end(Err(BackendError::new(ErrorKind::Closed, detail)), &queue);
+        }
+        drop(queue);
+        for group in groups {
+            group.wake_all();
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Scrubbing: closed segments are read again now and then, and rot is reported before a reader meets
+//! it.
+//!
+//! The contents beside a segment are read with it. Where they rotted nothing is lost, since the segment
+//! says the same, but every start would have to read it: they are written anew.
+
+use std::time::Duration;
+
+use kvorum_backend::{Result, ScrubFile, StepBudget, StepOutcome, Task, Timestamp};
+use kvorum_segment::Scan;
+
+use crate::contents::contents_path;
+use crate::error::from_segment;
+use crate::log::ValueLog;
+use crate::log_segment::LogSegment;
+
+impl ValueLog {
+    /// What scrubbing would read now, if each closed segment is to be read once in a period.
+    pub fn scrub_due(&self, period: Option<Duration>, now: Timestamp) -> Option<Task> {
+        let files = self.files();
+        let closed: Vec<ScrubFile> = files.closed().iter().map(|it| file_of(it)).collect();
+        let mut scrub = self.keeper.scrub.lock();
+        scrub.due(&*files.disk, &files.directory, &closed, period, now)
+    }
+
+    /// Reads a part of the segment that is due.
+    pub fn scrub_step(
+        &self,
+        budget: StepBudget,
+        period: Option<Duration>,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        let Some(task) = self.scrub_due(period, now) else {
+            return Ok(StepOutcome::nothing_left());
+        };
+        let files = self.files();
+        let number = u32::try_from(task.subject).ok();
+        let found = number.and_then(|number| files.segment(number));
+        let Some((segment, reader)) = found.as_ref().and_then(|it| Some((it, it.reader()?))) else {
+            return Ok(StepOutcome::nothing_left());
+        };
+        let open = || {
+            let scan = reader.scan(segment.scan_options());
+            scan.map(Box::new).map_err(|error| from_segment(&error))
+        };
+        let read = |scan: &mut Box<Scan>| {
+            let checked = scan.check(budget.bytes, |damage| self.note_damage(segment, &damage));
+            checked.map_err(|error| from_segment(&error))
+        };
+        let mut scrub = self.keeper.scrub.lock();
+        let (disk, directory) = (&*files.disk, &files.directory);
+        let (mut cost_bytes, is_read) =
+            scrub.step(disk, directory, file_of(segment), open, read)?;
+        drop(scrub);
+        if is_read && let Some(bytes) = files.mend_contents(segment)? {
+            cost_bytes += bytes;
+            self.note_contents(segment);
+        }
+        Ok(StepOutcome {
+            cost_bytes,
+            is_done: is_read || self.scrub_due(period, now).is_none(),
+        })
+    }
+
+    fn note_contents(&self, segment: &LogSegment) {
+        let what = format!(
+            "{}: missing or damaged; nothing is lost, and it was written anew",
+            contents_path(&segment.path).display()
+        );
+        self.keeper.upkeep.lock().damage.push(what);
+    }
+}
+
+fn file_of(segment: &LogSegment) -> ScrubFile {
+    ScrubFile {
+        number: u64::from(segment.number),
+        bytes: segment.end(),
+    }
+}

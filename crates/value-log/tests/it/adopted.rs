@@ -1,0 +1,293 @@
+//! Stores over the value log: the engines whose entries may stay there, for tests that hold for each of
+//! them, and one for the suite, with which the log is opened and whose upkeep is done along with the log's.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kvorum_backend::{
+    Backend, Backups, Batch, Capabilities, Durability, IndexFolds, Lease, Lookup, LostRange,
+    ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup,
+    StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
+};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergeSettings, SyncStrategy};
+use kvorum_backend_conformance::Opening;
+use kvorum_backend_leveldb::{
+    Compression, DrawNumber, Leveldb, LeveldbSettings, Shared, SyncStrategy as LeveldbSync,
+};
+use kvorum_disk::Disk;
+use kvorum_encoding::StorageKey;
+use kvorum_lsm::policy::PolicySettings;
+use kvorum_value_log::{Tenant, ValueLog, ValueLogSettings};
+use parking_lot::Mutex;
+
+/// An engine with its settings.
+#[derive(Clone, Debug)]
+pub(crate) enum Engine {
+    Bitcask(BitcaskSettings),
+    Leveldb(LeveldbSettings),
+}
+
+impl Engine {
+    /// Opens a store over a log, or with files of its own alone.
+    pub(crate) fn open(
+        &self,
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        draw: DrawNumber,
+        log: impl Into<Option<ValueLog>>,
+    ) -> Result<Opened> {
+        let log = log.into();
+        Ok(match self.clone() {
+            Self::Bitcask(own) => match log {
+                Some(log) => Bitcask::open_adopting(disk, directory, own, draw, log)?.into(),
+                None => Bitcask::open(disk, directory, own, draw)?.into(),
+            },
+            Self::Leveldb(own) => {
+                let shared = Shared::new(64 << 10, 1 << 20);
+                match log {
+                    Some(log) => {
+                        Leveldb::open_adopting(disk, directory, &own, shared, draw, log)?.into()
+                    }
+                    None => Leveldb::open(disk, directory, &own, shared, draw)?.into(),
+                }
+            }
+        })
+    }
+}
+
+/// An open store, and what the log knows it by.
+#[derive(Clone)]
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Backend>,
+    pub(crate) tenant: Arc<dyn Tenant>,
+}
+
+impl Deref for Opened {
+    type Target = dyn Backend;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.store
+    }
+}
+
+impl From<Bitcask> for Opened {
+    fn from(store: Bitcask) -> Self {
+        let store = Arc::new(store);
+        Self {
+            store: store.clone(),
+            tenant: store,
+        }
+    }
+}
+
+impl From<Leveldb> for Opened {
+    fn from(store: Leveldb) -> Self {
+        Self {
+            tenant: store.tenant(),
+            store: Arc::new(store),
+        }
+    }
+}
+
+/// The same as the log is given them.
+pub(crate) fn tenants_of(stores: &[Opened]) -> Vec<Arc<dyn Tenant>> {
+    stores.iter().map(|it| it.tenant.clone()).collect()
+}
+
+/// Where the log is, beside the stores.
+pub(crate) const LOG: &str = "value_log";
+
+/// A store and the log that its entries stay in, whose upkeep is done along with the store's.
+pub(crate) struct Adopted {
+    engine: Opened,
+    log: ValueLog,
+    /// What opening the log found damaged.
+    damage: Mutex<Vec<LostRange>>,
+}
+
+impl Adopted {
+    /// Opens the log, and over it the engine that `open` gives.
+    pub(crate) fn open<E: Into<Opened>>(
+        opening: &Opening,
+        open: impl FnOnce(ValueLog) -> Result<E>,
+    ) -> Result<Box<dyn Backend>> {
+        let (disk, draw) = (opening.disk.clone(), opening.draw.clone());
+        let log_settings = ValueLogSettings {
+            segment_bytes: 4_000,
+            dead_percent_max: 20,
+        };
+        // A backup has it in its own directory.
+        let own = opening.directory.join(LOG);
+        let directory = match disk.info(&own).ok().flatten() {
+            Some(_) => own,
+            None => PathBuf::from(LOG),
+        };
+        let (log, found) = ValueLog::open(disk, &directory, draw(), log_settings)?;
+        let engine: Opened = open(log.clone())?.into();
+        let admitted = log.admit(&tenants_of(std::slice::from_ref(&engine)))?;
+        let damage = found.damage.into_iter().chain(admitted.damage);
+        Ok(Box::new(Self {
+            engine,
+            log,
+            damage: Mutex::new(damage.map(lost).collect()),
+        }))
+    }
+
+    fn keep_log(&self) -> Result<()> {
+        if self.log.is_upkeep_due() {
+            self.log.upkeep_step(StepBudget { bytes: 4_000 })?;
+        }
+        let found = self.log.take_damage();
+        self.damage.lock().extend(found.into_iter().map(lost));
+        Ok(())
+    }
+}
+
+fn lost(held: String) -> LostRange {
+    LostRange {
+        file: "value_log".to_owned(),
+        offset: 0,
+        len: 0,
+        held,
+    }
+}
+
+impl Backend for Adopted {
+    fn capabilities(&self) -> Capabilities {
+        self.engine.capabilities()
+    }
+
+    fn identity(&self) -> StoreId {
+        self.engine.identity()
+    }
+
+    fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
+        self.engine.put(batch, durability)
+    }
+
+    fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
+        self.engine.get(key, at)
+    }
+
+    fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
+        self.engine.head(key, at)
+    }
+
+    fn snapshot(&self, lease: Lease) -> Result<Box<dyn Snapshot>> {
+        self.engine.snapshot(lease)
+    }
+
+    fn sync(&self) -> Result<Sequence> {
+        self.engine.sync()
+    }
+
+    fn durable(&self) -> Sequence {
+        self.engine.durable()
+    }
+
+    fn is_empty(&self, now: Timestamp) -> Result<bool> {
+        self.engine.is_empty(now)
+    }
+
+    fn status(&self) -> Status {
+        let mut status = self.engine.status();
+        status.lost.extend(self.damage.lock().iter().cloned());
+        status
+    }
+
+    fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
+        let mut tasks = self.engine.maintenance_due(now);
+        // A task that the engine knows nothing of and takes for done.
+        if self.log.is_upkeep_due() {
+            tasks.push(Task {
+                kind: TaskKind::Scrub,
+                subject: 0,
+                urgency: Urgency::Normal,
+                cost_bytes: 0,
+            });
+        }
+        tasks
+    }
+
+    fn maintenance_step(
+        &self,
+        task: &Task,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        self.keep_log()?;
+        self.engine.maintenance_step(task, budget, now)
+    }
+
+    fn erase(&self) -> Result<()> {
+        self.engine.erase()
+    }
+
+    fn close(&self) -> Result<()> {
+        self.engine.close()
+    }
+
+    fn indexes(&self) -> Option<&dyn IndexFolds> {
+        self.engine.indexes()
+    }
+
+    fn backups(&self) -> Option<&dyn Backups> {
+        Some(self)
+    }
+}
+
+impl Backups for Adopted {
+    fn backup(&self, directory: &Path) -> Result<StoreBackup> {
+        let Some(backups) = self.engine.backups() else {
+            return Ok(StoreBackup::default());
+        };
+        let made = backups.backup(directory)?;
+        self.log.backup(&directory.join(LOG))?;
+        Ok(made)
+    }
+}
+
+/// Small files, and upkeep all the time.
+pub(crate) fn bitcask_settings() -> BitcaskSettings {
+    BitcaskSettings {
+        sync: SyncStrategy::None,
+        file_bytes_max: 4096,
+        checkpoint_after_bytes: 8192,
+        merge: MergeSettings {
+            fragmentation_trigger_percent: 20,
+            dead_bytes_trigger: 512,
+            store_dead_trigger_percent: 20,
+            fragmentation_threshold_percent: 10,
+            dead_bytes_threshold: 256,
+            small_file_threshold_bytes: 1024,
+            ..MergeSettings::default()
+        },
+        log_hint_records_min: 3,
+        log_hints_merged: 2,
+        ..BitcaskSettings::default()
+    }
+}
+
+/// So small that a few dozen writes fill memtables, tables and blob files.
+pub(crate) fn leveldb_settings() -> LeveldbSettings {
+    LeveldbSettings {
+        sync: LeveldbSync::None,
+        write_buffer_bytes: 3_000,
+        block_bytes: 300,
+        block_restart_interval: 2,
+        blob_threshold_bytes: 600,
+        compression: Compression::Lz4,
+        policy: PolicySettings {
+            levels: 4,
+            level_zero_tables: 2,
+            base_bytes: 6_000,
+            multiplier: 3,
+            table_bytes_max: 3_000,
+            slow_from_tables: 3,
+            slowest_at_tables: 6,
+            ..PolicySettings::default()
+        },
+        ..LeveldbSettings::default()
+    }
+}

@@ -1,0 +1,92 @@
+//! The suite over bitcask with its entries in the value log.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kvorum_backend::{Backend, Capabilities, Result};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression, SyncStrategy};
+use kvorum_backend_conformance::{EngineUnderTest, Opening, conformance_suite};
+
+use crate::adopted::{Adopted, LOG, bitcask_settings};
+
+/// Bitcask with its entries in the value log, as the server runs it.
+struct AdoptedBitcask;
+
+impl EngineUnderTest for AdoptedBitcask {
+    fn name(&self) -> &str {
+        "bitcask with its entries in the value log"
+    }
+
+    /// The node's log, and the store's own segments, into which a merge may have been writing.
+    fn left_out_after_kill(&self) -> &'static [&'static str] {
+        &["value_log/", "*.segment"]
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            persistent: true,
+            cheap_heads: true,
+            ordered: false,
+            indexes: false,
+            backups: true,
+        }
+    }
+
+    fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>> {
+        let settings = BitcaskSettings {
+            sync: SyncStrategy::Grouped,
+            log_segments_behind_max: opening.variation + 1,
+            ..bitcask_settings()
+        };
+        let settings = match opening.variation {
+            0 => settings,
+            // Nothing is covered before closing, and nothing compressed alike.
+            1 => BitcaskSettings {
+                checkpoint_after_bytes: 1 << 30,
+                log_segments_behind_max: 1 << 30,
+                compression: Compression::Lz4,
+                sync: SyncStrategy::None,
+                ..settings
+            },
+            // Different keys collide.
+            _ => BitcaskSettings {
+                sync: SyncStrategy::Interval(Duration::from_secs(1)),
+                fingerprint: Some(|key| u64::from(key.last().copied().unwrap_or(0) % 3) << 47),
+                ..settings
+            },
+        };
+        let (disk, draw) = (opening.disk.clone(), opening.draw.clone());
+        Adopted::open(opening, |log| {
+            Bitcask::open_adopting(disk, &opening.directory, settings, draw, log)
+        })
+    }
+
+    fn directories(&self, opening: &Opening) -> Vec<PathBuf> {
+        vec![opening.directory.clone(), PathBuf::from(LOG)]
+    }
+
+    fn variations(&self) -> u32 {
+        3
+    }
+
+    fn keys_collide(&self, variation: u32) -> bool {
+        variation == 2
+    }
+
+    fn default_tickets_are_durable(&self, variation: u32) -> bool {
+        variation == 0
+    }
+
+    fn slowness(&self) -> usize {
+        2
+    }
+
+    /// A write that finds no space in a file whose space was reserved, as the suite has it, comes when
+    /// the put can be seen: it stays, and later ones are refused until it is written. Where each value
+    /// of the suite needs a segment of its own, as here, the first one is refused; that is chance.
+    fn works_on_a_full_disk(&self) -> bool {
+        false
+    }
+}
+
+conformance_suite!(AdoptedBitcask);

@@ -1,0 +1,92 @@
+//! The suite over leveldb with its large bodies in the value log.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kvorum_backend::{Backend, Capabilities, Result};
+use kvorum_backend_conformance::{EngineUnderTest, Opening, conformance_suite};
+use kvorum_backend_leveldb::{Compression, Leveldb, LeveldbSettings, Shared, SyncStrategy};
+
+use crate::adopted::{Adopted, LOG, leveldb_settings};
+
+/// Leveldb with its large bodies in the value log, as the server runs it.
+struct AdoptedLeveldb;
+
+impl EngineUnderTest for AdoptedLeveldb {
+    fn name(&self) -> &str {
+        "leveldb with its large bodies in the value log"
+    }
+
+    /// The node's log.
+    fn left_out_after_kill(&self) -> &'static [&'static str] {
+        &["value_log/"]
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            persistent: true,
+            cheap_heads: true,
+            ordered: true,
+            indexes: true,
+            backups: true,
+        }
+    }
+
+    fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>> {
+        let settings = LeveldbSettings {
+            sync: SyncStrategy::Grouped,
+            log_segments_behind_max: opening.variation + 1,
+            blob_threshold_bytes: 40,
+            ..leveldb_settings()
+        };
+        let settings = match opening.variation {
+            0 => settings,
+            // Nothing is covered for being far behind, and nothing compressed alike.
+            1 => LeveldbSettings {
+                log_segments_behind_max: 1 << 30,
+                compression: Compression::None,
+                sync: SyncStrategy::None,
+                ..settings
+            },
+            // Everything stays there.
+            _ => LeveldbSettings {
+                sync: SyncStrategy::Interval(Duration::from_secs(1)),
+                blob_threshold_bytes: 0,
+                ..settings
+            },
+        };
+        let (disk, draw) = (opening.disk.clone(), opening.draw.clone());
+        let shared = Shared::new(64 << 10, 1 << 20);
+        Adopted::open(opening, |log| {
+            Leveldb::open_adopting(disk, &opening.directory, &settings, shared, draw, log)
+        })
+    }
+
+    fn directories(&self, opening: &Opening) -> Vec<PathBuf> {
+        vec![opening.directory.clone(), PathBuf::from(LOG)]
+    }
+
+    fn variations(&self) -> u32 {
+        3
+    }
+
+    fn default_tickets_are_durable(&self, variation: u32) -> bool {
+        variation == 0
+    }
+
+    fn keys_lost_per_flip_max(&self) -> usize {
+        10
+    }
+
+    /// As of bitcask over the value log: what finds no space when the log writes it stays, visible, and
+    /// later ones are refused until it is written.
+    fn works_on_a_full_disk(&self) -> bool {
+        false
+    }
+
+    fn slowness(&self) -> usize {
+        6
+    }
+}
+
+conformance_suite!(AdoptedLeveldb);
