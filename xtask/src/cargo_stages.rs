@@ -76,7 +76,7 @@ pub(crate) fn crates(run: &Run<'_>) -> anyhow::Result<Tally> {
     command.args(["--lib", "--bins", "--tests", "--examples"]);
     command.env(SEED_VARIABLE, run.seed.to_string());
     command.env("PROPTEST_RNG_SEED", run.seed.to_string());
-    command.env("TMPDIR", run.workspace.clean_scratch("tmp")?);
+    command.env("TMPDIR", run.workspace.clean_scratch("tmp/crates")?);
     if run.long {
         // Without optimisation the long sweeps of one engine alone take hours.
         command.args(["--profile", "long"]);

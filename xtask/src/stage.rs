@@ -1,4 +1,4 @@
-//! The stages of a test run, in the order in which they run: what fails fastest comes first.
+//! The stages of a test run: what fails fastest comes first.
 
 use clap::ValueEnum;
 
@@ -20,7 +20,7 @@ pub(crate) enum Stage {
     Crates,
     /// The documentation of every crate, without a warning.
     Doc,
-    /// Clusters on virtual time under faults, with fresh seeds; every planted defect is found.
+    /// Clusters on virtual time under faults, with fresh seeds; planted defects are found.
     Simulation,
     /// The server as a process: refusals, graceful stop, what it needs when idle.
     Process,
@@ -86,5 +86,10 @@ impl Stage {
                 | Stage::Node
                 | Stage::Browser
         )
+    }
+
+    /// Whether the stage keeps the processor busy for minutes and runs no server.
+    pub(crate) fn is_long(self) -> bool {
+        matches!(self, Stage::Crates | Stage::Doc | Stage::Simulation)
     }
 }

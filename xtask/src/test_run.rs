@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the stages one after the other, and the counts at the end.
+//! `cargo xtask test`: the stages, those with servers beside the others, and the counts at the end.
 
 use std::time::{Duration, Instant};
 
@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::command::{cargo, succeeds};
 use crate::run::Run;
+use crate::second_lane::SecondLane;
 use crate::server::Binary;
 use crate::stage::Stage;
 use crate::tally::Tally;
@@ -37,9 +38,19 @@ pub(crate) struct TestOptions {
 }
 
 struct Outcome {
-    stage: Stage,
+    name: String,
     tally: Tally,
     took: Duration,
+}
+
+impl Outcome {
+    fn of(name: &str, tally: Tally, start: Instant) -> Self {
+        Self {
+            name: name.to_owned(),
+            tally,
+            took: start.elapsed(),
+        }
+    }
 }
 
 /// Runs the stages that the options name; whether all of them passed.
@@ -59,28 +70,84 @@ pub(crate) fn run(workspace: &Workspace, options: &TestOptions) -> anyhow::Resul
         seed = run.seed,
         variable = seed::SEED_VARIABLE
     ));
-    let mut is_built = false;
+    let Lanes { first, beside } = Lanes::of(stages);
     let mut outcomes = Vec::new();
-    for stage in stages {
-        console::headline(&stage.name());
-        let start = Instant::now();
-        let result = if stage.needs_server() && !is_built {
-            build(&run, is_release).and_then(|()| run_stage(stage, &run))
-        } else {
-            run_stage(stage, &run)
-        };
-        is_built |= stage.needs_server() && result.is_ok();
-        let tally = result.unwrap_or_else(|error| {
-            console::line(&format!("FAILED  {}: {error:#}", stage.name()));
-            Tally::one(false)
-        });
-        outcomes.push(Outcome {
-            stage,
-            tally,
-            took: start.elapsed(),
-        });
+    let mut second = None;
+    // Once: cargo would wait for what another lane builds, to find that nothing is to be done.
+    let mut is_built = false;
+    for stage in first {
+        if stage.is_long() && !beside.is_empty() && second.is_none() {
+            second = Some(begin(&run, &beside, is_release)?);
+        }
+        outcomes.push(outcome(stage, &run, || {
+            if !is_built {
+                build(&run, is_release)?;
+            }
+            is_built = true;
+            Ok(())
+        }));
+    }
+    if let Some(Begun { lane, at }) = second {
+        let tally = counted(BESIDE, lane.end());
+        outcomes.push(Outcome::of(BESIDE, tally, at));
     }
     Ok(summarise(&outcomes))
+}
+
+/// The name of the stages of the second lane together.
+const BESIDE: &str = "beside";
+
+/// Which stages run one after the other, and which ones in a process beside them.
+struct Lanes {
+    first: Vec<Stage>,
+    beside: Vec<Stage>,
+}
+
+impl Lanes {
+    /// A second lane begins with the first stage that is long without a server.
+    fn of(stages: Vec<Stage>) -> Self {
+        if !stages.iter().any(|stage| stage.is_long()) {
+            let beside = Vec::new();
+            return Self {
+                first: stages,
+                beside,
+            };
+        }
+        let (beside, first) = stages.into_iter().partition(|stage| stage.needs_server());
+        Self { first, beside }
+    }
+}
+
+struct Begun {
+    lane: SecondLane,
+    at: Instant,
+}
+
+fn begin(run: &Run<'_>, stages: &[Stage], is_release: bool) -> anyhow::Result<Begun> {
+    let at = Instant::now();
+    let lane = SecondLane::start(run, stages, is_release)?;
+    Ok(Begun { lane, at })
+}
+
+/// Runs a stage after `built`, which builds the server for those that need it.
+fn outcome(stage: Stage, run: &Run<'_>, built: impl FnOnce() -> anyhow::Result<()>) -> Outcome {
+    let name = stage.name();
+    console::headline(&name);
+    let start = Instant::now();
+    let built = match stage.needs_server() {
+        true => built(),
+        false => Ok(()),
+    };
+    let tally = counted(&name, built.and_then(|()| run_stage(stage, run)));
+    Outcome::of(&name, tally, start)
+}
+
+/// What could not be counted has failed.
+fn counted(name: &str, result: anyhow::Result<Tally>) -> Tally {
+    result.unwrap_or_else(|error| {
+        console::line(&format!("FAILED  {name}: {error:#}"));
+        Tally::one(false)
+    })
 }
 
 fn chosen(options: &TestOptions) -> Vec<Stage> {
@@ -136,7 +203,7 @@ fn summarise(outcomes: &[Outcome]) -> bool {
     for outcome in outcomes {
         console::line(&format!(
             "{:<10} {:>7.1} s   {}",
-            outcome.stage.name(),
+            outcome.name,
             outcome.took.as_secs_f64(),
             outcome.tally
         ));
@@ -181,9 +248,19 @@ mod tests {
     }
 
     #[test]
+    fn servers_are_tested_beside_what_is_long_without_them() {
+        let Lanes { first, beside } = Lanes::of(Stage::all().to_vec());
+        assert!(beside.iter().all(|stage| stage.needs_server()));
+        assert!(!first.iter().any(|stage| stage.needs_server()));
+        assert_eq!(first.len() + beside.len(), Stage::all().len());
+        let without = vec![Stage::Fmt, Stage::Kill];
+        assert_eq!(Lanes::of(without.clone()).first, without);
+    }
+
+    #[test]
     fn one_failure_fails_the_run() {
         let outcome = |failed| Outcome {
-            stage: Stage::Fmt,
+            name: String::new(),
             tally: Tally { passed: 3, failed },
             took: Duration::ZERO,
         };

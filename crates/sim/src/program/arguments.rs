@@ -47,6 +47,10 @@ pub(crate) struct Arguments {
     #[cfg(feature = "planted-defects")]
     #[arg(long)]
     pub(crate) planted: bool,
+    /// Look in every third place only where a defect may be: 0, 1 or 2 says in which.
+    #[cfg(feature = "planted-defects")]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(..3))]
+    pub(crate) third: Option<u8>,
     /// Run with this defect, by name.
     #[cfg(feature = "planted-defects")]
     #[arg(long)]

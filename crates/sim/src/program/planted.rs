@@ -212,9 +212,14 @@ pub(crate) fn find_all(
 ) -> anyhow::Result<bool> {
     let all = PlantedDefect::ALL.into_iter();
     let wanted = all.filter(|it| only.is_none_or(|only| only == *it));
+    let places = wanted.flat_map(Place::all_of);
+    let places = match arguments.third {
+        None => places.collect(),
+        Some(third) => places.skip(usize::from(third)).step_by(3).collect(),
+    };
     let search = Arc::new(Search {
         runtime: runtime.clone(),
-        places: wanted.flat_map(Place::all_of).collect(),
+        places,
         next: AtomicUsize::new(0),
         first_seed: arguments.seed.unwrap_or(1),
         failed: AtomicUsize::new(0),
