@@ -106,7 +106,7 @@ enum BenchVerb {
     #[command(flatten)]
     Load(kvorum_bench::BenchCommand),
     #[command(flatten)]
-    Pages(kvorum_report::ReportCommand),
+    Pages(kvorum_experiments::ReportCommand),
 }
 
 #[derive(Args, Clone)]
@@ -490,11 +490,11 @@ fn bench(verb: &BenchVerb) -> anyhow::Result<ExitCode> {
     match verb {
         BenchVerb::Load(command) => kvorum_bench::execute_command_with(command, &EMBEDDED, out),
         BenchVerb::Pages(command) => {
-            let program = kvorum_report::Program {
+            let program = kvorum_experiments::Program {
                 binary: std::env::current_exe().context("cannot find this program's own file")?,
                 engines: BUILT_IN.map(str::to_owned).to_vec(),
             };
-            kvorum_report::execute(command, &program, out)
+            kvorum_experiments::execute(command, &program, out)
         }
     }
 }

@@ -16,5 +16,5 @@ pub use chart::{Band, Chart, Column, Ink, Line};
 pub use scale::Scale;
 pub use scale_kind::ScaleKind;
 pub use svg::{Frame, draw};
-pub use unit::Unit;
-pub(crate) use unit::{counted, digits, grouped, times};
+pub use unit::{Unit, digits};
+pub(crate) use unit::{counted, grouped, times};

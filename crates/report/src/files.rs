@@ -7,7 +7,10 @@ use anyhow::Context as _;
 
 /// Replaces a file in one step: a reader, or a run after a power cut, sees the old text or the new
 /// one.
-pub(crate) fn write_atomically(path: &Path, text: &str) -> anyhow::Result<()> {
+///
+/// # Errors
+/// Those of the file system, with the path.
+pub fn write_atomically(path: &Path, text: &str) -> anyhow::Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

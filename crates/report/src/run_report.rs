@@ -7,7 +7,7 @@ use crate::page;
 use crate::result::RunResult;
 
 /// The name of a run's page in its directory.
-pub(crate) const REPORT: &str = "report.html";
+pub const REPORT: &str = "report.html";
 
 /// Makes the report of a run as `report.html` in its directory, and says where that is.
 ///
@@ -20,7 +20,10 @@ pub fn write_report(directory: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// Makes the report of a run as this page.
-pub(crate) fn write_page(directory: &Path, page: &Path) -> anyhow::Result<()> {
+///
+/// # Errors
+/// As [`write_report`].
+pub fn write_page(directory: &Path, page: &Path) -> anyhow::Result<()> {
     let run = RunResult::read(directory)?;
     write_atomically(page, &page::run(&run, &[]))
 }

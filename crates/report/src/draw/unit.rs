@@ -153,7 +153,7 @@ fn with_prefix_of(value: f64, largest: f64, unit: &str) -> String {
 }
 
 /// Three significant digits, no useless zeros; whole numbers whole.
-pub(crate) fn digits(value: f64) -> String {
+pub fn digits(value: f64) -> String {
     let size = value.abs();
     let decimals = if size >= 100.0 || value == 0.0 {
         0

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
+use kvorum_report::draw::Unit;
+use kvorum_report::figures::throughput;
+use kvorum_report::page;
+use kvorum_report::result::RunResult;
 
 use super::plan::Cell;
 use super::site::Site;
-use crate::draw::Unit;
-use crate::figures::throughput;
 use crate::interruption::Interruption;
 use crate::load::{self, Load};
-use crate::page;
-use crate::result::RunResult;
 use crate::server_process::{ServerPlan, ServerProcess};
 
 /// Runs a cell; what is to be said of it in a few words.

@@ -6,8 +6,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use kvorum_report::draw::Unit;
 
-use crate::draw::Unit;
 use crate::interruption::Interruption;
 use crate::server_process::{ServerProcess, terminate};
 

@@ -18,7 +18,7 @@ const SHOWN: [&str; 5] = [
 ];
 
 /// The README, in Markdown.
-pub(super) fn readme(index: &MatrixIndex<'_>, command: &str) -> String {
+pub fn readme(index: &MatrixIndex<'_>, command: &str) -> String {
     let mut text = format!("# {}\n\n{}\n\n", index.title, index.subtitle());
     for note in &index.notes {
         push(&mut text, note);
@@ -47,7 +47,7 @@ pub(super) fn readme(index: &MatrixIndex<'_>, command: &str) -> String {
 
 /// Every figure of every run: `test, backend, durability, figure, unit, value, ratio`, the ratio
 /// to the first backend.
-pub(super) fn figures_csv(index: &MatrixIndex<'_>) -> String {
+pub fn figures_csv(index: &MatrixIndex<'_>) -> String {
     let mut text = "test,backend,durability,figure,unit,value,ratio\n".to_owned();
     let kinds = page::kinds(&index.rows);
     for row in &index.rows {

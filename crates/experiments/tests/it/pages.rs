@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use kvorum_report::{Program, ReportCommand, execute};
+use kvorum_experiments::{Program, ReportCommand, execute};
 use serde_json::Value;
 
 use crate::directory::write_run;

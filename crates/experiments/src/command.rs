@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
+use kvorum_report::page;
+use kvorum_report::result::RunResult;
+use kvorum_report::write_atomically;
+use kvorum_report::{REPORT, write_page};
 
-use crate::files::write_atomically;
 use crate::matrix::{self, MatrixArguments};
-use crate::page;
 use crate::program::Program;
 use crate::quick::{self, QuickArguments};
-use crate::result::RunResult;
-use crate::run_report::{REPORT, write_page};
 
 /// What can be asked for.
 #[derive(Debug, clap::Subcommand)]

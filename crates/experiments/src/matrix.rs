@@ -11,19 +11,19 @@ mod pages;
 mod plan;
 mod record;
 mod site;
-mod summary;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use kvorum_report::draw::Unit;
+
 use self::cell::run_cell;
 use self::estimate::Estimate;
 use self::plan::{Cell, Plan};
 use self::record::Record;
 use self::site::Site;
-use crate::draw::Unit;
 use crate::interruption::{Interrupted, Interruption};
 
 /// Arguments of `kvorum bench matrix`.

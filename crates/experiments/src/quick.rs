@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
+use kvorum_report::draw::{Unit, digits};
+use kvorum_report::figures::{cpu_per_operation, throughput, totals};
+use kvorum_report::page;
+use kvorum_report::result::{Description, OperationTotals, RunResult};
+use kvorum_report::write_atomically;
+use kvorum_report::write_report;
 
-use crate::draw::{Unit, digits};
-use crate::figures::{cpu_per_operation, throughput, totals};
-use crate::files::write_atomically;
 use crate::interruption::{Interrupted, Interruption};
 use crate::load::{self, Load};
-use crate::page;
 use crate::program::Program;
-use crate::result::{Description, OperationTotals, RunResult};
-use crate::run_report::write_report;
 use crate::server_process::{ServerPlan, ServerProcess};
 
 /// Seconds of a backend's share that go into starting and stopping.

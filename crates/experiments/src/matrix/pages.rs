@@ -4,13 +4,13 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use kvorum_report::matrix_text;
+use kvorum_report::page::{self, Entry, Link, MatrixIndex, MatrixRow};
+use kvorum_report::result::RunResult;
+use kvorum_report::write_atomically;
 
 use super::plan::{Cell, Plan};
 use super::site::Site;
-use super::summary;
-use crate::files::write_atomically;
-use crate::page::{self, Entry, Link, MatrixIndex, MatrixRow};
-use crate::result::RunResult;
 
 /// A cell that is done, with its results.
 struct Done<'a> {
@@ -99,8 +99,8 @@ pub(super) fn write(
     let index = index(plan, &done, &backends, output.has_reports);
     let write = |name: &str, text: &str| write_atomically(&output.root.join(name), text);
     write("index.html", &page::matrix(&index)).context("writing the index")?;
-    write("README.md", &summary::readme(&index, output.command))?;
-    write("figures.csv", &summary::figures_csv(&index))
+    write("README.md", &matrix_text::readme(&index, output.command))?;
+    write("figures.csv", &matrix_text::figures_csv(&index))
 }
 
 fn test_page(test: &str) -> String {

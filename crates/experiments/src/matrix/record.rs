@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
+use kvorum_report::write_atomically;
 use serde::{Deserialize, Serialize};
 
 use super::plan::Cell;
-use crate::files::write_atomically;
 
 /// The format of the file.
 const FORMAT: u32 = 1;
