@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use kvorum_settings::Settings;
 
-use crate::admin_request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
 use crate::data_directory::admin_socket;
+use kvorum_admin::{AdminReply, AdminRequest, LINE_BYTES_MAX};
 
 /// Sends a request to the node that runs on this configuration's data directory.
 pub(crate) fn ask(settings: &Settings, request: &AdminRequest) -> anyhow::Result<AdminReply> {

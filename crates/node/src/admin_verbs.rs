@@ -2,8 +2,8 @@
 
 use clap::{Args, Subcommand};
 
-use crate::admin_request::AdminRequest;
 use crate::arguments::AdminArguments;
+use kvorum_admin::AdminRequest;
 
 #[derive(Subcommand)]
 pub(crate) enum ClusterVerb {

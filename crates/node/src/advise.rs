@@ -14,11 +14,11 @@ use kvorum_advise::{
 };
 
 use crate::admin_client;
-use crate::admin_request::AdminRequest;
 use crate::arguments::ConfigurationArguments;
 use crate::configuration_file;
 use crate::console::say;
 use crate::engines::BUILT_IN;
+use kvorum_admin::AdminRequest;
 
 /// What stands for all bucket types where none is named.
 const ALL_TYPES: &str = "all bucket types";

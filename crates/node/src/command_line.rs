@@ -9,7 +9,6 @@ use clap::{Args, Parser, Subcommand};
 use kvorum_settings::{Configuration, Effective};
 use serde_json::Value;
 
-use crate::admin_request::{AdminReply, AdminRequest};
 use crate::admin_verbs::{ClusterVerb, RingVerb};
 use crate::arguments::{AdminArguments, ConfigurationArguments};
 use crate::configuration_file;
@@ -23,6 +22,7 @@ use crate::{
     admin_client, advise, demo, import, inspect, json_failures, lifecycle, repair, server,
     shown_keys, tls_files, verify,
 };
+use kvorum_admin::{AdminReply, AdminRequest};
 
 /// A distributed key-value database for Riak's clients.
 #[derive(Parser)]

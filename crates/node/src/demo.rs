@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use kvorum_demo::{DemoArguments, Program, Reply};
 
 use crate::admin_client;
-use crate::admin_request::{AdminReply, AdminRequest};
+use kvorum_admin::{AdminReply, AdminRequest};
 
 pub(crate) fn main(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     let program = Program {

@@ -23,7 +23,6 @@ use kvorum_value_log::ValueLog;
 use kvorum_vnode::VnodeWork;
 use serde_json::{Map, Value};
 
-use crate::health_view;
 use crate::machine_figures::MachineFigures;
 use crate::node_log::NodeLog;
 use crate::vnode_figures::VnodeFigures;
@@ -178,7 +177,7 @@ impl NodeFacts for Figures {
     }
 
     fn health(&self) -> Health {
-        health_view::for_clients(&self.member.health())
+        kvorum_admin::for_clients(&self.member.health())
     }
 }
 

@@ -21,12 +21,12 @@ use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, Pid, fcntl_getlk, test_kill_process};
 
 use crate::admin_client;
-use crate::admin_request::AdminRequest;
 use crate::arguments::ConfigurationArguments;
 use crate::configuration_file;
 use crate::console::say;
 use crate::node::Node;
 use crate::server::protobuf_settings;
+use kvorum_admin::AdminRequest;
 
 /// The exit code of an import that ended and could not take over everything.
 const EXIT_WITH_LOSSES: u8 = 3;

@@ -12,13 +12,13 @@ use kvorum_settings::Settings;
 use serde_json::{Value, json};
 
 use crate::admin_client;
-use crate::admin_request::{AdminReply, AdminRequest};
 use crate::arguments::ConfigurationArguments;
 use crate::configuration_file;
 use crate::console::say;
 use crate::data_directory::lock_holder;
 use crate::riak_names;
 use crate::start_report::StartReport;
+use kvorum_admin::{AdminReply, AdminRequest};
 
 /// The time that a node may take to answer after its start: one with much data opens for a while.
 const START_WAIT: Duration = Duration::from_secs(300);

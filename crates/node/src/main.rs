@@ -1,15 +1,10 @@
 //! The binary `kvorum`: settings, wiring and lifecycle of a node, and the tools around it.
 
 mod admin_client;
-mod admin_cluster;
-mod admin_request;
-mod admin_server;
 mod admin_verbs;
 mod advise;
 mod allocator;
 mod arguments;
-mod bucket_defaults;
-mod bucket_type_view;
 mod command_line;
 mod configuration_file;
 mod console;
@@ -20,8 +15,6 @@ mod embedded_engines;
 mod engines;
 mod engines_left;
 mod figures;
-mod framed_table;
-mod health_view;
 mod hints_opening;
 mod import;
 mod inspect;
@@ -35,22 +28,18 @@ mod node_log;
 mod node_stores;
 mod open_files;
 mod progress;
-mod readiness;
 mod repair;
 mod riak_names;
 mod server;
 mod shown_keys;
 mod start_report;
-mod status_view;
 mod store_roots;
 mod tls_files;
 mod tls_issuing;
 mod tls_upkeep;
-mod tls_view;
 mod value_log_check;
 mod verify;
 mod vnode_figures;
-mod vnode_view;
 
 #[cfg(test)]
 mod background_work;

@@ -1,7 +1,7 @@
 //! A node: everything that a running server consists of, opened in order and stopped in reverse.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -316,17 +316,10 @@ fn told(listened_on: SocketAddr, nodename: &str) -> anyhow::Result<SocketAddr> {
         return Ok(listened_on);
     }
     let host = nodename.split_once('@').map_or(nodename, |(_, host)| host);
-    Ok(SocketAddr::new(ip_of(host)?, listened_on.port()))
-}
-
-/// The address of a host, by the system's names. Blocks.
-pub(crate) fn ip_of(host: &str) -> anyhow::Result<IpAddr> {
-    let found = (host, 0).to_socket_addrs();
-    let found = found
-        .with_context(|| format!("find the address of {host}"))?
-        .next();
-    let found = found.with_context(|| format!("{host} has no address"))?;
-    Ok(found.ip())
+    Ok(SocketAddr::new(
+        kvorum_admin::ip_of(host)?,
+        listened_on.port(),
+    ))
 }
 
 fn vnode_settings(settings: &Settings) -> VnodeSettings {

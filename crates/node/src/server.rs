@@ -16,7 +16,6 @@ use kvorum_server_http::Opening;
 use kvorum_settings::Settings;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admin_server::{AdminServer, stop_this_process};
 use crate::allocator;
 use crate::configuration_file::Loaded;
 use crate::data_directory::{admin_socket, check_unlocked};
@@ -24,8 +23,8 @@ use crate::figures::{self, RIAK_VERSION};
 use crate::logging::{self, NodeNames};
 use crate::node::Node;
 use crate::open_files;
-use crate::readiness;
 use crate::start_report::StartReport;
+use kvorum_admin::{AdminServer, stop_this_process};
 
 /// How long requests in progress may take to finish after a signal.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -246,7 +245,16 @@ async fn serve(
     }
     clients.opening.open(http.clone());
     let admin_listener = AdminServer::listen(&admin_socket(&settings.node.data_dir))?;
-    let admin = AdminServer::new(node, runtime.clone());
+    let admin = AdminServer::new(kvorum_admin::Parts {
+        runtime: runtime.clone(),
+        node_name: settings.node.nodename.clone(),
+        coordinator: node.coordinator.clone(),
+        facts: node.figures.clone(),
+        vnodes: node.vnodes.clone(),
+        member: node.member.clone(),
+        maintenance: node.maintenance.clone(),
+        backups: node.backups.clone(),
+    });
     runtime.spawn("admin listener", admin.serve(admin_listener));
     let noted = kvorum_backup::keep_others_noted(
         runtime.clone(),
@@ -255,7 +263,7 @@ async fn serve(
         node.member.clone(),
     );
     let _noter = runtime.spawn("other members", noted).abort_on_drop();
-    let announced = readiness::announce(node.vnodes.clone(), settings.node.nodename.clone());
+    let announced = kvorum_admin::announce(node.vnodes.clone(), settings.node.nodename.clone());
     let feeding = figures::feed_always(node.figures.clone());
     let _feeder = runtime.spawn("index figures", feeding).abort_on_drop();
     let _announcer = runtime.spawn("readiness", announced).abort_on_drop();

@@ -5,8 +5,8 @@ use kvorum_settings::Configuration;
 use serde_json::{Map, Value, json};
 
 use crate::admin_client;
-use crate::admin_request::{AdminReply, AdminRequest};
-use crate::framed_table::framed;
+use kvorum_admin::framed;
+use kvorum_admin::{AdminReply, AdminRequest};
 
 /// The only key that can be changed while the node runs; its value comes from the node.
 const TRANSFER_LIMIT: &str = "transfer_limit";

@@ -7,11 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kvorum_runtime::WallTime;
 use kvorum_settings::{Settings, TlsMode};
-use kvorum_tls::{Material, MaterialError, Part, Pem, day_of};
+use kvorum_tls::{DAY_SECONDS, Material, MaterialError, Part, Pem, day_of};
 
 /// From so long before a certificate's end on it is pointed out.
 const ENDS_SOON: Duration = Duration::from_secs(30 * DAY_SECONDS);
-pub(crate) const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 /// What the three files held at one time.
 #[derive(Clone, PartialEq, Eq)]

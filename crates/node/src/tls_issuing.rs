@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::arguments::{AdminArguments, ConfigurationArguments};
 use crate::configuration_file;
 use crate::console::say;
-use crate::tls_files::{DAY_SECONDS, now, path_of};
+use crate::tls_files::{now, path_of};
 
 const AUTHORITY_CERTIFICATE: &str = "ca.crt";
 const AUTHORITY_KEY: &str = "ca.key";
@@ -209,7 +209,9 @@ fn identity(cluster: &str, name: &str) -> anyhow::Result<Identity> {
 }
 
 fn days(days: u32) -> Validity {
-    validity(Duration::from_secs(u64::from(days) * DAY_SECONDS))
+    validity(Duration::from_secs(
+        u64::from(days) * kvorum_tls::DAY_SECONDS,
+    ))
 }
 
 fn validity(lasts: Duration) -> Validity {

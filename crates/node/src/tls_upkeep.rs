@@ -15,7 +15,7 @@ use crate::tls_files::{self, TlsFiles};
 /// being wrong about their times.
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
 /// How often it is said that a certificate ends soon.
-const SAY_PERIOD: Duration = Duration::from_secs(tls_files::DAY_SECONDS);
+const SAY_PERIOD: Duration = Duration::from_secs(kvorum_tls::DAY_SECONDS);
 
 /// Encryption as configured, and what keeps it up to date.
 pub(crate) struct TlsUpkeep {

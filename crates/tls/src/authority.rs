@@ -17,7 +17,8 @@ use crate::material::certificates;
 /// How long an authority made here is valid: ten years.
 pub const AUTHORITY_VALIDITY: Duration = Duration::from_secs(3650 * DAY_SECONDS);
 
-const DAY_SECONDS: u64 = 24 * 60 * 60;
+/// A day.
+pub const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 /// Certificates are valid from earlier than they are made: a node whose clock is a day behind is to go
 /// on.

@@ -19,7 +19,7 @@ mod stream;
 mod tls;
 mod verifier;
 
-pub use authority::{AUTHORITY_VALIDITY, Authority, Issued, Validity};
+pub use authority::{AUTHORITY_VALIDITY, Authority, DAY_SECONDS, Issued, Validity};
 pub use certificate::{Certified, day_of};
 pub use error::{AuthorityError, HandshakeError, MaterialError, Part};
 pub use identity::Identity;

@@ -5,7 +5,7 @@ use kvorum_server_http::VnodeCounts;
 use serde_json::{Map, Value, json};
 
 /// The health for `/health` and `/ping`.
-pub(crate) fn for_clients(health: &Health) -> kvorum_server_http::Health {
+pub fn for_clients(health: &Health) -> kvorum_server_http::Health {
     let reasons = health.findings().into_iter();
     kvorum_server_http::Health {
         is_ready: health.is_ready(),

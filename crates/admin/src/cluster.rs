@@ -29,9 +29,9 @@ use kvorum_ring::{NodeId, Partition};
 use kvorum_runtime::WallTime;
 use serde_json::json;
 
-use crate::admin_request::AdminReply;
-use crate::node::ip_of;
+use crate::host_address::ip_of;
 use crate::readiness;
+use crate::request::AdminReply;
 use crate::tls_view;
 
 pub(crate) use self::cluster_admin::ClusterAdmin;

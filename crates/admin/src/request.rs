@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 /// The longest request or reply line, in bytes.
-pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
+pub const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// What is asked of a running node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AdminRequest {
+pub enum AdminRequest {
+    /// Report that the process runs.
     Ping,
     /// Report whether the node can serve, and the reasons if it cannot.
     Health,
@@ -15,28 +16,43 @@ pub(crate) enum AdminRequest {
     Stop,
     /// Write, read and delete an object.
     Test,
+    /// The statistics.
     Status,
+    /// The state of each vnode and its store.
     VnodeStatus,
+    /// Background work, and backups.
     Maintenance,
     /// Encryption between nodes.
     TlsStatus,
-    /// A backup of the node in a directory, named by an absolute path.
+    /// Make a backup of the node.
     Backup {
+        /// An absolute path that does not exist.
         directory: String,
     },
+    /// The bucket types.
     BucketTypeList,
+    /// A bucket type's properties.
     BucketTypeStatus {
+        /// The type's name.
         name: String,
     },
+    /// Make a bucket type.
     BucketTypeCreate {
+        /// The type's name.
         name: String,
+        /// A JSON object of the form `{"props": {...}}`.
         properties: String,
     },
+    /// Let a bucket type be used.
     BucketTypeActivate {
+        /// The type's name.
         name: String,
     },
+    /// Change a bucket type's properties.
     BucketTypeUpdate {
+        /// The type's name.
         name: String,
+        /// As when it is made.
         properties: String,
     },
     /// The defaults of buckets without type: agreed ones and those of the configuration.
@@ -45,29 +61,32 @@ pub(crate) enum AdminRequest {
     BucketDefaultsApply,
     /// Make all nodes agree on some.
     BucketDefaultsSet {
+        /// As those of a bucket type.
         properties: String,
     },
-    /// A verb about the cluster and its arguments.
+    /// A verb about the cluster.
     Cluster {
+        /// The verb and its arguments.
         words: Vec<String>,
     },
 }
 
 /// What it says.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AdminReply {
+pub struct AdminReply {
     /// False when the request was refused; the text says why.
-    pub(crate) is_ok: bool,
+    pub is_ok: bool,
     /// For people.
-    pub(crate) text: String,
+    pub text: String,
     /// Text for users of Riak's commands and their scripts, if it differs.
-    pub(crate) riak: Option<Box<str>>,
+    pub riak: Option<Box<str>>,
     /// For programs.
-    pub(crate) data: Value,
+    pub data: Value,
 }
 
 impl AdminRequest {
-    pub(crate) fn encode(&self) -> String {
+    /// The line that is sent, without its end.
+    pub fn encode(&self) -> String {
         let (verb, name, properties) = match self {
             Self::Cluster { words } => {
                 return json!({"verb": "cluster", "words": words}).to_string();
@@ -101,7 +120,11 @@ impl AdminRequest {
         json!({"verb": verb, "name": name, "properties": properties}).to_string()
     }
 
-    pub(crate) fn decode(line: &str) -> Result<Self, String> {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// What is no request of this version, in words.
+    pub fn decode(line: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
         let text = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
         let name = || text("name").ok_or_else(|| "the request names no bucket type".to_owned());
@@ -147,7 +170,8 @@ impl AdminRequest {
 }
 
 impl AdminReply {
-    pub(crate) fn ok(text: impl Into<String>, data: Value) -> Self {
+    /// What was asked for.
+    pub fn ok(text: impl Into<String>, data: Value) -> Self {
         Self {
             is_ok: true,
             text: text.into(),
@@ -157,14 +181,15 @@ impl AdminReply {
     }
 
     /// The same with another text under the names of Riak's commands.
-    pub(crate) fn with_riak_text(self, text: impl Into<String>) -> Self {
+    pub fn with_riak_text(self, text: impl Into<String>) -> Self {
         Self {
             riak: Some(text.into().into_boxed_str()),
             ..self
         }
     }
 
-    pub(crate) fn refused(text: impl Into<String>) -> Self {
+    /// A refusal, with its reason.
+    pub fn refused(text: impl Into<String>) -> Self {
         let text = text.into();
         let data = json!({ "error": text });
         Self {
@@ -175,12 +200,17 @@ impl AdminReply {
         }
     }
 
-    pub(crate) fn encode(&self) -> String {
+    /// The line that is sent, without its end.
+    pub fn encode(&self) -> String {
         json!({"ok": self.is_ok, "text": self.text, "riak": self.riak, "data": self.data})
             .to_string()
     }
 
-    pub(crate) fn decode(line: &str) -> Result<Self, serde_json::Error> {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// What is no JSON.
+    pub fn decode(line: &str) -> Result<Self, serde_json::Error> {
         let mut value: Value = serde_json::from_str(line)?;
         Ok(Self {
             is_ok: value["ok"].as_bool().unwrap_or(false),

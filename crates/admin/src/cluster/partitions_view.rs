@@ -7,8 +7,8 @@ use kvorum_ring::{Partition, RingSize};
 use serde_json::json;
 
 use super::words::name_of;
-use crate::admin_request::AdminReply;
 use crate::framed_table::framed;
+use crate::request::AdminReply;
 
 /// `cluster partition-count`.
 pub(super) fn count(state: &ClusterState) -> AdminReply {

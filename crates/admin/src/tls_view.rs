@@ -7,11 +7,10 @@ use kvorum_cluster::AgreedState as _;
 use kvorum_member::{Encryption, Member};
 use kvorum_ring::NodeId;
 use kvorum_runtime::WallTime;
-use kvorum_tls::{Material, day_of};
+use kvorum_tls::{DAY_SECONDS, Material, day_of};
 use serde_json::{Value, json};
 
-use crate::admin_request::AdminReply;
-use crate::tls_files::DAY_SECONDS;
+use crate::request::AdminReply;
 
 /// Connections with one node.
 #[derive(Default)]

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::address_of;
 use super::cluster_admin::ClusterAdmin;
-use crate::admin_request::AdminReply;
-use crate::admin_server::stop_this_process;
+use crate::request::AdminReply;
+use crate::server::stop_this_process;
 
 impl ClusterAdmin {
     /// Blocks.

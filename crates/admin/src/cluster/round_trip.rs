@@ -12,7 +12,7 @@ use kvorum_object::{Clock, Content};
 use serde_json::json;
 
 use super::cluster_admin::ClusterAdmin;
-use crate::admin_request::AdminReply;
+use crate::request::AdminReply;
 
 /// A bucket that nobody else has.
 const BUCKET: &[u8] = b"__kvorum_client_test__";

@@ -14,8 +14,8 @@ use super::partitions_view::named;
 use super::plan_view::Sizes;
 use super::transfers_view::{AllTransfers, NodeTransfers, Planned, Row};
 use super::words::name_of;
-use crate::admin_request::AdminReply;
 use crate::health_view;
+use crate::request::AdminReply;
 
 /// What nodes said, or why nothing.
 type Answers = BTreeMap<NodeId, Result<Outcome, String>>;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use kvorum_cluster::Refusal;
 use serde_json::{Map, Value};
 
-use crate::admin_request::AdminReply;
+use crate::request::AdminReply;
 
 /// The answer to a verb that creates or updates a type: a refusal names the type and the mistakes in its
 /// properties.

@@ -12,51 +12,62 @@ use kvorum_cluster::{Command, ProposeError, TypeStatus};
 use kvorum_coordinator::Coordinator;
 use kvorum_encoding::BucketType;
 use kvorum_maintenance::{Maintenance, bytes_text, counted};
-use kvorum_member::VnodeTable;
+use kvorum_member::{Member, VnodeTable};
 use kvorum_properties::{BucketProperties, PropertyOverlay, WithoutEffect};
 use kvorum_runtime::Runtime;
+use kvorum_server_http::NodeFacts;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::admin_cluster::ClusterAdmin;
-use crate::admin_request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
 use crate::bucket_defaults;
 use crate::bucket_type_view;
-use crate::figures::{Figures, seconds};
+use crate::cluster::ClusterAdmin;
 use crate::health_view;
-use crate::node::Node;
 use crate::readiness;
+use crate::request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
 use crate::status_view;
 use crate::vnode_view;
 
 /// What the admin interface looks at.
-pub(crate) struct AdminServer {
-    runtime: Runtime,
-    coordinator: Arc<Coordinator>,
-    figures: Arc<Figures>,
-    vnodes: Arc<VnodeTable>,
-    maintenance: Arc<Maintenance>,
-    backups: Arc<Backups>,
+pub struct Parts {
+    /// For tasks, and the time of day.
+    pub runtime: Runtime,
+    /// The name of this node.
+    pub node_name: String,
+    /// It changes properties.
+    pub coordinator: Arc<Coordinator>,
+    /// The statistics.
+    pub facts: Arc<dyn NodeFacts>,
+    /// The stores of this node.
+    pub vnodes: Arc<VnodeTable>,
+    /// The cluster as this node knows it.
+    pub member: Arc<Member>,
+    /// Background work.
+    pub maintenance: Arc<Maintenance>,
+    /// Backups that were made.
+    pub backups: Arc<Backups>,
+}
+
+/// Answers the verbs.
+pub struct AdminServer {
+    parts: Parts,
     cluster: ClusterAdmin,
 }
 
 impl AdminServer {
-    pub(crate) fn new(node: &Node, runtime: Runtime) -> Arc<Self> {
-        Arc::new(Self {
-            runtime,
-            coordinator: node.coordinator.clone(),
-            figures: node.figures.clone(),
-            vnodes: node.vnodes.clone(),
-            maintenance: node.maintenance.clone(),
-            cluster: ClusterAdmin::new(node.member.clone(), node.maintenance.clone()),
-            backups: node.backups.clone(),
-        })
+    /// Serves nothing before [`AdminServer::serve`].
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let cluster = ClusterAdmin::new(parts.member.clone(), parts.maintenance.clone());
+        Arc::new(Self { parts, cluster })
     }
 
     /// Listens on `path`, replacing what an earlier run left there; the data directory's lock makes
     /// sure that nobody uses it. Must be called within the runtime.
-    pub(crate) fn listen(path: &Path) -> anyhow::Result<UnixListener> {
+    ///
+    /// # Errors
+    /// Those of the file system, with the path.
+    pub fn listen(path: &Path) -> anyhow::Result<UnixListener> {
         if path.exists() {
             std::fs::remove_file(path)
                 .with_context(|| format!("remove the old socket {}", path.display()))?;
@@ -69,12 +80,12 @@ impl AdminServer {
     }
 
     /// Serves connections for as long as the runtime lives.
-    pub(crate) async fn serve(self: Arc<Self>, listener: UnixListener) {
+    pub async fn serve(self: Arc<Self>, listener: UnixListener) {
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let server = self.clone();
-                    self.runtime.spawn("admin connection", async move {
+                    self.parts.runtime.spawn("admin connection", async move {
                         if let Err(error) = server.converse(stream).await {
                             tracing::debug!(event = "admin_connection_lost", error = %error);
                         }
@@ -82,7 +93,8 @@ impl AdminServer {
                 }
                 Err(error) => {
                     tracing::warn!(event = "admin_accept_failed", error = %error);
-                    self.runtime
+                    self.parts
+                        .runtime
                         .sleep(std::time::Duration::from_millis(100))
                         .await;
                 }
@@ -97,7 +109,11 @@ impl AdminServer {
         while reader.read_line(&mut line).await? > 0 {
             let server = self.clone();
             let asked = line.trim_end().to_owned();
-            let reply = self.runtime.blocking(move || server.answer(&asked)).await;
+            let reply = self
+                .parts
+                .runtime
+                .blocking(move || server.answer(&asked))
+                .await;
             write.write_all(reply.encode().as_bytes()).await?;
             write.write_all(b"\n").await?;
             line.clear();
@@ -115,7 +131,7 @@ impl AdminServer {
             Ok(AdminRequest::Status) => self.status(),
             Ok(AdminRequest::VnodeStatus) => self.vnode_status(),
             Ok(AdminRequest::Maintenance) => self.maintenance(),
-            Ok(AdminRequest::TlsStatus) => self.cluster.tls_status(self.runtime.wall_time()),
+            Ok(AdminRequest::TlsStatus) => self.cluster.tls_status(self.parts.runtime.wall_time()),
             Ok(AdminRequest::Backup { directory }) => self.back_up(Path::new(&directory)),
             Ok(AdminRequest::Cluster { words }) => self.cluster.answer(&words),
             Ok(AdminRequest::BucketDefaultsShow) => bucket_defaults::show(&self.cluster.member),
@@ -156,8 +172,8 @@ impl AdminServer {
     }
 
     fn status(&self) -> AdminReply {
-        let values = self.figures.riak_values();
-        let mut text = format!("1-minute stats for '{}'\n", self.figures.node_name);
+        let values = self.riak_values();
+        let mut text = format!("1-minute stats for '{}'\n", self.parts.node_name);
         text.push_str("-------------------------------------------\n");
         for (name, value) in &values {
             let _infallible = match value {
@@ -165,15 +181,22 @@ impl AdminServer {
                 value => writeln!(text, "{name} : {value}"),
             };
         }
-        let riak = status_view::riak_text(&self.figures.node_name, &values);
+        let riak = status_view::riak_text(&self.parts.node_name, &values);
         AdminReply::ok(text, Value::Object(values)).with_riak_text(riak)
     }
 
+    fn riak_values(&self) -> Map<String, Value> {
+        let values = self.parts.facts.stats().into_iter();
+        values
+            .map(|(name, value)| (name.into_owned(), value))
+            .collect()
+    }
+
     fn vnode_status(&self) -> AdminReply {
-        let size = self.coordinator.state().ring().size();
-        let failures = self.figures.maintenance.failures();
+        let size = self.parts.coordinator.state().ring().size();
+        let failures = self.parts.maintenance.failures();
         let mut all = Vec::new();
-        for vnode in self.vnodes.all() {
+        for vnode in self.parts.vnodes.all() {
             let (own, store) = (vnode.status(), vnode.store_status());
             let index = own.partition.index_decimal(size);
             let lost: Vec<Value> = store
@@ -219,11 +242,11 @@ impl AdminServer {
             });
             if let Some(failed) = failures.of(own.partition.number()) {
                 data["unwritable"] = failed.why.clone().into();
-                data["unwritable_since"] = seconds(failed.since).into();
+                data["unwritable_since"] = (failed.since.micros() / 1_000_000).into();
             }
             all.push(data);
         }
-        for (partition, unopened) in self.vnodes.unopened() {
+        for (partition, unopened) in self.parts.vnodes.unopened() {
             let index = partition.index_decimal(size);
             let mut data = json!({
                 "partition": partition.number(),
@@ -235,14 +258,14 @@ impl AdminServer {
             }
             all.push(data);
         }
-        let text = vnode_view::text(&self.figures.node_name, &all);
+        let text = vnode_view::text(&self.parts.node_name, &all);
         let riak = vnode_view::riak_text(&all);
         AdminReply::ok(text, Value::Array(all)).with_riak_text(riak)
     }
 
     fn maintenance(&self) -> AdminReply {
-        let (mut text, mut data) = self.maintenance.show();
-        let (backups, backups_data) = self.backups.show();
+        let (mut text, mut data) = self.parts.maintenance.show();
+        let (backups, backups_data) = self.parts.backups.show();
         text.push_str(&backups);
         if let Value::Object(fields) = &mut data {
             fields.insert("backups".to_owned(), backups_data);
@@ -251,7 +274,7 @@ impl AdminServer {
     }
 
     fn back_up(&self, directory: &Path) -> AdminReply {
-        let made = match self.backups.make(directory) {
+        let made = match self.parts.backups.make(directory) {
             Ok(made) => made,
             Err(error) => return AdminReply::refused(format!("{error:#}")),
         };
@@ -284,7 +307,7 @@ impl AdminServer {
     }
 
     fn bucket_type_list(&self) -> AdminReply {
-        let state = self.coordinator.state();
+        let state = self.parts.coordinator.state();
         let mut text = String::from("default (active)\n");
         let mut data = vec![json!({"name": "default", "active": true})];
         for (name, entry) in state.bucket_types() {
@@ -297,7 +320,7 @@ impl AdminServer {
     }
 
     fn bucket_type_status(&self, name: &str) -> AdminReply {
-        let state = self.coordinator.state();
+        let state = self.parts.coordinator.state();
         let bucket_type = type_named(name);
         let (is_active, properties) = if bucket_type.is_default() {
             let defaults = BucketProperties::untyped_defaults().with(state.default_properties());
@@ -365,7 +388,7 @@ impl AdminServer {
 
     fn bucket_type_update(&self, name: &str, properties: &str) -> AdminReply {
         let bucket_type = type_named(name);
-        let state = self.coordinator.state();
+        let state = self.parts.coordinator.state();
         let current = state.type_properties(&bucket_type).ok();
         let read = read_properties(properties, current.map(Arc::as_ref));
         let (properties, passed_over) = match read {
@@ -381,7 +404,11 @@ impl AdminServer {
     }
 
     fn propose(&self, command: Command, passed_over: Vec<WithoutEffect>, done: &str) -> AdminReply {
-        match self.coordinator.change_properties(command, passed_over) {
+        match self
+            .parts
+            .coordinator
+            .change_properties(command, passed_over)
+        {
             Ok(changed) => {
                 let mut text = done.to_owned();
                 for WithoutEffect { property, because } in &changed.without_effect {
@@ -410,7 +437,7 @@ fn pong() -> AdminReply {
 }
 
 /// Has this process stop as SIGTERM does.
-pub(crate) fn stop_this_process() -> AdminReply {
+pub fn stop_this_process() -> AdminReply {
     let own = rustix::process::getpid();
     match rustix::process::kill_process(own, rustix::process::Signal::TERM) {
         Ok(()) => AdminReply::ok("stopping", json!({"process": own.as_raw_nonzero().get()})),

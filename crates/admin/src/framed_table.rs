@@ -3,7 +3,7 @@
 //! Cells are centred in their columns, with the odd blank behind. A column is as wide as its widest cell.
 
 /// A table under a header, with frames.
-pub(crate) fn framed(header: &[&str], rows: &[Vec<String>]) -> String {
+pub fn framed(header: &[&str], rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = header.iter().map(|cell| cell.chars().count()).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {

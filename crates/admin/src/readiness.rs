@@ -42,7 +42,7 @@ pub(crate) fn describe(vnodes: &VnodeTable, text: &mut String) -> Value {
 }
 
 /// Waits until every vnode serves, and says so.
-pub(crate) async fn announce(vnodes: Arc<VnodeTable>, node: String) {
+pub async fn announce(vnodes: Arc<VnodeTable>, node: String) {
     let mut readiness = vnodes.watch_readiness();
     if readiness.until(Readiness::is_complete).await.is_ok() {
         tracing::info!(event = "ready", node = %node, version = env!("CARGO_PKG_VERSION"));

@@ -4,7 +4,7 @@
 use kvorum_cluster::{ProposeError, Refusal, StagingRefusal};
 use kvorum_member::JoinError;
 
-use crate::admin_request::AdminReply;
+use crate::request::AdminReply;
 
 /// A verb named a node that is no member.
 pub(super) fn not_a_member(name: &str) -> AdminReply {

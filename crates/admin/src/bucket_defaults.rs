@@ -11,7 +11,7 @@ use kvorum_member::Member;
 use kvorum_properties::{BucketProperties, PropertyOverlay};
 use serde_json::{Map, Value, json};
 
-use crate::admin_request::AdminReply;
+use crate::request::AdminReply;
 
 /// Proposes a change; the second argument is the answer if it is agreed on.
 pub(crate) type Propose<'a> = &'a dyn Fn(Command, &str) -> AdminReply;

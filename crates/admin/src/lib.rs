@@ -1,0 +1,24 @@
+//! The admin interface of a running node: verbs over a Unix socket, and what they show.
+//!
+//! A node fills [`Parts`] and serves an [`AdminServer`]; the command line sends it an [`AdminRequest`].
+//! Views are pure: they make texts, in Kvorum's words and in Riak's, of what verbs found.
+
+mod bucket_defaults;
+mod bucket_type_view;
+mod cluster;
+mod framed_table;
+mod health_view;
+mod host_address;
+mod readiness;
+mod request;
+mod server;
+mod status_view;
+mod tls_view;
+mod vnode_view;
+
+pub use framed_table::framed;
+pub use health_view::for_clients;
+pub use host_address::ip_of;
+pub use readiness::announce;
+pub use request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
+pub use server::{AdminServer, Parts, stop_this_process};
