@@ -14,11 +14,12 @@ mod content;
 mod crash;
 mod file;
 mod names;
+mod state;
 mod survey;
 mod used;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,9 +32,9 @@ use crate::{
     DirectoryEntry, Disk, DiskError, DiskFile, DiskLock, EntryKind, ErrorKind, FileInfo, OpenMode,
     Operation, Result, Space,
 };
-use content::{Content, FileNode};
 use file::MemoryLock;
-use names::{DirectoryId, Edit, Node, ROOT, Tree};
+use names::{Edit, Node, ROOT, Tree};
+use state::{Shared, State, names_of, wrong_kind};
 use used::Used;
 
 /// Room on a disk whose maker did not say: enough for tests, and a bound on a wild offset.
@@ -43,22 +44,6 @@ const CAPACITY_BYTES: u64 = 4 << 30;
 #[derive(Clone)]
 pub struct MemoryDisk {
     shared: Arc<Shared>,
-}
-
-struct Shared {
-    state: Mutex<State>,
-    /// Counts the crashes in place; a handle of another generation is stale.
-    generation: AtomicU64,
-}
-
-struct State {
-    tree: Tree,
-    operations: u64,
-    cut_after: Option<u64>,
-    /// The locked files, by identity.
-    locks: BTreeSet<u64>,
-    capacity: u64,
-    used: Arc<Used>,
 }
 
 impl Default for MemoryDisk {
@@ -151,124 +136,6 @@ impl MemoryDisk {
             path,
             mode != OpenMode::Read,
         ))
-    }
-}
-
-impl State {
-    fn check_power(&self, operation: Operation, path: &Path) -> Result<()> {
-        if self.cut_after.is_some_and(|cut| self.operations >= cut) {
-            return Err(DiskError::new(
-                operation,
-                path,
-                ErrorKind::Device,
-                "power lost",
-            ));
-        }
-        Ok(())
-    }
-
-    fn available(&self) -> u64 {
-        self.capacity.saturating_sub(self.used.bytes())
-    }
-
-    /// One numbered change of names.
-    fn change(
-        &mut self,
-        operation: Operation,
-        path: &Path,
-        home: DirectoryId,
-        edits: Vec<Edit>,
-    ) -> Result<()> {
-        self.check_power(operation, path)?;
-        self.operations += 1;
-        self.tree.change(home, edits);
-        Ok(())
-    }
-
-    /// What a path names, which must exist.
-    fn existing(&self, operation: Operation, path: &Path) -> Result<Node> {
-        let found = self.tree.find(&names_of(operation, path)?);
-        found.ok_or_else(|| DiskError::new(operation, path, ErrorKind::NotFound, ""))
-    }
-
-    /// The directory that a path names.
-    fn directory(&self, operation: Operation, path: &Path) -> Result<DirectoryId> {
-        match self.existing(operation, path)? {
-            Node::Directory(id) => Ok(id),
-            Node::File(_) => Err(wrong_kind(operation, path, "not a directory")),
-        }
-    }
-
-    /// The directory that holds the last name of a path, and that name.
-    fn holder(&self, operation: Operation, path: &Path) -> Result<(DirectoryId, String)> {
-        let names = names_of(operation, path)?;
-        let Some((name, above)) = names.split_last() else {
-            return Err(wrong_kind(operation, path, "is the root"));
-        };
-        match self.tree.find(above) {
-            Some(Node::Directory(id)) => Ok((id, (*name).to_owned())),
-            Some(Node::File(_)) => Err(wrong_kind(operation, path, "below a file")),
-            None => Err(DiskError::new(operation, path, ErrorKind::NotFound, "")),
-        }
-    }
-
-    fn open(&mut self, path: &Path, mode: OpenMode) -> Result<Arc<FileNode>> {
-        let (directory, name) = self.holder(Operation::Open, path)?;
-        match (self.tree.get(directory, &name), mode) {
-            (Some(_), OpenMode::CreateNew) => Err(DiskError::new(
-                Operation::Open,
-                path,
-                ErrorKind::AlreadyExists,
-                "",
-            )),
-            (Some(Node::File(file)), _) => Ok(Arc::clone(file)),
-            (Some(Node::Directory(_)), _) => {
-                Err(wrong_kind(Operation::Open, path, "is a directory"))
-            }
-            (None, OpenMode::Read | OpenMode::ReadWrite) => Err(DiskError::new(
-                Operation::Open,
-                path,
-                ErrorKind::NotFound,
-                "",
-            )),
-            (None, OpenMode::CreateNew | OpenMode::Create) => {
-                let file = FileNode::new(self.tree.mint_id(), Content::default(), &self.used);
-                let node = Some(Node::File(Arc::clone(&file)));
-                self.change(
-                    Operation::Open,
-                    path,
-                    directory,
-                    vec![Edit {
-                        directory,
-                        name,
-                        node,
-                    }],
-                )?;
-                Ok(file)
-            }
-        }
-    }
-
-    /// Removes a name, and first everything below it, one operation each.
-    fn remove_all(&mut self, path: &Path, directory: DirectoryId, name: String) -> Result<()> {
-        if let Some(Node::Directory(id)) = self.tree.get(directory, &name).cloned() {
-            let below: Vec<String> = self
-                .tree
-                .names(id)
-                .into_iter()
-                .flatten()
-                .map(|(name, _)| name.clone())
-                .collect();
-            for name in below {
-                self.remove_all(path, id, name)?;
-            }
-        }
-        let edits = vec![Edit {
-            directory,
-            name,
-            node: None,
-        }];
-        self.change(Operation::Remove, path, directory, edits)
     }
 }
 
@@ -473,28 +340,4 @@ impl Disk for MemoryDisk {
             available: state.available(),
         })
     }
-}
-
-/// The names of a path, from the root; the root has none.
-fn names_of(operation: Operation, path: &Path) -> Result<Vec<&str>> {
-    let mut names = Vec::new();
-    for component in path.components() {
-        match component {
-            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
-            Component::ParentDir => {
-                names.pop();
-            }
-            Component::Normal(name) => {
-                let name = name.to_str().ok_or_else(|| {
-                    DiskError::new(operation, path, ErrorKind::Denied, "the name is not UTF-8")
-                })?;
-                names.push(name);
-            }
-        }
-    }
-    Ok(names)
-}
-
-fn wrong_kind(operation: Operation, path: &Path, detail: &str) -> DiskError {
-    DiskError::new(operation, path, ErrorKind::Device, detail)
 }

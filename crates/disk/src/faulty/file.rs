@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Shared;
 use super::rule::{Call, Fault};
+use super::shared::Shared;
 use crate::memory::MemoryFile;
 use crate::{DiskError, DiskFile, ErrorKind, Operation, Reading, Result};
 

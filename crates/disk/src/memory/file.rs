@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::content::{Change, FileNode};
-use super::{Shared, State};
+use super::state::{Shared, State};
 use crate::{DiskError, DiskFile, DiskLock, ErrorKind, Operation, Reading, Result};
 
 /// A file of a [`super::MemoryDisk`], open until its disk crashes.

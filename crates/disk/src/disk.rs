@@ -1,0 +1,217 @@
+//! The traits of disks and open files, and what is built from their operations alone.
+
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{DiskError, ErrorKind};
+
+/// The result of every disk operation.
+pub type Result<T> = std::result::Result<T, DiskError>;
+
+/// How a file is opened. Every mode but `Read` also allows reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// The file must exist; it will not be written.
+    Read,
+    /// The file must exist and may be written.
+    ReadWrite,
+    /// The file must not exist and is created empty.
+    CreateNew,
+    /// The file is created if it is missing, and opened as it is otherwise.
+    Create,
+}
+
+/// Whether a read may wait for the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Answer from memory or fail with [`ErrorKind::WouldBlock`].
+    CachedOnly,
+    /// Wait for the device if need be; belongs on the blocking pool.
+    MayBlock,
+}
+
+/// What a name in a directory stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    /// The name, without the directory's path. Names that are not UTF-8 are not ours and left out.
+    pub name: String,
+    /// What it names.
+    pub kind: EntryKind,
+}
+
+/// Length and kind of something on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// File or directory.
+    pub kind: EntryKind,
+    /// Length in bytes; 0 for a directory.
+    pub len: u64,
+}
+
+/// Space on the filesystem that holds a path, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Size of the filesystem.
+    pub total: u64,
+    /// What an unprivileged process may still use.
+    pub available: u64,
+}
+
+/// A lock on a file, held until dropped; released by the system when the process dies.
+pub trait DiskLock: Send + Sync {}
+
+/// A filesystem. Paths are as the caller says them; relative ones are relative to the disk's root
+/// (for [`RealDisk`]: the process's working directory).
+pub trait Disk: Send + Sync {
+    /// Opens a file.
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn DiskFile>>;
+
+    /// Creates a directory and whatever is missing above it. Existing ones are fine.
+    fn create_directory(&self, path: &Path) -> Result<()>;
+
+    /// The entries of a directory, sorted by name.
+    fn list(&self, path: &Path) -> Result<Vec<DirectoryEntry>>;
+
+    /// Kind and length, or `None` when nothing has this name.
+    fn info(&self, path: &Path) -> Result<Option<FileInfo>>;
+
+    /// Gives a file another name in one atomic step, replacing what had that name.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Gives a file a second name, which must be free.
+    fn link(&self, existing: &Path, new: &Path) -> Result<()>;
+
+    /// Removes a file's name.
+    fn remove_file(&self, path: &Path) -> Result<()>;
+
+    /// Removes a directory and everything below it.
+    fn remove_directory(&self, path: &Path) -> Result<()>;
+
+    /// Makes the names in a directory durable.
+    fn sync_directory(&self, path: &Path) -> Result<()>;
+
+    /// Takes an exclusive lock on a file, creating it if missing, or fails at once with
+    /// [`ErrorKind::Locked`]. `holder` is written into the file for people to read.
+    fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn DiskLock>>;
+
+    /// Space on the filesystem that holds `path`.
+    fn space(&self, path: &Path) -> Result<Space>;
+}
+
+/// An open file. Handles are shared; all methods may be called from several threads.
+pub trait DiskFile: Send + Sync {
+    /// The path under which the file was opened.
+    fn path(&self) -> &Path;
+
+    /// The length in bytes.
+    fn len(&self) -> Result<u64>;
+
+    /// True when the length is zero.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Reads into `buffer` from `offset` and returns the number of bytes read, which is less than
+    /// asked only at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64, reading: Reading) -> Result<usize>;
+
+    /// Writes all of `bytes` at `offset`, extending the file if need be.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
+
+    /// Writes the parts back to back at `offset`, as one write where the system can.
+    fn write_parts_at(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<()>;
+
+    /// Makes all earlier writes durable, the length included.
+    fn sync(&self) -> Result<()>;
+
+    /// Cuts or extends the file to `len` bytes.
+    fn truncate(&self, len: u64) -> Result<()>;
+
+    /// Reserves space for `len` bytes from the start; the file's length becomes at least `len`.
+    fn allocate(&self, len: u64) -> Result<()>;
+}
+
+/// Writes a small file so that after a crash its name holds either the old or the new bytes whole:
+/// temporary name, sync, rename, sync of the directory.
+pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
+    let temporary = temporary_name(path);
+    if disk.info(&temporary)?.is_some() {
+        disk.remove_file(&temporary)?;
+    }
+    let file = disk.open(&temporary, OpenMode::CreateNew)?;
+    file.write_at(bytes, 0)?;
+    file.sync()?;
+    disk.rename(&temporary, path)?;
+    disk.sync_directory(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Creates a directory, and what is missing above it, so that no crash takes it away again.
+///
+/// The names above it are synced even where they exist: a process that died before may have created
+/// them without getting that far.
+pub fn create_directory_durably(disk: &dyn Disk, directory: &Path) -> Result<()> {
+    disk.create_directory(directory)?;
+    for parent in directory.ancestors().skip(1) {
+        let is_here = parent.as_os_str().is_empty();
+        match disk.sync_directory(if is_here { Path::new(".") } else { parent }) {
+            // Not ours to open, and so not ours to have created.
+            Err(error) if error.kind() == ErrorKind::Denied => {}
+            synced => synced?,
+        }
+    }
+    Ok(())
+}
+
+/// Reads a whole file of at most `len_max` bytes; a longer one is an error, so that a damaged length
+/// never becomes an allocation.
+pub fn read_file(disk: &dyn Disk, path: &Path, len_max: u64) -> Result<Vec<u8>> {
+    let file = disk.open(path, OpenMode::Read)?;
+    let len = file.len()?;
+    let too_large = || DiskError::too_large(path, len, len_max);
+    if len > len_max {
+        return Err(too_large());
+    }
+    let mut bytes = vec![0; usize::try_from(len).map_err(|_| too_large())?];
+    let read = file.read_at(&mut bytes, 0, Reading::MayBlock)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// Copies the bytes that a file has now to a new file, makes them durable, and returns how many they
+/// are. What is appended meanwhile is not copied.
+pub fn copy_file(disk: &dyn Disk, from: &Path, to: &Path) -> Result<u64> {
+    const COPIED_AT_ONCE: usize = 1 << 18;
+    let source = disk.open(from, OpenMode::Read)?;
+    let len = source.len()?;
+    let copy = disk.open(to, OpenMode::CreateNew)?;
+    let mut copied = 0;
+    while copied < len {
+        let rest = usize::try_from(len - copied).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; rest.min(COPIED_AT_ONCE)];
+        let read = source.read_at(&mut bytes, copied, Reading::MayBlock)?;
+        if read == 0 {
+            break;
+        }
+        copy.write_at(&bytes[..read], copied)?;
+        copied += read as u64;
+    }
+    copy.sync()?;
+    Ok(copied)
+}
+
+/// The name under which a file's next content is written before it is renamed into place.
+pub fn temporary_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    PathBuf::from(name)
+}

@@ -1,0 +1,125 @@
+//! What all handles of a faulty disk share: the disk below, the rules, the log and the suspect files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use super::rule::{Call, Fault, RuleCount};
+use crate::{Disk, DiskError, ErrorKind, MemoryDisk, Operation, Result};
+
+/// Names a rule of one disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RuleId(pub(super) usize);
+
+/// An operation that was asked of the disk, logged when it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedOperation {
+    /// Its number, from 1, in the order in which operations began.
+    pub number: u64,
+    /// What was asked.
+    pub operation: Operation,
+    /// Of which path; a file's is that under which it was opened.
+    pub path: PathBuf,
+    /// The new name of a rename or link.
+    pub other: Option<PathBuf>,
+    /// Where in the file; the new length for truncations and reservations.
+    pub offset: Option<u64>,
+    /// How many bytes were asked for or given.
+    pub bytes: usize,
+    /// The fault that met it.
+    pub fault: Option<Fault>,
+    /// Whether the caller was told of success.
+    pub succeeded: bool,
+}
+
+pub(super) struct Shared {
+    pub(super) below: Arc<dyn Disk>,
+    /// The disk below once more, when it is one whose failed syncs can lose writes.
+    pub(super) memory: Option<MemoryDisk>,
+    pub(super) state: Mutex<State>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) operations: u64,
+    pub(super) faults: u64,
+    pub(super) fail_number: Option<u64>,
+    pub(super) rules: BTreeMap<RuleId, RuleCount>,
+    pub(super) rules_added: usize,
+    pub(super) log: Vec<LoggedOperation>,
+    /// The mark shared by the handles of a file, by the name it has now.
+    pub(super) suspects: BTreeMap<PathBuf, Weak<AtomicBool>>,
+}
+
+impl Shared {
+    /// Numbers, fails or does, and logs one operation. `act` is told of the faults that are not plain
+    /// errors.
+    pub(super) fn run<T>(
+        &self,
+        call: &Call<'_>,
+        act: impl FnOnce(Option<Fault>) -> Result<T>,
+    ) -> Result<T> {
+        let (number, fault) = self.state.lock().begin(call);
+        let injected = |kind| {
+            let error = DiskError::new(call.operation, call.path, kind, "injected");
+            Err(call.offset.into_iter().fold(error, DiskError::at))
+        };
+        let result = match fault {
+            Some(Fault::Error(kind)) => injected(kind),
+            Some(Fault::NotCached) => injected(ErrorKind::WouldBlock),
+            other => act(other),
+        };
+        self.state.lock().log.push(LoggedOperation {
+            number,
+            operation: call.operation,
+            path: call.path.to_owned(),
+            other: call.other.map(Path::to_owned),
+            offset: call.offset,
+            bytes: call.bytes,
+            fault,
+            succeeded: result.is_ok(),
+        });
+        result
+    }
+
+    /// The mark that a new handle of a file shares with the others.
+    pub(super) fn suspect_mark(&self, path: &Path) -> Arc<AtomicBool> {
+        let mut state = self.state.lock();
+        if let Some(mark) = state.suspects.get(path).and_then(Weak::upgrade) {
+            return mark;
+        }
+        let mark = Arc::default();
+        state
+            .suspects
+            .insert(path.to_owned(), Arc::downgrade(&mark));
+        mark
+    }
+
+    /// Later handles of a suspect file start anew. The file may have another name by now.
+    pub(super) fn forget(&self, path: &Path, mark: &Arc<AtomicBool>) {
+        let mut state = self.state.lock();
+        state.suspects.remove(path);
+        state
+            .suspects
+            .retain(|_, it| it.as_ptr() != Arc::as_ptr(mark));
+    }
+}
+
+impl State {
+    pub(super) fn begin(&mut self, call: &Call<'_>) -> (u64, Option<Fault>) {
+        self.operations += 1;
+        let by_rule = self
+            .rules
+            .values_mut()
+            .fold(None, |first, it| first.or(it.meet(call)));
+        let by_number = self.fail_number.filter(|n| *n == self.operations);
+        let fault = by_number
+            .map(|_| Fault::Error(ErrorKind::Device))
+            .or(by_rule);
+        self.faults += u64::from(fault.is_some());
+        (self.operations, fault)
+    }
+}
