@@ -17,7 +17,7 @@ use crate::admin_client;
 use crate::arguments::ConfigurationArguments;
 use crate::configuration_file;
 use crate::console::say;
-use crate::engines::BUILT_IN;
+use crate::engine_names::BUILT_IN;
 use kvorum_admin::AdminRequest;
 
 /// What stands for all bucket types where none is named.

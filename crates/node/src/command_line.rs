@@ -14,7 +14,7 @@ use crate::arguments::{AdminArguments, ConfigurationArguments};
 use crate::configuration_file;
 use crate::console::{say, say_error};
 use crate::embedded_engines::EMBEDDED;
-use crate::engines::BUILT_IN;
+use crate::engine_names::BUILT_IN;
 use crate::riak_names::{self, Called};
 use crate::start_report::StartReport;
 use crate::tls_issuing::{self, TlsVerb};

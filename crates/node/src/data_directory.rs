@@ -40,7 +40,7 @@ use kvorum_cluster::checked_text::{decode, encode};
 use kvorum_disk::{Disk, DiskLock, ErrorKind, replace_file};
 use kvorum_settings::{Settings, StorageBackend};
 
-use crate::engines::{self, BUILT_IN};
+use crate::engine_names::{self, BUILT_IN};
 use crate::store_roots::StoreRoots;
 
 /// Held by the running node; names its process.
@@ -308,7 +308,7 @@ impl DataDirectory {
     ) -> anyhow::Result<Vec<PathBuf>> {
         let mut parts = vec![settings.node.ring_state_dir.clone()];
         if let Some(roots) = StoreRoots::of(settings) {
-            let engine = engines::name_of(settings.node.storage_backend);
+            let engine = engine_names::name_of(settings.node.storage_backend);
             parts.extend(roots.all().map(Path::to_owned));
             parts.push(self.hints(engine));
             parts.push(self.value_log());

@@ -1,7 +1,8 @@
-//! The engines by name: the only place that knows them all.
+//! The stores of a node, opened: the only place that knows all engines.
 
 mod bitcask;
 mod leveldb;
+mod shared_settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,44 +20,16 @@ use kvorum_settings::{DurabilityMode, Settings, StorageBackend};
 use kvorum_value_log::{Tenant, ValueLog};
 use parking_lot::Mutex;
 
+use crate::engine_names::{find_of, name_of};
 use crate::store_roots::StoreRoots;
-use crate::value_log_check::find_of;
 
 use self::leveldb::Memory;
-
-/// Zstandard's level for values: the fastest, which is still much denser than LZ4.
-const ZSTD_LEVEL: i32 = 1;
-
-/// The engines that are built in, as `storage_backend` names them.
-pub(crate) const BUILT_IN: [&str; 3] = ["bitcask", "leveldb", "memory"];
 
 /// Losses of one store that the log names.
 const LOSSES_TOLD_MAX: usize = 10;
 
 /// The place for directories that are set aside because they hold another store than they should.
 const LOST_NAME: &str = "lost";
-
-/// The engine that keeps nothing over a stop.
-pub(crate) const MEMORY: &str = "memory";
-
-/// An engine's name, as in `storage_backend`.
-pub(crate) fn name_of(engine: StorageBackend) -> &'static str {
-    match engine {
-        StorageBackend::Bitcask => "bitcask",
-        StorageBackend::Leveldb => "leveldb",
-        StorageBackend::Memory => MEMORY,
-    }
-}
-
-/// How many segments of the value log a store may lie behind with what its own files say: between half
-/// and all of those that may wait, by a random number. With one bound for all, stores that take writes
-/// alike would all flush in the same seconds.
-fn segments_behind_max(settings: &Settings, drawn: u64) -> u32 {
-    let log = &settings.commit_log;
-    let most = (log.bytes_max / log.segment_bytes.max(1)).max(1);
-    let segments = most - drawn % (most / 2 + 1);
-    u32::try_from(segments).unwrap_or(u32::MAX)
-}
 
 /// Opens the stores of a node, one for each partition.
 pub(crate) struct Engines {

@@ -14,7 +14,7 @@ use kvorum_member::ACCEPT_LOST_STORES;
 use kvorum_settings::{Settings, StorageBackend};
 
 use crate::data_directory::{DataDirectory, EngineLeft};
-use crate::engines::name_of;
+use crate::engine_names::name_of;
 use crate::store_roots::StoreRoots;
 use crate::value_log_check::ACCEPT_LOST_VALUE_LOG;
 

@@ -12,6 +12,7 @@ mod data_directory;
 mod data_directory_check;
 mod demo;
 mod embedded_engines;
+mod engine_names;
 mod engines;
 mod engines_left;
 mod figures;

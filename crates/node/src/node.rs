@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 
 use crate::allocator;
 use crate::data_directory::{DataDirectory, EngineFile, EngineLeft, FORMAT_NAME};
-use crate::engines;
+use crate::engine_names;
 use crate::engines_left;
 use crate::figures::{Figures, RequestMeter};
 use crate::node_log::NodeLog;
@@ -223,7 +223,7 @@ fn engine_before(
     data: &DataDirectory,
     settings: &Settings,
 ) -> anyhow::Result<Option<String>> {
-    let configured = engines::name_of(settings.node.storage_backend);
+    let configured = engine_names::name_of(settings.node.storage_backend);
     let left = match data.engine_left(disk)? {
         EngineFile::Whole(left) => left,
         // From here on there is one wherever there are stores.
@@ -231,7 +231,7 @@ fn engine_before(
         EngineFile::Damaged => return engines_left::settle_unknown(disk, data, settings, true),
     };
     engines_left::check_parts(disk, data, &left, settings)?;
-    let left = Some(left).filter(|it| it.engine != configured && it.engine != engines::MEMORY);
+    let left = Some(left).filter(|it| it.engine != configured && it.engine != engine_names::MEMORY);
     let Some(EngineLeft { engine, hints, .. }) = left else {
         return Ok(None);
     };
@@ -350,7 +350,7 @@ fn coordinator_settings(settings: &Settings) -> CoordinatorSettings {
             DeleteMode::Immediate => TombstoneKeeping::Immediate,
             DeleteMode::After(delay) => TombstoneKeeping::For(delay),
         },
-        backend_name: engines::name_of(settings.node.storage_backend),
+        backend_name: engine_names::name_of(settings.node.storage_backend),
     }
 }
 

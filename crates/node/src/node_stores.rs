@@ -19,7 +19,8 @@ use kvorum_value_log::{Admission, Tenant, ValueLog};
 use parking_lot::Mutex;
 
 use crate::data_directory::{DataDirectory, EngineFile};
-use crate::engines::{self, Engines};
+use crate::engine_names;
+use crate::engines::Engines;
 use crate::hints_opening::HintsOpening;
 use crate::node_log::{self, NodeLog};
 use crate::value_log_check::LogNote;
@@ -73,7 +74,7 @@ impl NodeStores {
     ) -> anyhow::Result<Self> {
         let left = data.engine_left(&*disk)?;
         let kept_nothing =
-            matches!(&left, EngineFile::Whole(left) if left.engine == engines::MEMORY);
+            matches!(&left, EngineFile::Whole(left) if left.engine == engine_names::MEMORY);
         let mut engines = Engines::new(disk.clone(), settings.clone(), runtime.randomness());
         let value_log = if engines.use_value_log(data.has_value_log(&*disk)?) {
             data.note_value_log(&*disk, settings.node.storage_backend)?;

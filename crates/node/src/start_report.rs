@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::configuration_file::Loaded;
 use crate::data_directory::FORMAT_NAME;
-use crate::engines;
+use crate::engine_names;
 
 /// See the module's description.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ impl StartReport {
             file: loaded.file.clone(),
             data: node.data_dir.clone(),
             is_new: !node.data_dir.join(FORMAT_NAME).exists(),
-            backend: engines::name_of(node.storage_backend),
+            backend: engine_names::name_of(node.storage_backend),
             durability: durability(node.storage_backend, settings.backend_durability()),
             ring_size: node.ring_size,
             listeners: listeners(settings),

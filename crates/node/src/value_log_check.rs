@@ -18,15 +18,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use kvorum_backend::{BackendError, Belonging, FoundStore, HINTS_LABEL, StoreId};
+use kvorum_backend::{Belonging, FoundStore, HINTS_LABEL, StoreId};
 use kvorum_cluster::checked_text::{decode, encode};
 use kvorum_disk::{Disk, ErrorKind, read_file, replace_file};
 use kvorum_member::{RecordedStores, known_stores};
-use kvorum_settings::{Settings, StorageBackend};
+use kvorum_settings::Settings;
 use kvorum_value_log::find_log_id;
 
 use crate::data_directory::{DataDirectory, EngineFile, VALUE_LOG_NAME};
-use crate::engines::name_of;
+use crate::engine_names::{Find, find_of, name_of};
 use crate::store_roots::StoreRoots;
 
 /// A file of this name in the data directory, which an operator makes, has the next start go on without
@@ -41,18 +41,6 @@ const LOST_WORD: &str = "lost";
 
 /// In place of the id of a log, for a store that has entries in none.
 const NO_LOG: u64 = 0;
-
-/// How an engine's stores are looked at.
-pub(crate) type Find = fn(&dyn Disk, &Path, &Belonging) -> Result<FoundStore, BackendError>;
-
-/// How the stores of an engine are looked at, if it keeps files.
-pub(crate) fn find_of(engine: StorageBackend) -> Option<Find> {
-    match engine {
-        StorageBackend::Bitcask => Some(kvorum_backend_bitcask::check::find_store),
-        StorageBackend::Leveldb => Some(kvorum_backend_leveldb::find_store),
-        StorageBackend::Memory => None,
-    }
-}
 
 /// The ids of logs that are expected, and a file that names each.
 #[derive(Default)]

@@ -16,7 +16,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("coordinator", 5),
     ("handoff", 2),
     ("lsm", 34),
-    ("node", 5),
     ("sim", 5),
     ("value-log", 8),
 ];

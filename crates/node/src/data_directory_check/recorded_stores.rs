@@ -9,8 +9,9 @@ use kvorum_inspect::Checked;
 use kvorum_member::{RecordedStores, known_stores};
 
 use crate::data_directory::VALUE_LOG_NAME;
+use crate::engine_names::Find;
 use crate::store_roots::{NOTED_ENGINES, noted_root};
-use crate::value_log_check::{Find, LogNote, NamedLogs, compare};
+use crate::value_log_check::{LogNote, NamedLogs, compare};
 
 /// Adds stores that are missing or exchanged. `engine` is the name in the file `engine`, if it has one.
 pub(super) fn check(

@@ -7,7 +7,7 @@ use kvorum_backend_bitcask::{
 };
 use kvorum_settings::{self as settings, DurabilityMode, Settings, StorageBackend};
 
-use super::ZSTD_LEVEL;
+use super::shared_settings::{ZSTD_LEVEL, segments_behind_max};
 
 /// The part of all memory that `bitcask.read_cache = auto` takes: one in so many bytes.
 const READ_CACHE_SHARE: u64 = 32;
@@ -40,7 +40,7 @@ pub(super) fn settings_of(settings: &Settings, drawn: u64) -> BitcaskSettings {
             settings::Compression::Lz4 => Compression::Lz4,
             settings::Compression::Zstd => Compression::Zstd(ZSTD_LEVEL),
         },
-        log_segments_behind_max: super::segments_behind_max(settings, drawn),
+        log_segments_behind_max: segments_behind_max(settings, drawn),
         ..BitcaskSettings::default()
     }
 }

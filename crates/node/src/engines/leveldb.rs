@@ -4,6 +4,8 @@
 use kvorum_backend_leveldb::{Compression, LeveldbSettings, PolicySettings, Shared, SyncStrategy};
 use kvorum_settings::{self as settings, DurabilityMode, Settings};
 
+use super::shared_settings::{ZSTD_LEVEL, segments_behind_max};
+
 /// Where the system does not tell how much memory there is: what Riak takes then.
 const MEMORY_BYTES_UNKNOWN: u64 = 2_684_354_560;
 /// The least: an empty store has to have room for some blocks.
@@ -77,7 +79,7 @@ pub(super) fn settings_of(settings: &Settings, memory: &Memory, drawn: u64) -> L
         },
         expiry: leveldb.expiry(),
         scrub_period: settings.maintenance.scrub_period,
-        log_segments_behind_max: super::segments_behind_max(settings, drawn >> 32),
+        log_segments_behind_max: segments_behind_max(settings, drawn >> 32),
         write_buffer_bytes: least + drawn % (most - least + 1),
         has_filter: leveldb.bloomfilter,
         block_bytes: usize::try_from(leveldb.block_bytes).unwrap_or(usize::MAX),
@@ -86,7 +88,7 @@ pub(super) fn settings_of(settings: &Settings, memory: &Memory, drawn: u64) -> L
             _ if !leveldb.compression => Compression::None,
             settings::Compression::None => Compression::None,
             settings::Compression::Lz4 => Compression::Lz4,
-            settings::Compression::Zstd => Compression::Zstd(super::ZSTD_LEVEL),
+            settings::Compression::Zstd => Compression::Zstd(ZSTD_LEVEL),
         },
         policy: PolicySettings {
             removals_trigger: leveldb.tombstones_trigger,

@@ -544,7 +544,7 @@ fn how_far_stores_may_lie_behind_the_log_differs_by_up_to_a_factor_of_two() {
         "commit_log.bytes_max = 128KB",
         "commit_log.segment_bytes = 64KB",
     ];
-    let of_two = |drawn| super::super::segments_behind_max(&loaded(&lines), drawn);
+    let of_two = |drawn| super::segments_behind_max(&loaded(&lines), drawn);
     assert_eq!((of_two(6), of_two(7)), (2, 1));
 }
 

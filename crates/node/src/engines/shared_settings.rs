@@ -1,0 +1,16 @@
+//! What the settings of both engines on the disk say alike.
+
+use kvorum_settings::Settings;
+
+/// Zstandard's level for values: the fastest, which is still much denser than LZ4.
+pub(super) const ZSTD_LEVEL: i32 = 1;
+
+/// How many segments of the value log a store may lie behind with what its own files say: between half
+/// and all of those that may wait, by a random number. With one bound for all, stores that take writes
+/// alike would all flush in the same seconds.
+pub(super) fn segments_behind_max(settings: &Settings, drawn: u64) -> u32 {
+    let log = &settings.commit_log;
+    let most = (log.bytes_max / log.segment_bytes.max(1)).max(1);
+    let segments = most - drawn % (most / 2 + 1);
+    u32::try_from(segments).unwrap_or(u32::MAX)
+}
