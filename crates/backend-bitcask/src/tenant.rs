@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{LostRange, Result, Sequence, StepBudget, StepOutcome, StoreId, Timestamp};
+use kvorum_backend::{
+    LostRange, Reading, Result, Sequence, StepBudget, StepOutcome, StoreId, Timestamp,
+};
 use kvorum_segment::{Location, RECORD_ALIGN_BYTES};
 use kvorum_value_log::{HeldSegments, LogSegment, LoggedRecord, SegmentUse, Tenant};
 
@@ -45,7 +47,7 @@ impl Store {
         // As slots have it.
         let stored = Slot::new(fingerprint, 0, entry.at).fingerprint();
         let hidden_by = self.hidden.lock().get(&(stored, check)).copied();
-        let old = self.slot_and_sequence_of(&entry.key, fingerprint)?;
+        let old = self.slot_and_sequence_of(&entry.key, fingerprint, Reading::MayBlock)?;
         self.count_replayed(segment, &head.location, head.sequence, Some(&entry))?;
         let is_newer = |known: u64| known >= entry.sequence;
         if hidden_by.is_some_and(is_newer) || old.is_some_and(|(_, known)| is_newer(known)) {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use kvorum_backend::{
-    BackendError, Batch, Durability, Durable, ErrorKind, Fields, Purpose, Receipt, Result,
-    Sequence, StoreId, SyncTicket, Write,
+    BackendError, Batch, Durability, Durable, ErrorKind, Fields, OldEntry, Purpose, Receipt,
+    Result, Sequence, StoreId, SyncTicket, Write,
 };
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{
@@ -27,6 +27,7 @@ use crate::store::{Counters, Store, WriteSide};
 struct Prepared<'a> {
     key: &'a StorageKey,
     fingerprint: u64,
+    old: OldEntry,
     /// `None` for a removal.
     fields: Option<Fields>,
     front: Range<usize>,
@@ -98,6 +99,7 @@ impl Store {
             prepared.push(Prepared {
                 key: write.key(),
                 fingerprint: self.fingerprints.of(write.key().as_bytes()),
+                old: write.old(),
                 fields,
                 front: start..fronts.len(),
                 back,
@@ -178,6 +180,7 @@ impl Store {
             prepared.push(Prepared {
                 key,
                 fingerprint: self.fingerprints.of(key.as_bytes()),
+                old: write.old(),
                 fields,
                 front: 0..0,
                 back: EncodedBack::empty(),
@@ -252,17 +255,17 @@ impl Store {
     }
 
     /// The slots that the batch supersedes. They stay where they are while the writer is locked:
-    /// merges take that lock to move a slot.
+    /// merges take that lock to move a slot. Of keys that the caller has just read nothing is read here.
     ///
     /// That one cannot be read now is no failure of the store, which takes other writes.
-    fn find_olds(&self, prepared: &[Prepared<'_>]) -> Result<Vec<Option<Slot>>> {
+    fn find_olds(&self, prepared: &[Prepared<'_>]) -> Result<SmallVec<[Option<Slot>; 1]>> {
         let unread = |error: BackendError| match error.kind() {
             ErrorKind::Failed => error.of_kind(ErrorKind::Unread),
             _ => error,
         };
         let olds = prepared
             .iter()
-            .map(|write| self.slot_of(write.key.as_bytes(), write.fingerprint));
+            .map(|write| self.slot_of(write.key.as_bytes(), write.fingerprint, write.old));
         olds.map(|old| old.map_err(unread)).collect()
     }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Durability, Fields, Flow, FoldEnd, IndexEntry, IndexRange, Lease, Timestamp,
-    Write,
+    Backend, Batch, Durability, Fields, Flow, FoldEnd, IndexEntry, IndexRange, Lease, OldEntry,
+    Timestamp, Write,
 };
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings};
 use kvorum_disk::MemoryDisk;
@@ -46,6 +46,7 @@ pub(crate) fn put(store: &Leveldb, name: &str, fields: Fields, index_entries: Ve
         head: Bytes::from_static(b"head"),
         body: Bytes::from_static(b"body"),
         index_entries,
+        old: OldEntry::UNKNOWN,
     });
     let _receipt = store.put(&batch, Durability::Buffered).unwrap();
 }
