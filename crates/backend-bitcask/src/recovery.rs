@@ -338,8 +338,9 @@ impl Recovery<'_> {
         let mut is_proven = false;
         for (number, opened) in opened.into_iter().rev() {
             let has_header = opened.has_header;
-            // Every segment has its place by now.
-            let place = places.get(&number).copied().unwrap_or(u32::MAX);
+            let Some(&place) = places.get(&number) else {
+                unreachable!("segment {number} was opened, and was given no place");
+            };
             let segment = Segment::new(opened.reader, number, place, opened.is_merged);
             let base = covered.segments.get(&number).copied();
             let is_later_proven = is_proven && !segment.is_merged;
@@ -639,9 +640,7 @@ impl KnownPlaces {
             if self.own.contains_key(number) {
                 continue;
             }
-            if let Some(place) = free.next() {
-                self.own.insert(*number, place);
-            }
+            self.own.extend(free.next().map(|place| (*number, place)));
         }
         self
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use kvorum_backend::Fields;
-use kvorum_segment::{FILE_HEADER_BYTES, SegmentId, SegmentReader};
+use kvorum_segment::{FILE_HEADER_BYTES, SegmentId, SegmentReader, file_name};
 use parking_lot::RwLock;
 
 use crate::expiries::Expiries;
@@ -53,6 +53,11 @@ impl Segment {
             hint: RwLock::new(None),
             is_damaged: AtomicBool::new(false),
         })
+    }
+
+    /// What the list of what was lost calls it.
+    pub(crate) fn listed_name(&self) -> String {
+        file_name(u64::from(self.number))
     }
 }
 
@@ -153,7 +158,11 @@ impl SegmentStats {
     }
 
     pub(crate) fn remove_live(&mut self, slot: &Slot) {
-        self.live_records = self.live_records.saturating_sub(1);
+        assert!(
+            self.live_records > 0,
+            "{slot:?} was current, and its segment had no current record"
+        );
+        self.live_records -= 1;
         self.live_bytes = self.live_bytes.saturating_sub(slot.stored_bytes());
     }
 
@@ -284,8 +293,20 @@ impl Catalog {
         }
     }
 
-    pub(crate) fn stats_mut(&mut self, number: u32) -> Option<&mut SegmentStats> {
-        self.segments.get_mut(&number).map(|entry| &mut entry.stats)
+    /// A segment that cannot be gone: the caller appends to it, or holds what would remove it.
+    pub(crate) fn own_mut(&mut self, number: u32) -> &mut SegmentEntry {
+        match self.segments.get_mut(&number) {
+            Some(entry) => entry,
+            None => unreachable!("segment {number} is in use, and not in the catalog"),
+        }
+    }
+
+    /// The same for a segment of the log.
+    pub(crate) fn shared_mut(&mut self, number: u32) -> &mut SharedEntry {
+        match self.shared.get_mut(&number) {
+            Some(entry) => entry,
+            None => unreachable!("log segment {number} is in use, and not in the catalog"),
+        }
     }
 
     /// Adds a segment that slots may point to as soon as `show_places` of the directory was called.
@@ -379,28 +400,30 @@ impl Catalog {
 
     /// Takes out a segment that no slot points to. Readers that hold it go on.
     pub(crate) fn remove_segment(&mut self, number: u32) {
-        if let Some(entry) = self.segments.remove(&number) {
-            let place = entry.segment.place;
-            self.places = Arc::new(self.places.with(place, None));
-            self.removed.push(Removed {
-                held: WeakPlace::Own(Arc::downgrade(&entry.segment)),
-                place,
-                bytes: entry.stats.data_end,
-            });
-        }
+        let Some(entry) = self.segments.remove(&number) else {
+            unreachable!("segment {number} is taken out, and is not in the catalog");
+        };
+        let place = entry.segment.place;
+        self.places = Arc::new(self.places.with(place, None));
+        self.removed.push(Removed {
+            held: WeakPlace::Own(Arc::downgrade(&entry.segment)),
+            place,
+            bytes: entry.stats.data_end,
+        });
     }
 
     /// Lets go of a segment of the log that no slot points to. Readers that hold it go on.
     pub(crate) fn remove_shared(&mut self, number: u32) {
-        if let Some(entry) = self.shared.remove(&number) {
-            let place = entry.place.index;
-            self.places = Arc::new(self.places.with(place, None));
-            self.removed.push(Removed {
-                held: Place::Shared(entry.place).downgrade(),
-                place,
-                bytes: 0,
-            });
-        }
+        let Some(entry) = self.shared.remove(&number) else {
+            unreachable!("log segment {number} is let go of, and is not in the catalog");
+        };
+        let place = entry.place.index;
+        self.places = Arc::new(self.places.with(place, None));
+        self.removed.push(Removed {
+            held: Place::Shared(entry.place).downgrade(),
+            place,
+            bytes: 0,
+        });
     }
 
     /// Takes out all segments and returns their numbers. Nothing counts as held any more.
@@ -452,21 +475,22 @@ impl Catalog {
     }
 
     fn count_dead(&mut self, old: &Slot) {
-        if let Some(stats) = self.stats_of(old) {
-            stats.remove_live(old);
-        }
+        self.stats_of(old).remove_live(old);
     }
 
     fn count_live(&mut self, new: &Slot) {
-        if let Some(stats) = self.stats_of(new) {
-            stats.add_live(new);
-        }
+        self.stats_of(new).add_live(new);
     }
 
-    fn stats_of(&mut self, slot: &Slot) -> Option<&mut SegmentStats> {
-        match self.places.get(slot.place())? {
-            Place::Own(segment) => Some(&mut self.segments.get_mut(&segment.number)?.stats),
-            Place::Shared(shared) => Some(&mut self.shared.get_mut(&shared.number())?.stats),
-        }
+    fn stats_of(&mut self, slot: &Slot) -> &mut SegmentStats {
+        let number = match self.places.get(slot.place()) {
+            Some(Place::Own(segment)) => segment.number,
+            Some(Place::Shared(shared)) => {
+                let number = shared.number();
+                return &mut self.shared_mut(number).stats;
+            }
+            None => unreachable!("{slot:?} is or was current, and its place is not known"),
+        };
+        &mut self.own_mut(number).stats
     }
 }

@@ -255,11 +255,10 @@ impl Store {
             .unsynced
             .retain(|(unsynced, _)| *unsynced != number);
         let mut catalog = self.catalog.write();
-        if let Some(entry) = catalog.segments.get_mut(&number) {
-            entry.is_sealed = true;
-            // A mark may stand behind the last record.
-            entry.stats.data_end = seal.data_end;
-        }
+        let entry = catalog.own_mut(number);
+        entry.is_sealed = true;
+        // A mark may stand behind the last record.
+        entry.stats.data_end = seal.data_end;
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use crate::entry::KIND_ENTRY;
 use crate::expiry::Expired;
 use crate::key_table::KeyEntry;
 use crate::keydir::Change;
-use crate::merge::{Fate, GATHERED_BYTES, Gathered};
+use crate::merge::{Fate, GATHERED_BYTES, Gathered, not_understood};
 use crate::segments::Catalog;
 use crate::shared::{SharedEntry, Standing, lost_name};
 use crate::slot::Slot;
@@ -54,10 +54,7 @@ impl Store {
             return Ok(());
         }
         let mut catalog = self.catalog.write();
-        let Some(shared) = catalog.shared.get(&segment.number()) else {
-            return Ok(());
-        };
-        let place = shared.place.index;
+        let place = catalog.shared_mut(segment.number()).place.index;
         let new = (!entry.removal).then(|| Slot::new(fingerprint, place, entry.at));
         let old = old.map(|(slot, _)| slot);
         if old.is_some() || new.is_some() {
@@ -221,6 +218,8 @@ impl Store {
         }
         let number = record.segment;
         let Some(entry) = KeyEntry::of(head) else {
+            let lost = not_understood(lost_name(number), head);
+            self.lost.lock().add(&*self.disk, lost);
             return Fate::Gone;
         };
         let catalog = self.catalog.read();
@@ -330,9 +329,7 @@ impl Store {
             let _puts_wait = self.writer.lock();
             let mut catalog = self.catalog.write();
             while let Some(number) = self.expired_in_log(&catalog, now) {
-                let Some(entry) = catalog.shared.get_mut(&number) else {
-                    break;
-                };
+                let entry = catalog.shared_mut(number);
                 let index = entry.place.index;
                 entry.stats.live_records = 0;
                 entry.stats.live_bytes = 0;

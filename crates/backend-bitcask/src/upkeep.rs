@@ -14,7 +14,7 @@ use crate::hint::{HintFile, HintWriter, HintedSegment, hint_path};
 use crate::key_blocks::HintError;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
 use crate::log_hint_steps::{LOG_HINT_SUBJECT, LogHintJob};
-use crate::merge::MergeJob;
+use crate::merge::{MergeJob, is_understood};
 use crate::scrub::ScrubJob;
 use crate::segments::{Catalog, SegmentEntry, SegmentStats};
 use crate::settings::{MergePolicy, MergeSettings, SyncStrategy};
@@ -159,6 +159,10 @@ impl Store {
                 let is_expiry = task.kind == TaskKind::Expire;
                 self.merge_step(&mut upkeep, subject, is_expiry, budget, now)
                     .inspect_err(|error| upkeep.merge_failed(subject, error))
+            }
+            // What is not known as removed is in use.
+            TaskKind::Reclaim if !upkeep.unremoved.contains(&subject) => {
+                Ok(StepOutcome::nothing_left())
             }
             TaskKind::Reclaim => {
                 self.unlink(subject).into_backend()?;
@@ -584,6 +588,9 @@ fn read_keys(
                 Scanned::Damage(_) => return Ok(KeysRead::Damaged),
                 Scanned::Record(record) => {
                     *cost_bytes += record.head.location.len;
+                    if !is_understood(&record.head) {
+                        return Ok(KeysRead::Damaged);
+                    }
                     if let Some(entry) = KeyEntry::of(&record.head) {
                         builder.push(&entry);
                     }

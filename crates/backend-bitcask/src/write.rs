@@ -131,7 +131,7 @@ impl Store {
         let store = StoreId(self.log_id());
         let appended = log.append(store, Sequence(sequence), records, batch.purpose(), promise)?;
         writer.last_sequence = sequence;
-        self.show_logged(&prepared, &olds, &appended, sequence)?;
+        self.show_logged(&prepared, &olds, &appended, sequence);
         drop(writer);
         let superseded: u64 = olds.iter().flatten().map(Slot::stored_bytes).sum();
         let fallen = superseded.saturating_sub(appended_bytes(&appended));
@@ -204,9 +204,23 @@ impl Store {
         olds: &[Option<Slot>],
         appended: &Appended,
         sequence: u64,
-    ) -> Result<()> {
+    ) {
+        let count = prepared.len();
+        assert_eq!(
+            olds.len(),
+            count,
+            "each write has looked for what it replaces"
+        );
+        assert_eq!(
+            appended.places.len(),
+            count.max(1),
+            "each record has its place"
+        );
         let mut catalog = self.catalog.write();
-        let entry = catalog.shared_entry(&self.keydir, &appended.segment)?;
+        let entry = match catalog.shared_entry(&self.keydir, &appended.segment) {
+            Ok(entry) => entry,
+            Err(error) => unreachable!("there was a place left before the append: {error}"),
+        };
         let place = entry.place.index;
         let appended_bytes = appended_bytes(appended);
         entry.stats.data_end += appended_bytes;
@@ -232,7 +246,6 @@ impl Store {
         catalog.note_start(appended.segment.number(), sequence);
         Counters::add(&self.counters.unchecked_bytes, appended_bytes);
         Counters::add(&self.counters.unchecked_records, prepared.len() as u64);
-        Ok(())
     }
 
     fn apply(&self, prepared: &[Prepared<'_>], fronts: &[u8], purpose: Purpose) -> Result<u64> {
@@ -271,26 +284,20 @@ impl Store {
 
     /// The segment to append to: the present one, or a new one when it is full.
     fn active_for<'w>(&self, writer: &'w mut WriteSide, len: u64) -> Result<&'w mut SegmentWriter> {
-        let is_full = writer
-            .active
-            .as_ref()
-            .is_some_and(|active| self.is_full_for(active, len));
         if len > OFFSET_BYTES_MAX {
             return Err(batch_too_large(len));
         }
-        if is_full || writer.active.is_none() {
-            let created = self.next_active(writer)?;
-            let number = segment_number(&created);
-            writer.unsynced.push((number, created.sync_handle()));
-            // Sealing waits for the device, so it is left to upkeep.
-            let full = writer.active.take();
-            writer.retiring.extend(full);
-            return Ok(writer.active.insert(created));
+        let has_room = |active: &mut SegmentWriter| !self.is_full_for(active, len);
+        if let Some(active) = writer.active.take_if(has_room) {
+            return Ok(writer.active.insert(active));
         }
-        match &mut writer.active {
-            Some(active) => Ok(active),
-            None => Err(no_active()),
-        }
+        let created = self.next_active(writer)?;
+        let number = segment_number(&created);
+        writer.unsynced.push((number, created.sync_handle()));
+        // Sealing waits for the device, so it is left to upkeep.
+        let full = writer.active.take();
+        writer.retiring.extend(full);
+        Ok(writer.active.insert(created))
     }
 
     /// The segment after the active one: the one that upkeep prepared. Where it did not come to that
@@ -337,10 +344,19 @@ impl Store {
         number: u32,
         end: u64,
     ) {
+        let count = prepared.len();
+        assert_eq!(
+            olds.len(),
+            count,
+            "each write has looked for what it replaces"
+        );
+        assert_eq!(locations.len(), count.max(1), "each record has its place");
         let mut catalog = self.catalog.write();
-        let Some(entry) = catalog.segments.get_mut(&number) else {
-            return;
-        };
+        let entry = catalog.own_mut(number);
+        assert!(
+            !entry.is_sealed,
+            "segment {number} was sealed before the append"
+        );
         let place = entry.segment.place;
         let appended_bytes = end - entry.stats.data_end;
         entry.stats.data_end = end;
@@ -416,12 +432,10 @@ fn appended_bytes(appended: &Appended) -> u64 {
 }
 
 pub(crate) fn segment_number(writer: &SegmentWriter) -> u32 {
-    u32::try_from(writer.id().number).unwrap_or(u32::MAX)
-}
-
-fn no_active() -> BackendError {
-    let detail = "no segment to append to";
-    BackendError::new(ErrorKind::Misuse, detail)
+    match u32::try_from(writer.id().number) {
+        Ok(number) => number,
+        Err(_) => unreachable!("{:?} was made from a number of 32 bits", writer.id()),
+    }
 }
 
 fn too_many_places() -> BackendError {
