@@ -480,7 +480,11 @@ fn settle_log_id(
         meta.shared_log
     );
     let range = LostRange {
-        file: format!("{}{:016x}", crate::shared::LOST_PREFIX, meta.shared_log),
+        file: format!(
+            "{}{:016x}",
+            crate::shared_place::LOST_PREFIX,
+            meta.shared_log
+        ),
         offset: 0,
         len: 0,
         held,

@@ -13,8 +13,8 @@ use kvorum_disk::{ErrorKind as DiskErrorKind, Reading};
 use kvorum_segment::{Location, Result, SegmentError, StoredFront, StoredRecord};
 
 use crate::read_cache::CachedSegment;
-use crate::segments::Segment;
-use crate::shared::{SharedPlace, lost_name};
+use crate::segment::Segment;
+use crate::shared_place::{SharedPlace, lost_name};
 
 /// Where the record of a slot stands. Whoever holds one can read it.
 #[derive(Clone)]

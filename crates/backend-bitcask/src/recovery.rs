@@ -26,8 +26,11 @@ use crate::keydir::Keydir;
 use crate::lost::LostLog;
 use crate::meta::{Meta, newer_format};
 use crate::places::Place;
-use crate::segments::{Catalog, KIND_MERGED, Segment, SegmentEntry, SegmentStats, segment_id};
-use crate::shared::{SharedEntry, SharedPlace, Standing, lost_name};
+use crate::segment::{KIND_MERGED, Segment, segment_id};
+use crate::segment_stats::SegmentStats;
+use crate::segments::{Catalog, SegmentEntry};
+use crate::shared::{SharedEntry, Standing};
+use crate::shared_place::{SharedPlace, lost_name};
 use crate::tail::Tail;
 
 /// What opening found.

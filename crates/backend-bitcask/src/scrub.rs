@@ -16,7 +16,8 @@ use crate::error::IntoBackend;
 use crate::hint::{HintFile, hint_path};
 use crate::key_blocks::HintError;
 use crate::log_hint::LogHint;
-use crate::segments::{Catalog, Segment};
+use crate::segment::Segment;
+use crate::segments::Catalog;
 use crate::store::{Counters, Store};
 use crate::upkeep::Upkeep;
 
