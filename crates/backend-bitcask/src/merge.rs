@@ -6,6 +6,7 @@
 //! the segment is noted as retired, and noted before it is unlinked: a crash at any point leaves
 //! either both or what was copied.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kvorum_backend::{LostRange, Result, StepBudget, StepOutcome, Timestamp};
@@ -20,15 +21,36 @@ use crate::error::IntoBackend;
 use crate::hint::{HintFile, hint_path};
 use crate::key_blocks::HintError;
 use crate::key_table::KeyEntry;
-use crate::segment::Segment;
+use crate::segment::{Segment, segment_number};
 use crate::segments::Catalog;
 use crate::slot::Slot;
 use crate::store::{Counters, Store};
-use crate::upkeep::Upkeep;
-use crate::write::segment_number;
 
 /// Copies are appended in pieces of about this size.
 pub(crate) const GATHERED_BYTES: u64 = 1 << 20;
+
+/// Merges: the one in progress, and what outlasts one.
+#[derive(Default)]
+pub(crate) struct Merging {
+    pub(crate) job: Option<MergeJob>,
+    /// Where merges copy to.
+    pub(crate) output: Option<SegmentWriter>,
+    /// Segments still to be merged in this round, best first.
+    pub(crate) round: VecDeque<u32>,
+    /// Segments that are retired and whose files could not be removed.
+    pub(crate) unremoved: Vec<u32>,
+}
+
+impl Merging {
+    /// Leaves proof in the segment that copies go to that they are durable: their sources go next, and no later
+    /// record may come to carry it.
+    pub(crate) fn mark_output(&mut self) {
+        if let Some(output) = &mut self.output {
+            // Without the mark, damage to the last copies may look like a torn tail; no more.
+            let _marked_or_full_disk = output.mark();
+        }
+    }
+}
 
 /// A merge in progress.
 pub(crate) struct MergeJob {
@@ -99,45 +121,42 @@ impl Store {
     /// Does a part of merging segment `number`.
     pub(crate) fn merge_step(
         &self,
-        upkeep: &mut Upkeep,
+        merging: &mut Merging,
         number: u32,
         is_expiry: bool,
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        let under_way = upkeep
-            .merge
-            .take()
-            .filter(|job| job.victim.number == number);
+        let under_way = merging.job.take().filter(|job| job.victim.number == number);
         let job = match under_way {
             Some(job) => Some(job),
             None => {
-                self.end_output(upkeep, number)?;
+                self.end_output(merging, number)?;
                 self.begin_merge(number, is_expiry, now)?
             }
         };
         let Some(mut job) = job else {
-            upkeep.round.retain(|waiting| *waiting != number);
+            merging.round.retain(|waiting| *waiting != number);
             return Ok(StepOutcome::nothing_left());
         };
         let mut cost_bytes = 0;
         let MergeJob { victim, source } = &mut job;
         let progress = match source {
             Source::Records(records) => {
-                self.merge_records(upkeep, victim, records, budget, now, &mut cost_bytes)?
+                self.merge_records(merging, victim, records, budget, now, &mut cost_bytes)?
             }
             Source::Keys(keys) => self.expire_keys(victim, keys, budget, &mut cost_bytes)?,
         };
         let is_done = match progress {
             Progress::Some => {
-                upkeep.merge = Some(job);
+                merging.job = Some(job);
                 false
             }
             // The next step begins anew.
             Progress::BadHint => false,
             Progress::All => {
-                self.finish_merge(upkeep, &job)?;
-                upkeep.round.retain(|waiting| *waiting != number);
+                self.finish_merge(merging, &job)?;
+                merging.round.retain(|waiting| *waiting != number);
                 true
             }
         };
@@ -148,9 +167,9 @@ impl Store {
     }
 
     /// Ends the segment that copies go to, if it is this one.
-    fn end_output(&self, upkeep: &mut Upkeep, number: u32) -> Result<()> {
+    fn end_output(&self, merging: &mut Merging, number: u32) -> Result<()> {
         let is_it = |output: &mut SegmentWriter| segment_number(output) == number;
-        match upkeep.output.take_if(is_it) {
+        match merging.output.take_if(is_it) {
             Some(output) => self.seal(output),
             None => Ok(()),
         }
@@ -196,7 +215,7 @@ impl Store {
     /// Goes through records until the budget is used up.
     fn merge_records(
         &self,
-        upkeep: &mut Upkeep,
+        merging: &mut Merging,
         victim: &Segment,
         source: &mut RecordSource,
         budget: StepBudget,
@@ -230,12 +249,12 @@ impl Store {
             }
             if gathered.bytes >= GATHERED_BYTES {
                 *cost_bytes += gathered.bytes;
-                self.append_copies(upkeep, &gathered)?;
+                self.append_copies(merging, &gathered)?;
                 gathered = Gathered::default();
             }
         };
         *cost_bytes += gathered.bytes;
-        self.append_copies(upkeep, &gathered)?;
+        self.append_copies(merging, &gathered)?;
         Ok(progress)
     }
 
@@ -313,7 +332,7 @@ impl Store {
     }
 
     /// Appends copies to the output and points the directory to them, where nothing newer came.
-    pub(crate) fn append_copies(&self, upkeep: &mut Upkeep, gathered: &Gathered) -> Result<()> {
+    pub(crate) fn append_copies(&self, merging: &mut Merging, gathered: &Gathered) -> Result<()> {
         if gathered.records.is_empty() {
             return Ok(());
         }
@@ -323,7 +342,7 @@ impl Store {
             .map(|((stored, fate), removal)| copy_of(stored, fate, removal))
             .collect();
         let len = SegmentWriter::appended_len(&records);
-        let output = self.output_for(upkeep, len)?;
+        let output = self.output_for(merging, len)?;
         let mut locations = Vec::with_capacity(records.len());
         output.append(&records, &mut locations).into_backend()?;
         let (number, end) = (segment_number(output), output.end());
@@ -374,15 +393,15 @@ impl Store {
     }
 
     /// The segment that copies go to: the present one, or a new one when it is full.
-    fn output_for<'u>(&self, upkeep: &'u mut Upkeep, len: u64) -> Result<&'u mut SegmentWriter> {
-        let is_full = upkeep
+    fn output_for<'m>(&self, merging: &'m mut Merging, len: u64) -> Result<&'m mut SegmentWriter> {
+        let is_full = merging
             .output
             .as_ref()
             .is_some_and(|output| self.is_full_for(output, len));
-        if is_full && let Some(full) = upkeep.output.take() {
+        if is_full && let Some(full) = merging.output.take() {
             self.seal(full)?;
         }
-        let output = match upkeep.output.take() {
+        let output = match merging.output.take() {
             Some(output) => output,
             None => {
                 let mut writer = self.writer.lock();
@@ -395,7 +414,7 @@ impl Store {
                 created
             }
         };
-        Ok(upkeep.output.insert(output))
+        Ok(merging.output.insert(output))
     }
 
     /// Forgets expired keys without reading their records.
@@ -433,12 +452,12 @@ impl Store {
     }
 
     /// Makes the copies durable, then removes the segment.
-    fn finish_merge(&self, upkeep: &mut Upkeep, job: &MergeJob) -> Result<()> {
+    fn finish_merge(&self, merging: &mut Merging, job: &MergeJob) -> Result<()> {
         let number = job.victim.number;
         // The copies, and with them whatever superseded the records that were not copied: those were
         // dead for readers, and yet all that a crash would have left.
         self.sync_all()?;
-        upkeep.mark_output();
+        merging.mark_output();
         let stats = self.catalog.write().own_mut(number).stats;
         self.forget_unmerged(job, stats.data_end);
         self.change_meta(|meta| {
@@ -448,18 +467,17 @@ impl Store {
         })?;
         if self.unlink(number).is_err() {
             // It is noted as retired: reclaiming it can wait, for the next opening if need be.
-            upkeep.unremoved.push(number);
+            merging.unremoved.push(number);
         }
         let mut catalog = self.catalog.write();
         catalog.remove_segment(number);
         self.keydir.show_places(&catalog.places);
         drop(catalog);
-        upkeep.let_go_of(number);
-        let is_large = upkeep
+        let is_large = merging
             .output
             .as_ref()
             .is_some_and(|output| output.end() > self.file_bytes_max() / 2);
-        if is_large && let Some(large) = upkeep.output.take() {
+        if is_large && let Some(large) = merging.output.take() {
             self.seal(large)?;
         }
         Ok(())

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{LostRange, Result, ScrubFile, StepBudget, StepOutcome, Task, Timestamp};
+use kvorum_backend::{
+    LostRange, Result, ScrubFile, Scrubbing, StepBudget, StepOutcome, Task, Timestamp,
+};
 use kvorum_segment::{Damage, Scan, ScanOptions, file_name};
 
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Reread};
@@ -19,7 +21,6 @@ use crate::log_hint::LogHint;
 use crate::segment::Segment;
 use crate::segments::Catalog;
 use crate::store::{Counters, Store};
-use crate::upkeep::Upkeep;
 
 /// Scrubbing counts files from 1, and begins with the checkpoint: segments stand behind it.
 const CHECKPOINT_NUMBER: u64 = 1;
@@ -45,7 +46,7 @@ pub(crate) enum ScrubJob {
 impl Store {
     pub(crate) fn scrub_due(
         &self,
-        upkeep: &mut Upkeep,
+        scrub: &mut Scrubbing<ScrubJob>,
         catalog: &Catalog,
         now: Timestamp,
     ) -> Option<Task> {
@@ -61,9 +62,7 @@ impl Store {
         }));
         files.extend(catalog.log_hints.iter().map(|hint| log_hint_file(hint)));
         let (disk, directory): (_, &Path) = (&*self.disk, &self.directory);
-        let due = upkeep
-            .scrub
-            .due(disk, directory, &files, Some(period), now)?;
+        let due = scrub.due(disk, directory, &files, Some(period), now)?;
         Some(Task {
             subject: due.subject - CHECKPOINT_NUMBER,
             ..due
@@ -81,16 +80,17 @@ impl Store {
     /// Reads a part of a file, for as long as that is due.
     pub(crate) fn scrub_step(
         &self,
-        upkeep: &mut Upkeep,
+        scrub: &mut Scrubbing<ScrubJob>,
+        is_checkpoint_wrong: &mut bool,
         subject: u64,
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        let is_due = |upkeep: &mut Upkeep| {
-            let due = self.scrub_due(upkeep, &self.catalog.read(), now);
+        let is_due = |scrub: &mut Scrubbing<ScrubJob>| {
+            let due = self.scrub_due(scrub, &self.catalog.read(), now);
             due.is_some_and(|task| task.subject == subject)
         };
-        if !is_due(upkeep) {
+        if !is_due(scrub) {
             return Ok(StepOutcome::nothing_left());
         }
         let found = {
@@ -116,7 +116,6 @@ impl Store {
             (None, None) if subject == CHECKPOINT_SUBJECT => self.checkpoint_file(),
             (None, None) => return Ok(StepOutcome::nothing_left()),
         };
-        let mut is_checkpoint_wrong = false;
         let open = || match (found, log_hint) {
             (Some((segment, _)), _) => {
                 let options = ScanOptions {
@@ -129,13 +128,12 @@ impl Store {
             (None, Some(hint)) => self.open_log_hint_again(hint),
             (None, None) => self.open_checkpoint_again(),
         };
-        let read = |job: &mut ScrubJob| self.read_again(job, budget, &mut is_checkpoint_wrong);
+        let read = |job: &mut ScrubJob| self.read_again(job, budget, is_checkpoint_wrong);
         let (disk, directory) = (&*self.disk, &self.directory);
-        let (cost_bytes, is_read) = upkeep.scrub.step(disk, directory, file, open, read)?;
-        upkeep.is_checkpoint_wrong |= is_checkpoint_wrong;
+        let (cost_bytes, is_read) = scrub.step(disk, directory, file, open, read)?;
         Ok(StepOutcome {
             cost_bytes,
-            is_done: is_read || !is_due(upkeep),
+            is_done: is_read || !is_due(scrub),
         })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use kvorum_segment::{SegmentId, SegmentReader, file_name};
+use kvorum_segment::{SegmentId, SegmentReader, SegmentWriter, file_name};
 use parking_lot::RwLock;
 
 use crate::hint::HintFile;
@@ -62,5 +62,13 @@ pub(crate) fn segment_id(log_id: u64, number: u32, is_merged: bool) -> SegmentId
         log_id,
         number: u64::from(number),
         kind,
+    }
+}
+
+/// The number of the segment that is written.
+pub(crate) fn segment_number(writer: &SegmentWriter) -> u32 {
+    match u32::try_from(writer.id().number) {
+        Ok(number) => number,
+        Err(_) => unreachable!("{:?} was made from a number of 32 bits", writer.id()),
     }
 }

@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 use crate::entry::{KIND_ENTRY, KIND_NOTHING, encode_front, encode_removal, front_len};
 use crate::error::IntoBackend;
 use crate::keydir::Change;
+use crate::segment::segment_number;
 use crate::settings::SyncStrategy;
 use crate::shared::Standing;
 use crate::slot::{OFFSET_BYTES_MAX, Slot};
@@ -429,13 +430,6 @@ fn stored_bytes(len: u64) -> u64 {
 fn appended_bytes(appended: &Appended) -> u64 {
     let lens = appended.places.iter().map(|at| at.record.len);
     lens.map(stored_bytes).sum()
-}
-
-pub(crate) fn segment_number(writer: &SegmentWriter) -> u32 {
-    match u32::try_from(writer.id().number) {
-        Ok(number) => number,
-        Err(_) => unreachable!("{:?} was made from a number of 32 bits", writer.id()),
-    }
 }
 
 fn too_many_places() -> BackendError {
