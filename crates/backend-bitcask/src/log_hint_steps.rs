@@ -295,14 +295,18 @@ impl Store {
                     durable_to: u64::MAX,
                     until: Some(entry.stats.data_end),
                 };
-                let scan = entry.segment.reader.scan(options).into_backend()?;
+                let segment = entry.segment.clone();
+                let parts = vec![HintedPart {
+                    number: OWN | number,
+                    from: entry.hinted_to,
+                    to: entry.hinted_to,
+                    entries: 0,
+                }];
+                // A scan begins with a read, and puts wait for the catalog.
+                drop(catalog);
+                let scan = segment.reader.scan(options).into_backend()?;
                 Ok(Some(LogHintJob {
-                    parts: vec![HintedPart {
-                        number: OWN | number,
-                        from: entry.hinted_to,
-                        to: entry.hinted_to,
-                        entries: 0,
-                    }],
+                    parts,
                     replaces: Vec::new(),
                     phase: Phase::Scanning(Box::new(scan), KeyTableBuilder::default()),
                     scanned: 0,

@@ -195,6 +195,8 @@ impl Store {
         let is_dropped_whole = is_expiry
             && self.is_all_collectable(&entry.stats, now)
             && self.is_droppable(&catalog, entry.stats.sequence_max, number, oldest);
+        // A scan begins with a read, and puts wait for the catalog.
+        drop(catalog);
         let source = match hint {
             Some(hint) if is_dropped_whole => Source::Keys(KeySource { hint, block: 0 }),
             _ => {

@@ -19,7 +19,6 @@ use crate::hint::{HintFile, hint_path};
 use crate::key_blocks::HintError;
 use crate::log_hint::LogHint;
 use crate::segment::Segment;
-use crate::segments::Catalog;
 use crate::store::{Counters, Store};
 
 /// Scrubbing counts files from 1, and begins with the checkpoint: segments stand behind it.
@@ -47,26 +46,31 @@ impl Store {
     pub(crate) fn scrub_due(
         &self,
         scrub: &mut Scrubbing<ScrubJob>,
-        catalog: &Catalog,
         now: Timestamp,
     ) -> Option<Task> {
         let period = self.settings.scrub_period?;
-        let mut files = Vec::new();
-        if self.covered.load(Ordering::Acquire) > 0 {
-            files.push(self.checkpoint_file());
-        }
-        let sealed = catalog.segments.iter().filter(|(_, it)| it.is_sealed);
-        files.extend(sealed.map(|(number, entry)| ScrubFile {
-            number: u64::from(*number) + CHECKPOINT_NUMBER,
-            bytes: entry.stats.data_end + hint_bytes(&entry.segment),
-        }));
-        files.extend(catalog.log_hints.iter().map(|hint| log_hint_file(hint)));
+        let files = self.scrubbed_files();
         let (disk, directory): (_, &Path) = (&*self.disk, &self.directory);
         let due = scrub.due(disk, directory, &files, Some(period), now)?;
         Some(Task {
             subject: due.subject - CHECKPOINT_NUMBER,
             ..due
         })
+    }
+
+    fn scrubbed_files(&self) -> Vec<ScrubFile> {
+        let mut files = Vec::new();
+        if self.covered.load(Ordering::Acquire) > 0 {
+            files.push(self.checkpoint_file());
+        }
+        let catalog = self.catalog.read();
+        let sealed = catalog.segments.iter().filter(|(_, it)| it.is_sealed);
+        files.extend(sealed.map(|(number, entry)| ScrubFile {
+            number: u64::from(*number) + CHECKPOINT_NUMBER,
+            bytes: entry.stats.data_end + hint_bytes(&entry.segment),
+        }));
+        files.extend(catalog.log_hints.iter().map(|hint| log_hint_file(hint)));
+        files
     }
 
     /// About how long the checkpoint is.
@@ -87,7 +91,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<StepOutcome> {
         let is_due = |scrub: &mut Scrubbing<ScrubJob>| {
-            let due = self.scrub_due(scrub, &self.catalog.read(), now);
+            let due = self.scrub_due(scrub, now);
             due.is_some_and(|task| task.subject == subject)
         };
         if !is_due(scrub) {

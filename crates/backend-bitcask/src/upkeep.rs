@@ -100,7 +100,8 @@ impl Store {
         tasks.extend(hints_due(upkeep, &catalog, self.has_room_for_hints()));
         tasks.extend(self.log_hint_due(upkeep.log_hint.as_ref(), &catalog));
         tasks.extend(self.checkpoint_due(&upkeep.checkpointing, &catalog));
-        tasks.extend(self.scrub_due(&mut upkeep.scrub, &catalog, now));
+        drop(catalog);
+        tasks.extend(self.scrub_due(&mut upkeep.scrub, now));
         tasks.extend(upkeep.merging.unremoved.iter().map(|number| Task {
             kind: TaskKind::Reclaim,
             subject: u64::from(*number),
@@ -508,11 +509,14 @@ impl Store {
             durable_to: u64::MAX,
             ..ScanOptions::default()
         };
-        let reader = &entry.segment.reader;
-        let scan = reader.scan(options).into_backend()?;
+        let segment = entry.segment.clone();
+        let bound = entry.stats.hinted(&segment.reader.id());
+        // A scan begins with a read, and puts wait for the catalog.
+        drop(catalog);
+        let scan = segment.reader.scan(options).into_backend()?;
         Ok(Some(HintJob {
             number,
-            bound: entry.stats.hinted(&reader.id()),
+            bound,
             phase: HintPhase::Reading(Box::new(scan), KeyTableBuilder::default()),
         }))
     }
