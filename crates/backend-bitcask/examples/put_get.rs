@@ -45,13 +45,25 @@ fn main() {
             let _buffered = store.put(batch, Durability::Buffered).unwrap();
         }
     });
-    let scattered: Vec<&StorageKey> = (0..count)
-        .map(|number| &keys[usize::try_from(number * 7919 % count).unwrap()])
-        .collect();
     let at = ReadAt {
         reading: Reading::CachedOnly,
         now: NOW,
     };
+    per_call("head and put", count, || {
+        for key in &keys {
+            let Ok(Lookup::Found(found)) = store.head(key, at) else {
+                unreachable!("no head");
+            };
+            let mut batch = batch(key);
+            if let Write::Put { old, .. } = &mut batch.writes[0] {
+                old.place = found.place;
+            }
+            let _buffered = store.put(&batch, Durability::Buffered).unwrap();
+        }
+    });
+    let scattered: Vec<&StorageKey> = (0..count)
+        .map(|number| &keys[usize::try_from(number * 7919 % count).unwrap()])
+        .collect();
     per_call("get, cached", count, || {
         for key in &scattered {
             assert!(matches!(store.get(key, at).unwrap(), Lookup::Found(_)));

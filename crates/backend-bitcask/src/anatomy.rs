@@ -17,7 +17,7 @@ use crate::slot::Slot;
 use crate::{checkpoint, entry, hint, key_blocks, log_hint, lost, meta};
 
 /// The kinds in the headers of this engine's segments.
-pub const SEGMENT_KINDS: [u8; 2] = [crate::segments::KIND_APPENDED, crate::segments::KIND_MERGED];
+pub const SEGMENT_KINDS: [u8; 2] = [crate::segment::KIND_APPENDED, crate::segment::KIND_MERGED];
 
 /// What one of the engine's files is, segments apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

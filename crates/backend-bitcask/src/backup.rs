@@ -13,39 +13,43 @@ use kvorum_disk::{EntryKind, create_directory_durably};
 use kvorum_segment::file_name;
 use kvorum_value_log::HeldSegments;
 
+use crate::bitcask::Bitcask;
 use crate::checkpoint::CHECKPOINT_NAME;
 use crate::error::IntoBackend;
 use crate::hint::hint_path;
 use crate::lost;
+use crate::merge::Merging;
 use crate::meta;
 use crate::store::Store;
-use crate::upkeep::Upkeep;
 
-impl Store {
+impl Bitcask {
     /// Makes a copy in a directory that does not exist.
-    pub(crate) fn backup(&self, directory: &Path) -> Result<StoreBackup> {
-        self.check_writable()?;
-        if self.disk.info(directory).into_backend()?.is_some() {
+    pub(crate) fn copy_to(&self, directory: &Path) -> Result<StoreBackup> {
+        let store = &self.store;
+        store.check_writable()?;
+        if store.disk.info(directory).into_backend()?.is_some() {
             let detail = format!("{} exists", directory.display());
             return Err(BackendError::new(ErrorKind::Misuse, detail));
         }
         // Nothing is merged, removed or covered while upkeep waits.
         let mut upkeep = self.writable_upkeep()?;
-        self.close_segments(&mut upkeep)?;
-        let held = self.hold_log();
-        create_directory_durably(&*self.disk, directory).into_backend()?;
+        store.close_segments(&mut upkeep.merging)?;
+        let held = store.hold_log();
+        create_directory_durably(&*store.disk, directory).into_backend()?;
         let mut files = BackedUp::default();
-        self.link_files(directory, &mut files)?;
+        store.link_files(directory, &mut files)?;
         drop(upkeep);
-        self.disk.sync_directory(directory).into_backend()?;
+        store.disk.sync_directory(directory).into_backend()?;
         Ok(StoreBackup {
             files,
             held: held.map(|it| it as Arc<_>),
         })
     }
+}
 
+impl Store {
     /// Closes the segment that puts go to and the one that merges copy to.
-    fn close_segments(&self, upkeep: &mut Upkeep) -> Result<()> {
+    fn close_segments(&self, merging: &mut Merging) -> Result<()> {
         if self.writer.lock().active.is_some() {
             // The next put would wait for the file otherwise.
             self.prepare_segment()?;
@@ -53,7 +57,7 @@ impl Store {
             let active = writer.active.take();
             writer.retiring.extend(active);
         }
-        self.seal_what_is_full(upkeep)
+        self.seal_what_is_full(merging)
     }
 
     fn link_files(&self, directory: &Path, files: &mut BackedUp) -> Result<()> {

@@ -14,7 +14,7 @@ use kvorum_disk::{Disk, Reading, Reserve};
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{Compressor, file_name};
 use kvorum_value_log::{Holds, ValueLog};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::BitcaskSettings;
 use crate::checkpoint::CHECKPOINT_NAME;
@@ -24,14 +24,15 @@ use crate::fingerprint::Fingerprints;
 use crate::hint::hint_path;
 use crate::log_hint::{LogHint, log_hint_path};
 use crate::lost::LostLog;
+use crate::merge::Merging;
 use crate::meta::{self, Meta};
 use crate::read_cache::ReadCache;
 use crate::recovery::Recovery;
+use crate::segment::segment_number;
 use crate::snapshot::BitcaskSnapshot;
 use crate::store::{Counters, Store, WriteSide, group_sync};
 use crate::unread::UnreadRecords;
 use crate::upkeep::{Upkeep, owed_bytes};
-use crate::write::segment_number;
 
 pub use crate::store::DrawNumber;
 
@@ -43,6 +44,8 @@ const SAMPLED_KEYS: usize = 16;
 /// An open store.
 pub struct Bitcask {
     pub(crate) store: Arc<Store>,
+    /// Taken before all locks of the store.
+    upkeep: Mutex<Upkeep>,
 }
 
 impl Bitcask {
@@ -123,7 +126,6 @@ impl Bitcask {
             ..Counters::default()
         };
         let store = Arc::new_cyclic(|this: &Weak<Store>| Store {
-            upkeep: Mutex::new(Upkeep::default()),
             writer: Mutex::new(WriteSide {
                 active: recovered.active,
                 prepared: recovered.prepared,
@@ -160,7 +162,10 @@ impl Bitcask {
             settings,
             draw,
         });
-        Ok(Self { store })
+        Ok(Self {
+            store,
+            upkeep: Mutex::default(),
+        })
     }
 
     /// Has the store keep what is read in a cache that it shares with others. A second one is ignored.
@@ -181,20 +186,35 @@ impl Bitcask {
     }
 }
 
+impl Bitcask {
+    /// Upkeep, for callers that write beneath its lock. Closing holds it, and the directory may be another's
+    /// by then: those that had to wait for that are refused.
+    pub(crate) fn writable_upkeep(&self) -> Result<MutexGuard<'_, Upkeep>> {
+        let upkeep = self.upkeep.lock();
+        self.store.check_writable()?;
+        Ok(upkeep)
+    }
+}
+
 impl Store {
-    fn close(&self) -> Result<()> {
-        let mut upkeep = self.upkeep.lock();
+    fn close(&self, upkeep: &mut Upkeep) -> Result<()> {
         {
             let _puts_wait = self.writer.lock();
             if self.is_closed.swap(true, Ordering::AcqRel) {
                 return Ok(());
             }
         }
-        Self::abandon(&mut upkeep);
+        upkeep.abandon();
         let synced = self.sync_all();
         let finished = synced.clone().and_then(|_| {
-            self.seal_what_is_full(&mut upkeep)?;
-            self.checkpoint_step(&mut upkeep, StepBudget { bytes: u64::MAX }, true)
+            let Upkeep {
+                merging,
+                checkpointing,
+                ..
+            } = upkeep;
+            self.seal_what_is_full(merging)?;
+            let budget = StepBudget { bytes: u64::MAX };
+            self.checkpoint_step(checkpointing, merging, budget, true)
                 .map(drop)
         });
         *self.lock.lock() = None;
@@ -207,16 +227,15 @@ impl Store {
         }
     }
 
-    pub(crate) fn seal_what_is_full(&self, upkeep: &mut Upkeep) -> Result<()> {
+    pub(crate) fn seal_what_is_full(&self, merging: &mut Merging) -> Result<()> {
         self.seal_retiring(u32::MAX)?;
-        match upkeep.output.take() {
+        match merging.output.take() {
             Some(output) => self.seal(output),
             None => Ok(()),
         }
     }
 
-    fn erase(&self) -> Result<()> {
-        let mut upkeep = self.upkeep.lock();
+    fn erase(&self, upkeep: &mut Upkeep) -> Result<()> {
         // Puts wait for the device here: there is nothing left that they could be put to.
         let mut writer = self.writer.lock();
         self.check_writable()?;
@@ -239,10 +258,10 @@ impl Store {
         self.identity.store(now, Ordering::Release);
         self.covered.store(sequence, Ordering::Release);
         self.hidden.lock().clear();
-        Self::abandon(&mut upkeep);
-        upkeep.output = None;
+        upkeep.abandon();
+        upkeep.merging.output = None;
         upkeep.scrub.forget(&*self.disk, &self.directory);
-        upkeep.unremoved.clear();
+        upkeep.merging.unremoved.clear();
         writer.active = None;
         let prepared = writer.prepared.take();
         writer.retiring.clear();
@@ -297,13 +316,12 @@ impl Store {
         })
     }
 
-    fn status(&self) -> Status {
+    fn status(&self, upkeep: &Upkeep) -> Status {
         let side_bytes: u64 = [CHECKPOINT_NAME, "store-0", "store-1"]
             .iter()
             .filter_map(|name| self.disk.info(&self.directory.join(name)).ok().flatten())
             .map(|info| info.len)
             .sum();
-        let upkeep = self.upkeep.lock();
         let catalog = self.catalog.read();
         let stats = || catalog.segments.values().map(|entry| entry.stats);
         let hints = catalog.segments.values();
@@ -325,7 +343,7 @@ impl Store {
             files: catalog.segments.len() as u64 + hint_files,
             memory_bytes: self.keydir.memory_bytes() + catalog.memory_bytes(),
             pinned_bytes: catalog.pinned_bytes(),
-            debt_bytes: owed_bytes(&upkeep, &catalog, self.has_room_for_hints()),
+            debt_bytes: owed_bytes(upkeep, &catalog, self.has_room_for_hints()),
             put_bytes: read(&counters.put_bytes),
             written_bytes: read(&counters.written_bytes),
             corrupt_reads: read(&counters.corrupt_reads),
@@ -419,14 +437,14 @@ impl Backend for Bitcask {
     }
 
     fn status(&self) -> Status {
-        self.store.status()
+        self.store.status(&self.upkeep.lock())
     }
 
     fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
         if self.store.check_writable().is_err() {
             return Vec::new();
         }
-        self.store.due(now)
+        self.store.due(&mut self.upkeep.lock(), now)
     }
 
     fn maintenance_step(
@@ -435,15 +453,16 @@ impl Backend for Bitcask {
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        self.store.step(task, budget, now)
+        let mut upkeep = self.writable_upkeep()?;
+        self.store.step(&mut upkeep, task, budget, now)
     }
 
     fn erase(&self) -> Result<()> {
-        self.store.erase()
+        self.store.erase(&mut self.upkeep.lock())
     }
 
     fn close(&self) -> Result<()> {
-        self.store.close()
+        self.store.close(&mut self.upkeep.lock())
     }
 
     fn backups(&self) -> Option<&dyn Backups> {
@@ -453,7 +472,7 @@ impl Backend for Bitcask {
 
 impl Backups for Bitcask {
     fn backup(&self, directory: &Path) -> Result<StoreBackup> {
-        self.store.backup(directory)
+        self.copy_to(directory)
     }
 }
 
@@ -480,7 +499,11 @@ fn settle_log_id(
         meta.shared_log
     );
     let range = LostRange {
-        file: format!("{}{:016x}", crate::shared::LOST_PREFIX, meta.shared_log),
+        file: format!(
+            "{}{:016x}",
+            crate::shared_place::LOST_PREFIX,
+            meta.shared_log
+        ),
         offset: 0,
         len: 0,
         held,

@@ -7,6 +7,7 @@
 
 mod directory;
 mod log_hints;
+mod log_in_files;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,9 +27,9 @@ use crate::hint::{HintFile, HintedSegment, hint_path};
 use crate::key_blocks::HintError;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
 use crate::meta::{self, Meta};
-use crate::segments::segment_id;
+use crate::segment::segment_id;
 
-pub use self::log_hints::{FindLog, FoundLog, LogInFiles};
+pub use self::log_in_files::{FindLog, FoundLog, LogInFiles};
 
 /// Names shown of one finding at most.
 const KEYS_SHOWN_MAX: usize = 20;
@@ -446,7 +447,7 @@ impl StoreCheck<'_> {
     /// Returns whether the segment was written by a merge.
     fn check_header(&mut self, reader: &SegmentReader, name: &str) -> Result<bool> {
         match reader.check_header() {
-            Ok(kind) => Ok(kind == crate::segments::KIND_MERGED),
+            Ok(kind) => Ok(kind == crate::segment::KIND_MERGED),
             Err(SegmentError::Disk(error)) => Err((&error).into()),
             Err(error) => {
                 self.found

@@ -15,7 +15,7 @@ use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_che
 use crate::expiries::{Expiries, STEPS, Step};
 use crate::keydir::{Keydir, SHARDS};
 use crate::places::{Place, Places};
-use crate::segments::SegmentStats;
+use crate::segment_stats::SegmentStats;
 use crate::shared::{CoveredLog, Standing};
 use crate::slot::Packed;
 
@@ -682,7 +682,7 @@ mod tests {
     use super::*;
     use crate::fingerprint::Fingerprints;
     use crate::places::Place;
-    use crate::segments::{Segment, segment_id};
+    use crate::segment::{Segment, segment_id};
     use crate::slot::Slot;
 
     fn covered() -> Covered {

@@ -7,17 +7,26 @@ use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind, Urgency};
 use crate::checkpoint::{CheckpointWriter, Covered, PLACE_BYTES, SEGMENT_BYTES};
 use crate::error::IntoBackend;
 use crate::keydir::SHARDS;
-use crate::segments::{Catalog, PlaceHold, SegmentStats};
+use crate::merge::Merging;
+use crate::segment_stats::SegmentStats;
+use crate::segments::{Catalog, PlaceHold};
 use crate::shared::CoveredLog;
 use crate::slot::Packed;
 use crate::store::{Counters, Store};
-use crate::upkeep::Upkeep;
 
 /// A checkpoint waits for this many records, or a quarter of the keys if those are more: replaying
 /// so many takes some tens of milliseconds.
 const CHECKPOINT_RECORDS_MIN: u64 = 32 << 10;
 /// A checkpoint waits until this many times its size was put, unless the records are many.
 const CHECKPOINT_SHARE: u64 = 16;
+
+/// Checkpoints: the one in progress, and why the next is due.
+#[derive(Default)]
+pub(crate) struct Checkpointing {
+    pub(crate) job: Option<CheckpointJob>,
+    /// The last one was found damaged, and is to be written again.
+    pub(crate) is_last_wrong: bool,
+}
 
 /// A checkpoint in progress.
 pub(crate) struct CheckpointJob {
@@ -39,15 +48,19 @@ impl CheckpointJob {
 impl Store {
     /// A checkpoint is due when replaying what came since the last one would take long, and when it
     /// is small against that.
-    pub(crate) fn checkpoint_due(&self, upkeep: &Upkeep, catalog: &Catalog) -> Option<Task> {
+    pub(crate) fn checkpoint_due(
+        &self,
+        checkpointing: &Checkpointing,
+        catalog: &Catalog,
+    ) -> Option<Task> {
         let order = std::sync::atomic::Ordering::Relaxed;
         let keys = self.keydir.len();
         let cost_bytes = self.checkpoint_bytes(catalog);
         let bytes_max = self.settings.checkpoint_after_bytes;
         let bytes_max = bytes_max.max(cost_bytes * CHECKPOINT_SHARE);
         let records_max = CHECKPOINT_RECORDS_MIN.max(keys / 4);
-        let is_due = upkeep.checkpoint.is_some()
-            || upkeep.is_checkpoint_wrong
+        let is_due = checkpointing.job.is_some()
+            || checkpointing.is_last_wrong
             || self.counters.unchecked_bytes.load(order) >= bytes_max
             || self.counters.unchecked_records.load(order) >= records_max
             || self.is_far_behind_log(catalog);
@@ -90,18 +103,19 @@ impl Store {
     /// Writes a part of a checkpoint; `is_clean` for the last one of a store that is being closed.
     pub(crate) fn checkpoint_step(
         &self,
-        upkeep: &mut Upkeep,
+        checkpointing: &mut Checkpointing,
+        merging: &mut Merging,
         budget: StepBudget,
         is_clean: bool,
     ) -> Result<StepOutcome> {
-        let mut job = match upkeep.checkpoint.take() {
+        let mut job = match checkpointing.job.take() {
             Some(job) => job,
             None => self.begin_checkpoint(is_clean)?,
         };
         let mut cost_bytes = 0;
         while job.next_shard < SHARDS {
             if cost_bytes > 0 && cost_bytes >= budget.bytes {
-                upkeep.checkpoint = Some(job);
+                checkpointing.job = Some(job);
                 return Ok(StepOutcome {
                     cost_bytes,
                     is_done: false,
@@ -114,7 +128,7 @@ impl Store {
         }
         // Slots may point to what came after the beginning.
         self.sync_all()?;
-        upkeep.mark_output();
+        merging.mark_output();
         let (places, is_in_log) = {
             let catalog = self.catalog.read();
             (catalog.places.clone(), !catalog.shared.is_empty())
@@ -122,14 +136,14 @@ impl Store {
         self.note_log(is_in_log, job.sequence)?;
         let finished = job.writer.finish(&*self.disk, &places);
         cost_bytes += finished.into_backend()?;
-        upkeep.is_checkpoint_wrong = false;
+        checkpointing.is_last_wrong = false;
         Counters::add(&self.counters.written_bytes, cost_bytes);
         let order = std::sync::atomic::Ordering::AcqRel;
         self.covered.fetch_max(job.sequence, order);
         if let Some(log) = &self.log {
             log.usage_changed();
         }
-        let unremoved = &upkeep.unremoved;
+        let unremoved = &merging.unremoved;
         let is_needed = |number: &u32| job.covered.contains(number) || unremoved.contains(number);
         if !self.meta.lock().retired.iter().all(is_needed) {
             self.change_meta(|meta| meta.retired.retain(is_needed))?;

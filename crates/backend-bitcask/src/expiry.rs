@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use kvorum_backend::{Fields, Timestamp};
 
-use crate::segments::{Catalog, SegmentStats};
+use crate::segment_stats::SegmentStats;
+use crate::segments::Catalog;
 use crate::store::Store;
 
 /// What a removal takes in place of an entry, about, in bytes.

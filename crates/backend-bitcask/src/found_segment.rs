@@ -12,7 +12,8 @@ use kvorum_segment::{
 use crate::BitcaskSettings;
 use crate::error::IntoBackend;
 use crate::key_table::KeyEntry;
-use crate::segments::{Segment, SegmentStats, segment_id};
+use crate::segment::{Segment, segment_id};
+use crate::segment_stats::SegmentStats;
 use crate::tail::{Newest, Tail};
 
 /// A segment while it is being read.

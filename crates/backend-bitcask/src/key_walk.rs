@@ -22,7 +22,7 @@ use crate::key_blocks::{BlockIndex, HintError};
 use crate::key_table::{KeyEntry, KeyTable, OWN, SmallestKeys};
 use crate::log_hint::LogHint;
 use crate::places::Place;
-use crate::segments::Segment;
+use crate::segment::Segment;
 use crate::shared::{Standing, StandingCursor, Standings};
 
 /// What a source that has to be gathered holds of its keys at first: enough for a part of a listing.

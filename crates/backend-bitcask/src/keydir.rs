@@ -37,6 +37,16 @@ struct Content {
     places: Arc<Places>,
 }
 
+impl Content {
+    /// Where a slot points to. No slot outlives its place: that its key is absent would be wrong.
+    fn place_of(&self, packed: Packed) -> &Place {
+        match self.places.get(packed.place()) {
+            Some(place) => place,
+            None => unreachable!("a slot means place {}, which is gone", packed.place()),
+        }
+    }
+}
+
 /// The places where a key may be: one, unless fingerprints collide.
 pub(crate) struct Candidates {
     pub(crate) first: Option<(Slot, Place)>,
@@ -94,8 +104,7 @@ impl Keydir {
         let content = self.shards[shard].content.read();
         let sought = Packed::sought(fingerprint);
         let packed = content.table.of_fingerprint(sought).next()?;
-        let place = content.places.get(packed.place())?;
-        look(Slot::unpack(shard, packed), place)
+        look(Slot::unpack(shard, packed), content.place_of(packed))
     }
 
     /// The slots with this fingerprint, and where they point to.
@@ -103,9 +112,9 @@ impl Keydir {
         let shard = shard_of(fingerprint);
         let content = self.shards[shard].content.read();
         let slots = content.table.of_fingerprint(Packed::sought(fingerprint));
-        let mut found = slots.filter_map(|packed| {
-            let place = content.places.get(packed.place())?;
-            Some((Slot::unpack(shard, packed), place.clone()))
+        let mut found = slots.map(|packed| {
+            let place = content.place_of(packed).clone();
+            (Slot::unpack(shard, packed), place)
         });
         Candidates {
             first: found.next(),
@@ -208,9 +217,9 @@ impl Keydir {
         let mut sample = Vec::new();
         for (number, shard) in self.shards.iter().enumerate() {
             let content = shard.content.read();
-            let found = content.table.slots().filter_map(|packed| {
-                let place = content.places.get(packed.place())?;
-                Some((Slot::unpack(number, packed), place.clone()))
+            let found = content.table.slots().map(|packed| {
+                let place = content.place_of(packed).clone();
+                (Slot::unpack(number, packed), place)
             });
             sample.extend(found.take(count - sample.len()));
             if sample.len() >= count {

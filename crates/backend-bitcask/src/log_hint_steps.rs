@@ -30,7 +30,6 @@ use crate::recovery::Recovered;
 use crate::segments::Catalog;
 use crate::shared::Standing;
 use crate::store::{Counters, Store};
-use crate::upkeep::Upkeep;
 
 /// The subject of tasks that write log hints: no segment of the store has this number.
 pub(crate) const LOG_HINT_SUBJECT: u32 = 0;
@@ -77,9 +76,13 @@ enum Wanted {
 }
 
 impl Store {
-    pub(crate) fn log_hint_due(&self, upkeep: &Upkeep, catalog: &Catalog) -> Option<Task> {
+    pub(crate) fn log_hint_due(
+        &self,
+        under_way: Option<&LogHintJob>,
+        catalog: &Catalog,
+    ) -> Option<Task> {
         self.log.as_ref()?;
-        let cost_bytes = match (&upkeep.log_hint, self.wanted(catalog)) {
+        let cost_bytes = match (under_way, self.wanted(catalog)) {
             (Some(job), _) => job.cost_bytes(),
             (None, Some(Wanted::Removal)) => 0,
             (None, Some(Wanted::Scanning(_, bytes))) => bytes,
@@ -145,11 +148,11 @@ impl Store {
     /// Goes on with a log hint, or begins one.
     pub(crate) fn log_hint_step(
         &self,
-        upkeep: &mut Upkeep,
+        under_way: &mut Option<LogHintJob>,
         budget: StepBudget,
     ) -> Result<StepOutcome> {
-        self.remove_useless(upkeep)?;
-        let job = match upkeep.log_hint.take() {
+        self.remove_useless(under_way)?;
+        let job = match under_way.take() {
             Some(job) => Some(job),
             None => self.begin_log_hint()?,
         };
@@ -229,7 +232,7 @@ impl Store {
                 }
             }
         }
-        upkeep.log_hint = Some(job);
+        *under_way = Some(job);
         Ok(StepOutcome {
             cost_bytes,
             is_done: false,
@@ -292,14 +295,18 @@ impl Store {
                     durable_to: u64::MAX,
                     until: Some(entry.stats.data_end),
                 };
-                let scan = entry.segment.reader.scan(options).into_backend()?;
+                let segment = entry.segment.clone();
+                let parts = vec![HintedPart {
+                    number: OWN | number,
+                    from: entry.hinted_to,
+                    to: entry.hinted_to,
+                    entries: 0,
+                }];
+                // A scan begins with a read, and puts wait for the catalog.
+                drop(catalog);
+                let scan = segment.reader.scan(options).into_backend()?;
                 Ok(Some(LogHintJob {
-                    parts: vec![HintedPart {
-                        number: OWN | number,
-                        from: entry.hinted_to,
-                        to: entry.hinted_to,
-                        entries: 0,
-                    }],
+                    parts,
                     replaces: Vec::new(),
                     phase: Phase::Scanning(Box::new(scan), KeyTableBuilder::default()),
                     scanned: 0,
@@ -396,7 +403,7 @@ impl Store {
     }
 
     /// Removes log hints that are wrong or speak of nothing that is there. What they spoke of has none then.
-    fn remove_useless(&self, upkeep: &mut Upkeep) -> Result<()> {
+    fn remove_useless(&self, under_way: &mut Option<LogHintJob>) -> Result<()> {
         let useless: Vec<Arc<LogHint>> = {
             let catalog = self.catalog.read();
             let hints = catalog.log_hints.iter();
@@ -407,7 +414,7 @@ impl Store {
             return Ok(());
         }
         let numbers: Vec<u32> = useless.iter().map(|it| it.number).collect();
-        upkeep.log_hint.take_if(|job| {
+        under_way.take_if(|job| {
             let mut replaced = job.replaces.iter();
             replaced.any(|it| numbers.contains(&it.number))
         });

@@ -6,7 +6,7 @@ use std::path::Path;
 use kvorum_backend::{LOST_NAME, LostDirectory, LostRange, is_news};
 use kvorum_disk::Disk;
 
-use crate::shared::is_lost_name;
+use crate::shared_place::is_lost_name;
 
 pub(crate) const DIRECTORY: &str = LOST_NAME;
 pub(crate) const MAGIC: [u8; 8] = *b"KVbclost";

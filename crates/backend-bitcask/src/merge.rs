@@ -6,41 +6,86 @@
 //! the segment is noted as retired, and noted before it is unlinked: a crash at any point leaves
 //! either both or what was copied.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kvorum_backend::{LostRange, Result, StepBudget, StepOutcome, Timestamp};
+use kvorum_encoding::StorageKey;
 use kvorum_segment::{
     BatchPlace, EncodedBack, Location, Record, Scan, ScanOptions, Scanned, SegmentWriter,
-    StoredRecord, file_name,
+    StoredFront, StoredRecord, file_name,
 };
 
-use crate::entry::{KIND_ENTRY, encode_removal};
+use crate::entry::{KIND_ENTRY, KIND_NOTHING, decode_fields, encode_removal};
 use crate::error::IntoBackend;
 use crate::hint::{HintFile, hint_path};
 use crate::key_blocks::HintError;
 use crate::key_table::KeyEntry;
-use crate::segments::{Catalog, Segment};
+use crate::segment::{Segment, segment_number};
+use crate::segments::Catalog;
 use crate::slot::Slot;
 use crate::store::{Counters, Store};
-use crate::upkeep::Upkeep;
-use crate::write::segment_number;
 
 /// Copies are appended in pieces of about this size.
 pub(crate) const GATHERED_BYTES: u64 = 1 << 20;
+
+/// Merges: the one in progress, and what outlasts one.
+#[derive(Default)]
+pub(crate) struct Merging {
+    pub(crate) job: Option<MergeJob>,
+    /// Where merges copy to.
+    pub(crate) output: Option<SegmentWriter>,
+    /// Segments still to be merged in this round, best first.
+    pub(crate) round: VecDeque<u32>,
+    /// Segments that are retired and whose files could not be removed.
+    pub(crate) unremoved: Vec<u32>,
+}
+
+impl Merging {
+    /// Leaves proof in the segment that copies go to that they are durable: their sources go next, and no later
+    /// record may come to carry it.
+    pub(crate) fn mark_output(&mut self) {
+        if let Some(output) = &mut self.output {
+            // Without the mark, damage to the last copies may look like a torn tail; no more.
+            let _marked_or_full_disk = output.mark();
+        }
+    }
+}
 
 /// A merge in progress.
 pub(crate) struct MergeJob {
     pub(crate) victim: Arc<Segment>,
     source: Source,
-    /// Read, and left for the next step because the budget was used up.
-    pending: Option<StoredRecord>,
 }
 
 enum Source {
     /// All records, in the order of the file.
-    Records(Box<Scan>),
+    Records(Box<RecordSource>),
     /// The keys alone: everything has expired, and nothing needs to be copied.
-    Keys { hint: Arc<HintFile>, block: usize },
+    Keys(KeySource),
+}
+
+struct RecordSource {
+    scan: Scan,
+    /// Read, and left for the next step because the budget was used up.
+    pending: Option<StoredRecord>,
+    /// Some could not be read, and were listed as lost.
+    has_met_damage: bool,
+}
+
+struct KeySource {
+    hint: Arc<HintFile>,
+    block: usize,
+}
+
+/// How far a step has come in its source.
+enum Progress {
+    /// The budget is used up.
+    Some,
+    /// There is no more.
+    All,
+    /// The hint is not to be believed: the segment itself says the same.
+    BadHint,
 }
 
 /// What becomes of a record.
@@ -66,8 +111,8 @@ impl MergeJob {
     /// How far it has come, in bytes of the victim.
     pub(crate) fn position(&self) -> u64 {
         match &self.source {
-            Source::Records(scan) => scan.read_to(),
-            Source::Keys { .. } => 0,
+            Source::Records(records) => records.scan.read_to(),
+            Source::Keys(_) => 0,
         }
     }
 }
@@ -76,53 +121,55 @@ impl Store {
     /// Does a part of merging segment `number`.
     pub(crate) fn merge_step(
         &self,
-        upkeep: &mut Upkeep,
+        merging: &mut Merging,
         number: u32,
         is_expiry: bool,
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        let under_way = upkeep
-            .merge
-            .take()
-            .filter(|job| job.victim.number == number);
+        let under_way = merging.job.take().filter(|job| job.victim.number == number);
         let job = match under_way {
             Some(job) => Some(job),
             None => {
-                self.end_output(upkeep, number)?;
+                self.end_output(merging, number)?;
                 self.begin_merge(number, is_expiry, now)?
             }
         };
         let Some(mut job) = job else {
-            upkeep.round.retain(|waiting| *waiting != number);
+            merging.round.retain(|waiting| *waiting != number);
             return Ok(StepOutcome::nothing_left());
         };
         let mut cost_bytes = 0;
-        let is_read = match &job.source {
-            Source::Records(_) => {
-                self.merge_records(upkeep, &mut job, budget, now, &mut cost_bytes)?
+        let MergeJob { victim, source } = &mut job;
+        let progress = match source {
+            Source::Records(records) => {
+                self.merge_records(merging, victim, records, budget, now, &mut cost_bytes)?
             }
-            Source::Keys { .. } => self.expire_keys(&mut job, budget, now, &mut cost_bytes)?,
+            Source::Keys(keys) => self.expire_keys(victim, keys, budget, &mut cost_bytes)?,
         };
-        if !is_read {
-            upkeep.merge = Some(job);
-            return Ok(StepOutcome {
-                cost_bytes,
-                is_done: false,
-            });
-        }
-        self.finish_merge(upkeep, &job)?;
-        upkeep.round.retain(|waiting| *waiting != number);
+        let is_done = match progress {
+            Progress::Some => {
+                merging.job = Some(job);
+                false
+            }
+            // The next step begins anew.
+            Progress::BadHint => false,
+            Progress::All => {
+                self.finish_merge(merging, &job)?;
+                merging.round.retain(|waiting| *waiting != number);
+                true
+            }
+        };
         Ok(StepOutcome {
             cost_bytes,
-            is_done: true,
+            is_done,
         })
     }
 
     /// Ends the segment that copies go to, if it is this one.
-    fn end_output(&self, upkeep: &mut Upkeep, number: u32) -> Result<()> {
+    fn end_output(&self, merging: &mut Merging, number: u32) -> Result<()> {
         let is_it = |output: &mut SegmentWriter| segment_number(output) == number;
-        match upkeep.output.take_if(is_it) {
+        match merging.output.take_if(is_it) {
             Some(output) => self.seal(output),
             None => Ok(()),
         }
@@ -148,50 +195,51 @@ impl Store {
         let is_dropped_whole = is_expiry
             && self.is_all_collectable(&entry.stats, now)
             && self.is_droppable(&catalog, entry.stats.sequence_max, number, oldest);
+        // A scan begins with a read, and puts wait for the catalog.
+        drop(catalog);
         let source = match hint {
-            Some(hint) if is_dropped_whole => Source::Keys { hint, block: 0 },
+            Some(hint) if is_dropped_whole => Source::Keys(KeySource { hint, block: 0 }),
             _ => {
                 let options = ScanOptions {
                     durable_to: u64::MAX,
                     ..ScanOptions::default()
                 };
-                Source::Records(Box::new(victim.reader.scan(options).into_backend()?))
+                Source::Records(Box::new(RecordSource {
+                    scan: victim.reader.scan(options).into_backend()?,
+                    pending: None,
+                    has_met_damage: false,
+                }))
             }
         };
-        Ok(Some(MergeJob {
-            victim,
-            source,
-            pending: None,
-        }))
+        Ok(Some(MergeJob { victim, source }))
     }
 
-    /// Goes through records until the budget is used up; true when there are no more.
+    /// Goes through records until the budget is used up.
     fn merge_records(
         &self,
-        upkeep: &mut Upkeep,
-        job: &mut MergeJob,
+        merging: &mut Merging,
+        victim: &Segment,
+        source: &mut RecordSource,
         budget: StepBudget,
         now: Timestamp,
         cost_bytes: &mut u64,
-    ) -> Result<bool> {
-        if let Source::Records(scan) = &mut job.source {
-            // What is read may have to be written as well.
-            scan.set_read_ahead(budget.bytes / 2);
-        }
+    ) -> Result<Progress> {
+        // What is read may have to be written as well.
+        source.scan.set_read_ahead(budget.bytes / 2);
         let oldest = self.oldest_in_log();
         let mut gathered = Gathered::default();
-        let is_read = loop {
-            let Some(record) = self.next_record(job)? else {
-                break true;
+        let progress = loop {
+            let Some(record) = self.next_record(victim, source)? else {
+                break Progress::All;
             };
             let len = record.head.location.len;
             let is_over = *cost_bytes + gathered.bytes + 2 * len > budget.bytes;
             if is_over && *cost_bytes > 0 {
-                job.pending = Some(record);
-                break false;
+                source.pending = Some(record);
+                break Progress::Some;
             }
             *cost_bytes += len;
-            match self.fate(&record, &job.victim, now, oldest) {
+            match self.fate(&record, victim, now, oldest) {
                 Fate::Gone => {}
                 Fate::Expired(slot) => {
                     self.catalog.write().forget(&self.keydir, &slot);
@@ -203,36 +251,37 @@ impl Store {
             }
             if gathered.bytes >= GATHERED_BYTES {
                 *cost_bytes += gathered.bytes;
-                self.append_copies(upkeep, &gathered)?;
+                self.append_copies(merging, &gathered)?;
                 gathered = Gathered::default();
             }
         };
         *cost_bytes += gathered.bytes;
-        self.append_copies(upkeep, &gathered)?;
-        Ok(is_read)
+        self.append_copies(merging, &gathered)?;
+        Ok(progress)
     }
 
     /// The next record; damage on the way is reported once and passed over.
-    fn next_record(&self, job: &mut MergeJob) -> Result<Option<StoredRecord>> {
-        if let Some(pending) = job.pending.take() {
+    fn next_record(
+        &self,
+        victim: &Segment,
+        source: &mut RecordSource,
+    ) -> Result<Option<StoredRecord>> {
+        if let Some(pending) = source.pending.take() {
             return Ok(Some(pending));
         }
-        let Source::Records(scan) = &mut job.source else {
-            return Ok(None);
-        };
-        for scanned in scan.by_ref() {
-            match scanned.into_backend()? {
-                Scanned::Record(record) => return Ok(Some(record)),
-                Scanned::Damage(damage) => {
-                    let range = LostRange {
-                        file: file_name(u64::from(job.victim.number)),
-                        offset: damage.offset,
-                        len: damage.len,
-                        held: damage.found,
-                    };
-                    self.lost.lock().add(&*self.disk, range);
-                }
-            }
+        for scanned in source.scan.by_ref() {
+            let lost = match scanned.into_backend()? {
+                Scanned::Record(record) if is_understood(&record.head) => return Ok(Some(record)),
+                Scanned::Record(record) => not_understood(victim.listed_name(), &record.head),
+                Scanned::Damage(damage) => LostRange {
+                    file: victim.listed_name(),
+                    offset: damage.offset,
+                    len: damage.len,
+                    held: damage.found,
+                },
+            };
+            source.has_met_damage = true;
+            self.lost.lock().add(&*self.disk, lost);
         }
         Ok(None)
     }
@@ -285,20 +334,17 @@ impl Store {
     }
 
     /// Appends copies to the output and points the directory to them, where nothing newer came.
-    pub(crate) fn append_copies(&self, upkeep: &mut Upkeep, gathered: &Gathered) -> Result<()> {
+    pub(crate) fn append_copies(&self, merging: &mut Merging, gathered: &Gathered) -> Result<()> {
         if gathered.records.is_empty() {
             return Ok(());
         }
-        let fronts = removal_fronts(gathered);
-        let removals = fronts.iter();
-        let records: Vec<Record<'_>> = gathered
-            .records
-            .iter()
-            .zip(removals)
+        let fronts: Vec<Vec<u8>> = gathered.records.iter().map(removal_front).collect();
+        let copied = gathered.records.iter().zip(&fronts);
+        let records: Vec<Record<'_>> = copied
             .map(|((stored, fate), removal)| copy_of(stored, fate, removal))
             .collect();
         let len = SegmentWriter::appended_len(&records);
-        let output = self.output_for(upkeep, len)?;
+        let output = self.output_for(merging, len)?;
         let mut locations = Vec::with_capacity(records.len());
         output.append(&records, &mut locations).into_backend()?;
         let (number, end) = (segment_number(output), output.end());
@@ -308,24 +354,30 @@ impl Store {
     }
 
     fn show_copies(&self, gathered: &Gathered, locations: &[Location], number: u32, end: u64) {
+        let count = gathered.records.len();
+        assert_eq!(
+            locations.len(),
+            count,
+            "each copy has its place in segment {number}"
+        );
         // A put relies on its old slots staying where it found them.
         let _puts_wait = self.writer.lock();
         let mut catalog = self.catalog.write();
-        let Some(output) = catalog.segments.get_mut(&number) else {
-            return;
-        };
+        let output = catalog.own_mut(number);
+        assert!(
+            !output.is_sealed,
+            "segment {number} was sealed before the append"
+        );
         output.stats.data_end = end;
         let place = output.segment.place;
         for ((stored, fate), at) in gathered.records.iter().zip(locations) {
             let stored_bytes = at.len.next_multiple_of(8);
-            let entry = KeyEntry::of(&stored.head);
             let fields = match fate {
-                Fate::Copied(Some(_)) => entry.map(|entry| entry.fields),
+                Fate::Copied(Some(_)) => Some(entry_of(&stored.head).fields),
                 _ => None,
             };
-            if let Some(stats) = catalog.stats_mut(number) {
-                stats.count(stored.head.sequence, stored_bytes, fields.as_ref());
-            }
+            let stats = &mut catalog.own_mut(number).stats;
+            stats.count(stored.head.sequence, stored_bytes, fields.as_ref());
             match fate {
                 Fate::Copied(Some(old)) => {
                     catalog.note_copy(old);
@@ -336,21 +388,22 @@ impl Store {
                     catalog.note_copy(old);
                     catalog.forget(&self.keydir, old);
                 }
-                Fate::Copied(None) | Fate::Gone | Fate::Expired(_) => {}
+                Fate::Copied(None) => {}
+                Fate::Gone | Fate::Expired(_) => unreachable!("a record without use was copied"),
             }
         }
     }
 
     /// The segment that copies go to: the present one, or a new one when it is full.
-    fn output_for<'u>(&self, upkeep: &'u mut Upkeep, len: u64) -> Result<&'u mut SegmentWriter> {
-        let is_full = upkeep
+    fn output_for<'m>(&self, merging: &'m mut Merging, len: u64) -> Result<&'m mut SegmentWriter> {
+        let is_full = merging
             .output
             .as_ref()
             .is_some_and(|output| self.is_full_for(output, len));
-        if is_full && let Some(full) = upkeep.output.take() {
+        if is_full && let Some(full) = merging.output.take() {
             self.seal(full)?;
         }
-        let output = match upkeep.output.take() {
+        let output = match merging.output.take() {
             Some(output) => output,
             None => {
                 let mut writer = self.writer.lock();
@@ -363,36 +416,29 @@ impl Store {
                 created
             }
         };
-        Ok(upkeep.output.insert(output))
+        Ok(merging.output.insert(output))
     }
 
-    /// Forgets expired keys without reading their records; true when there are no more.
+    /// Forgets expired keys without reading their records.
     fn expire_keys(
         &self,
-        job: &mut MergeJob,
+        victim: &Segment,
+        keys: &mut KeySource,
         budget: StepBudget,
-        now: Timestamp,
         cost_bytes: &mut u64,
-    ) -> Result<bool> {
-        let Source::Keys { hint, block } = &mut job.source else {
-            return Ok(true);
-        };
+    ) -> Result<Progress> {
+        let KeySource { hint, block } = keys;
         let block_bytes = hint.len() / hint.index().len().max(1) as u64;
         while *block < hint.index().len() {
             if *cost_bytes > 0 && *cost_bytes + block_bytes > budget.bytes {
-                return Ok(false);
+                return Ok(Progress::Some);
             }
             let entries = match hint.read(*block) {
                 Ok(entries) => entries,
                 Err(HintError::Disk(error)) => return Err((&error).into()),
                 Err(HintError::Unusable(_) | HintError::Newer) => {
-                    // The data says the same; the next step starts over with it.
-                    *job.victim.hint.write() = None;
-                    let victim = job.victim.number;
-                    if let Some(over) = self.begin_merge(victim, false, now)? {
-                        *job = over;
-                    }
-                    return Ok(false);
+                    *victim.hint.write() = None;
+                    return Ok(Progress::BadHint);
                 }
             };
             *block += 1;
@@ -400,51 +446,65 @@ impl Store {
             let mut catalog = self.catalog.write();
             for entry in entries.iter().filter(|entry| !entry.removal) {
                 let fingerprint = self.fingerprints.of(&entry.key);
-                let slot = Slot::new(fingerprint, job.victim.place, entry.at);
+                let slot = Slot::new(fingerprint, victim.place, entry.at);
                 catalog.forget(&self.keydir, &slot);
             }
         }
-        Ok(true)
+        Ok(Progress::All)
     }
 
     /// Makes the copies durable, then removes the segment.
-    fn finish_merge(&self, upkeep: &mut Upkeep, job: &MergeJob) -> Result<()> {
+    fn finish_merge(&self, merging: &mut Merging, job: &MergeJob) -> Result<()> {
         let number = job.victim.number;
         // The copies, and with them whatever superseded the records that were not copied: those were
         // dead for readers, and yet all that a crash would have left.
         self.sync_all()?;
-        upkeep.mark_output();
-        // Records that damage kept from being copied leave slots that would soon mean another segment.
-        // Nobody points a key to a finished segment any more, so this needs no lock over all shards.
-        let place = job.victim.place;
-        self.keydir.retain(|it| it != place);
-        let sequence_max = {
-            let catalog = self.catalog.read();
-            let entry = catalog.segments.get(&number);
-            entry.map_or(0, |entry| entry.stats.sequence_max)
-        };
+        merging.mark_output();
+        let stats = self.catalog.write().own_mut(number).stats;
+        self.forget_unmerged(job, stats.data_end);
         self.change_meta(|meta| {
             meta.retired.push(number);
-            meta.sequence = meta.sequence.max(sequence_max);
+            meta.sequence = meta.sequence.max(stats.sequence_max);
             meta.next_segment = meta.next_segment.max(number + 1);
         })?;
         if self.unlink(number).is_err() {
             // It is noted as retired: reclaiming it can wait, for the next opening if need be.
-            upkeep.unremoved.push(number);
+            merging.unremoved.push(number);
         }
         let mut catalog = self.catalog.write();
         catalog.remove_segment(number);
         self.keydir.show_places(&catalog.places);
         drop(catalog);
-        upkeep.let_go_of(number);
-        let is_large = upkeep
+        let is_large = merging
             .output
             .as_ref()
             .is_some_and(|output| output.end() > self.file_bytes_max() / 2);
-        if is_large && let Some(large) = upkeep.output.take() {
+        if is_large && let Some(large) = merging.output.take() {
             self.seal(large)?;
         }
         Ok(())
+    }
+
+    /// Records that damage kept from being copied leave slots that would soon mean another segment. Where no
+    /// damage was met they are listed as lost here: what should not be is not to go without a word.
+    fn forget_unmerged(&self, job: &MergeJob, data_end: u64) {
+        // Nobody points a key to a finished segment any more, so this needs no lock over all shards.
+        let place = job.victim.place;
+        let left = self.keydir.retain(|it| it != place);
+        let has_met_damage = match &job.source {
+            Source::Records(records) => records.has_met_damage,
+            Source::Keys(_) => false,
+        };
+        if left == 0 || has_met_damage {
+            return;
+        }
+        let range = LostRange {
+            file: job.victim.listed_name(),
+            offset: 0,
+            len: data_end,
+            held: format!("{left} records that a merge did not come to"),
+        };
+        self.lost.lock().add(&*self.disk, range);
     }
 
     /// Removes the files of a segment for good.
@@ -459,19 +519,37 @@ impl Store {
     }
 }
 
-/// For each record the front of the removal that it becomes; empty for others.
-fn removal_fronts(gathered: &Gathered) -> Vec<Vec<u8>> {
-    let front_of = |(stored, fate): &(StoredRecord, Fate)| {
-        let mut front = Vec::new();
-        if let Fate::BecomesRemoval(_) = fate
-            && let Some(entry) = KeyEntry::of(&stored.head)
-        {
-            let key = kvorum_encoding::StorageKey::from_encoded(entry.key);
-            encode_removal(&mut front, &key);
-        }
-        front
-    };
-    gathered.records.iter().map(front_of).collect()
+/// True of a record that copies and removals can be made of, and of one that says nothing.
+pub(crate) fn is_understood(record: &StoredFront) -> bool {
+    record.kind == KIND_NOTHING || record.kind == KIND_ENTRY && decode_fields(&record.front).is_ok()
+}
+
+/// A record whose checksums are right and that makes no sense.
+pub(crate) fn not_understood(file: String, record: &StoredFront) -> LostRange {
+    LostRange {
+        file,
+        offset: record.location.offset,
+        len: record.location.len,
+        held: "a record that cannot be understood".to_owned(),
+    }
+}
+
+/// What a record says that has a fate.
+fn entry_of(record: &StoredFront) -> KeyEntry {
+    match KeyEntry::of(record) {
+        Some(entry) => entry,
+        None => unreachable!("the record at {:?} was understood before", record.location),
+    }
+}
+
+/// The front of the removal that a record becomes; empty for others.
+fn removal_front((stored, fate): &(StoredRecord, Fate)) -> Vec<u8> {
+    let mut front = Vec::new();
+    if let Fate::BecomesRemoval(_) = fate {
+        let key = StorageKey::from_encoded(entry_of(&stored.head).key);
+        encode_removal(&mut front, &key);
+    }
+    front
 }
 
 fn copy_of<'a>(stored: &'a StoredRecord, fate: &Fate, removal: &'a [u8]) -> Record<'a> {

@@ -10,11 +10,11 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use kvorum_disk::{ErrorKind as DiskErrorKind, Reading};
-use kvorum_segment::{Location, Result, SegmentError, StoredFront, StoredRecord, file_name};
+use kvorum_segment::{Location, Result, SegmentError, StoredFront, StoredRecord};
 
 use crate::read_cache::CachedSegment;
-use crate::segments::Segment;
-use crate::shared::{SharedPlace, lost_name};
+use crate::segment::Segment;
+use crate::shared_place::{SharedPlace, lost_name};
 
 /// Where the record of a slot stands. Whoever holds one can read it.
 #[derive(Clone)]
@@ -58,7 +58,7 @@ impl Place {
     /// What the list of what was lost calls its segment.
     pub(crate) fn listed_name(&self) -> String {
         match self {
-            Self::Own(segment) => file_name(u64::from(segment.number)),
+            Self::Own(segment) => segment.listed_name(),
             Self::Shared(shared) => lost_name(shared.number()),
         }
     }

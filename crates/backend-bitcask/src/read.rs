@@ -3,8 +3,8 @@
 use crate::error::from_segment;
 use bytes::Bytes;
 use kvorum_backend::{
-    BackendError, ErrorKind, Lookup, LostRange, ReadAt, Reading, Result, Sequence, StoredEntry,
-    StoredHead, Timestamp,
+    BackendError, EntryPlace, ErrorKind, Lookup, LostRange, OldEntry, ReadAt, Reading, Result,
+    Sequence, StoredEntry, StoredHead, Timestamp,
 };
 use kvorum_encoding::{StorageKey, Truncated};
 use kvorum_segment::{SegmentError, StoredFront, StoredRecord};
@@ -35,7 +35,7 @@ impl HasFront for StoredRecord {
 impl Store {
     pub(crate) fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
         let fingerprint = self.fingerprints.of(key.as_bytes());
-        if let Some(entry) = self.cached(key, fingerprint) {
+        if let Some((_, entry)) = self.cached(key, fingerprint) {
             return Ok(match self.is_expired(&entry.fields, at.now) {
                 true => Lookup::Absent,
                 false => Lookup::Found(entry),
@@ -71,18 +71,21 @@ impl Store {
 
     /// The entry of a key, if the cache has what stands where the first slot of its fingerprint points
     /// to. That two keys have one fingerprint is so rare that the others are not asked for.
-    fn cached(&self, key: &StorageKey, fingerprint: u64) -> Option<StoredEntry> {
+    fn cached(&self, key: &StorageKey, fingerprint: u64) -> Option<(EntryPlace, StoredEntry)> {
         let cache = self.cache.get()?;
-        let entry = self.keydir.look(fingerprint, |slot, place| {
-            cache.get(place.cached(), slot.offset())
+        let (place, entry) = self.keydir.look(fingerprint, |slot, place| {
+            let (segment, offset) = (place.cached(), slot.offset());
+            Some((segment.entry_place(offset), cache.get(segment, offset)?))
         })?;
-        let is_same = entry.key() == Some(key.as_bytes());
-        is_same.then(|| entry.into_stored()).flatten()
+        if entry.key() != Some(key.as_bytes()) {
+            return None;
+        }
+        Some((place, entry.into_stored()?))
     }
 
     pub(crate) fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
         let fingerprint = self.fingerprints.of(key.as_bytes());
-        if let Some(entry) = self.cached(key, fingerprint) {
+        if let Some((place, entry)) = self.cached(key, fingerprint) {
             return Ok(match self.is_expired(&entry.fields, at.now) {
                 true => Lookup::Absent,
                 false => Lookup::Found(StoredHead {
@@ -90,6 +93,7 @@ impl Store {
                     fields: entry.fields,
                     head: entry.head,
                     body_len: entry.body.len() as u64,
+                    place: Some(place),
                 }),
             });
         }
@@ -101,11 +105,12 @@ impl Store {
             Lookup::Found((_, front, _)) if self.is_expired(&front.fields, at.now) => {
                 Lookup::Absent
             }
-            Lookup::Found((_, front, stored)) => Lookup::Found(StoredHead {
+            Lookup::Found((place, front, stored)) => Lookup::Found(StoredHead {
                 sequence: Sequence(stored.sequence),
                 fields: front.fields,
                 head: front.head,
                 body_len: stored.raw_back_len,
+                place: Some(place.cached().entry_place(stored.location.offset)),
             }),
             Lookup::Absent => Lookup::Absent,
             Lookup::WouldBlock => Lookup::WouldBlock,
@@ -165,9 +170,24 @@ impl Store {
         verdict != Verdict::MayPass
     }
 
-    /// The slot of a key, which is found by reading the front of what has its fingerprint.
-    pub(crate) fn slot_of(&self, key: &[u8], fingerprint: u64) -> Result<Option<Slot>> {
-        let found = self.slot_and_sequence_of(key, fingerprint)?;
+    /// The slot of a key. Nothing is read when it still points to where a reader found the key; else the
+    /// front of what has its fingerprint.
+    pub(crate) fn slot_of(
+        &self,
+        key: &[u8],
+        fingerprint: u64,
+        known: OldEntry,
+    ) -> Result<Option<Slot>> {
+        let is_known = |slot: Slot, place: &Place| {
+            Some(place.cached().entry_place(slot.offset())) == known.place
+        };
+        let look = |slot, place: &Place| is_known(slot, place).then_some(slot);
+        if known.place.is_some()
+            && let Some(slot) = self.keydir.look(fingerprint, look)
+        {
+            return Ok(Some(slot));
+        }
+        let found = self.slot_and_sequence_of(key, fingerprint, known.reading)?;
         Ok(found.map(|(slot, _)| slot))
     }
 
@@ -176,8 +196,9 @@ impl Store {
         &self,
         key: &[u8],
         fingerprint: u64,
+        reading: Reading,
     ) -> Result<Option<(Slot, u64)>> {
-        let reading = kvorum_disk::Reading::MayBlock;
+        let reading = disk_reading(reading);
         let candidates = self.keydir.candidates(fingerprint);
         let mut damaged = None;
         for (slot, place) in candidates.first.into_iter().chain(candidates.others) {
@@ -186,6 +207,9 @@ impl Store {
                     return Ok(Some((slot, front.sequence)));
                 }
                 Ok(_) => {}
+                Err(error) if error.would_block() => {
+                    return Err(from_segment(&error).of_kind(ErrorKind::WouldBlock));
+                }
                 // Its key cannot be read any more; that it is another one is next to impossible.
                 Err(error) if error.is_damage() => damaged = Some((slot, 0)),
                 Err(error) if is_unread(&error) => {

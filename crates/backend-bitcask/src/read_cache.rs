@@ -15,7 +15,7 @@ use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf as _, Bytes};
-use kvorum_backend::{ReadOnce, Sequence, StoredEntry};
+use kvorum_backend::{EntryPlace, ReadOnce, Sequence, StoredEntry};
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
@@ -39,6 +39,14 @@ impl CachedSegment {
     /// Unlike every other.
     pub(crate) fn new() -> Self {
         Self(NEXT_SEGMENT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What callers call a record of it.
+    pub(crate) fn entry_place(self, offset: u64) -> EntryPlace {
+        EntryPlace {
+            part: self.0,
+            offset,
+        }
     }
 }
 

@@ -26,8 +26,11 @@ use crate::keydir::Keydir;
 use crate::lost::LostLog;
 use crate::meta::{Meta, newer_format};
 use crate::places::Place;
-use crate::segments::{Catalog, KIND_MERGED, Segment, SegmentEntry, SegmentStats, segment_id};
-use crate::shared::{SharedEntry, SharedPlace, Standing, lost_name};
+use crate::segment::{KIND_MERGED, Segment, segment_id};
+use crate::segment_stats::SegmentStats;
+use crate::segments::{Catalog, SegmentEntry};
+use crate::shared::{SharedEntry, Standing};
+use crate::shared_place::{SharedPlace, lost_name};
 use crate::tail::Tail;
 
 /// What opening found.
@@ -338,8 +341,9 @@ impl Recovery<'_> {
         let mut is_proven = false;
         for (number, opened) in opened.into_iter().rev() {
             let has_header = opened.has_header;
-            // Every segment has its place by now.
-            let place = places.get(&number).copied().unwrap_or(u32::MAX);
+            let Some(&place) = places.get(&number) else {
+                unreachable!("segment {number} was opened, and was given no place");
+            };
             let segment = Segment::new(opened.reader, number, place, opened.is_merged);
             let base = covered.segments.get(&number).copied();
             let is_later_proven = is_proven && !segment.is_merged;
@@ -639,9 +643,7 @@ impl KnownPlaces {
             if self.own.contains_key(number) {
                 continue;
             }
-            if let Some(place) = free.next() {
-                self.own.insert(*number, place);
-            }
+            self.own.extend(free.next().map(|place| (*number, place)));
         }
         self
     }

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{LostRange, Result, ScrubFile, StepBudget, StepOutcome, Task, Timestamp};
+use kvorum_backend::{
+    LostRange, Result, ScrubFile, Scrubbing, StepBudget, StepOutcome, Task, Timestamp,
+};
 use kvorum_segment::{Damage, Scan, ScanOptions, file_name};
 
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Reread};
@@ -16,9 +18,8 @@ use crate::error::IntoBackend;
 use crate::hint::{HintFile, hint_path};
 use crate::key_blocks::HintError;
 use crate::log_hint::LogHint;
-use crate::segments::{Catalog, Segment};
+use crate::segment::Segment;
 use crate::store::{Counters, Store};
-use crate::upkeep::Upkeep;
 
 /// Scrubbing counts files from 1, and begins with the checkpoint: segments stand behind it.
 const CHECKPOINT_NUMBER: u64 = 1;
@@ -44,29 +45,32 @@ pub(crate) enum ScrubJob {
 impl Store {
     pub(crate) fn scrub_due(
         &self,
-        upkeep: &mut Upkeep,
-        catalog: &Catalog,
+        scrub: &mut Scrubbing<ScrubJob>,
         now: Timestamp,
     ) -> Option<Task> {
         let period = self.settings.scrub_period?;
+        let files = self.scrubbed_files();
+        let (disk, directory): (_, &Path) = (&*self.disk, &self.directory);
+        let due = scrub.due(disk, directory, &files, Some(period), now)?;
+        Some(Task {
+            subject: due.subject - CHECKPOINT_NUMBER,
+            ..due
+        })
+    }
+
+    fn scrubbed_files(&self) -> Vec<ScrubFile> {
         let mut files = Vec::new();
         if self.covered.load(Ordering::Acquire) > 0 {
             files.push(self.checkpoint_file());
         }
+        let catalog = self.catalog.read();
         let sealed = catalog.segments.iter().filter(|(_, it)| it.is_sealed);
         files.extend(sealed.map(|(number, entry)| ScrubFile {
             number: u64::from(*number) + CHECKPOINT_NUMBER,
             bytes: entry.stats.data_end + hint_bytes(&entry.segment),
         }));
         files.extend(catalog.log_hints.iter().map(|hint| log_hint_file(hint)));
-        let (disk, directory): (_, &Path) = (&*self.disk, &self.directory);
-        let due = upkeep
-            .scrub
-            .due(disk, directory, &files, Some(period), now)?;
-        Some(Task {
-            subject: due.subject - CHECKPOINT_NUMBER,
-            ..due
-        })
+        files
     }
 
     /// About how long the checkpoint is.
@@ -80,16 +84,17 @@ impl Store {
     /// Reads a part of a file, for as long as that is due.
     pub(crate) fn scrub_step(
         &self,
-        upkeep: &mut Upkeep,
+        scrub: &mut Scrubbing<ScrubJob>,
+        is_checkpoint_wrong: &mut bool,
         subject: u64,
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        let is_due = |upkeep: &mut Upkeep| {
-            let due = self.scrub_due(upkeep, &self.catalog.read(), now);
+        let is_due = |scrub: &mut Scrubbing<ScrubJob>| {
+            let due = self.scrub_due(scrub, now);
             due.is_some_and(|task| task.subject == subject)
         };
-        if !is_due(upkeep) {
+        if !is_due(scrub) {
             return Ok(StepOutcome::nothing_left());
         }
         let found = {
@@ -115,7 +120,6 @@ impl Store {
             (None, None) if subject == CHECKPOINT_SUBJECT => self.checkpoint_file(),
             (None, None) => return Ok(StepOutcome::nothing_left()),
         };
-        let mut is_checkpoint_wrong = false;
         let open = || match (found, log_hint) {
             (Some((segment, _)), _) => {
                 let options = ScanOptions {
@@ -128,13 +132,12 @@ impl Store {
             (None, Some(hint)) => self.open_log_hint_again(hint),
             (None, None) => self.open_checkpoint_again(),
         };
-        let read = |job: &mut ScrubJob| self.read_again(job, budget, &mut is_checkpoint_wrong);
+        let read = |job: &mut ScrubJob| self.read_again(job, budget, is_checkpoint_wrong);
         let (disk, directory) = (&*self.disk, &self.directory);
-        let (cost_bytes, is_read) = upkeep.scrub.step(disk, directory, file, open, read)?;
-        upkeep.is_checkpoint_wrong |= is_checkpoint_wrong;
+        let (cost_bytes, is_read) = scrub.step(disk, directory, file, open, read)?;
         Ok(StepOutcome {
             cost_bytes,
-            is_done: is_read || !is_due(upkeep),
+            is_done: is_read || !is_due(scrub),
         })
     }
 

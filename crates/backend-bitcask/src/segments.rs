@@ -1,194 +1,20 @@
-//! The segments of a store: open files, what is known of each, and how much of it is dead.
+//! The catalog of a store's segments, of its own ones and of those of the node's log: what is known of
+//! each, and what slots call it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-use kvorum_backend::Fields;
-use kvorum_segment::{FILE_HEADER_BYTES, SegmentId, SegmentReader};
-use parking_lot::RwLock;
+use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_value_log::LogSegment;
 
-use crate::expiries::Expiries;
-use crate::hint::{HintFile, HintedSegment};
-use crate::key_table::KeyEntry;
 use crate::keydir::{Change, Keydir};
 use crate::log_hint::LogHint;
 use crate::places::{Place, Places, WeakPlace};
-use crate::read_cache::CachedSegment;
+use crate::segment::Segment;
+use crate::segment_stats::SegmentStats;
 use crate::shared::SharedEntry;
+use crate::shared_place::SharedPlace;
 use crate::slot::{PLACES_MAX, Slot};
-
-/// The kind in the header of a segment that puts are appended to.
-pub(crate) const KIND_APPENDED: u8 = 1;
-/// The kind in the header of a segment that merges write.
-pub(crate) const KIND_MERGED: u8 = 2;
-
-/// An open segment. Whoever holds one can read it, also after its file lost its name.
-pub(crate) struct Segment {
-    pub(crate) number: u32,
-    /// What slots call it: its index in the store's places.
-    pub(crate) place: u32,
-    pub(crate) reader: SegmentReader,
-    /// What the cache of entries calls it.
-    pub(crate) cached: CachedSegment,
-    pub(crate) is_merged: bool,
-    pub(crate) hint: RwLock<Option<Arc<HintFile>>>,
-    /// Some of its records cannot be read, so that it gets no hint.
-    pub(crate) is_damaged: AtomicBool,
-}
-
-impl Segment {
-    pub(crate) fn new(
-        reader: SegmentReader,
-        number: u32,
-        place: u32,
-        is_merged: bool,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            number,
-            place,
-            reader,
-            cached: CachedSegment::new(),
-            is_merged,
-            hint: RwLock::new(None),
-            is_damaged: AtomicBool::new(false),
-        })
-    }
-}
-
-pub(crate) fn segment_id(log_id: u64, number: u32, is_merged: bool) -> SegmentId {
-    let kind = if is_merged {
-        KIND_MERGED
-    } else {
-        KIND_APPENDED
-    };
-    SegmentId {
-        log_id,
-        number: u64::from(number),
-        kind,
-    }
-}
-
-/// What is known of the records of a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SegmentStats {
-    /// The end of its records, in bytes.
-    pub(crate) data_end: u64,
-    pub(crate) records: u64,
-    pub(crate) removals: u64,
-    pub(crate) removal_bytes: u64,
-    /// Records that the key directory points to.
-    pub(crate) live_records: u64,
-    pub(crate) live_bytes: u64,
-    /// 0 when there are no records.
-    pub(crate) sequence_min: u64,
-    pub(crate) sequence_max: u64,
-    /// The latest expiry of any of its entries, in microseconds; the most there is for never.
-    pub(crate) expires_by: u64,
-    /// When the last of its entries was last modified, in microseconds.
-    pub(crate) modified_by: u64,
-    /// When those of its entries expire that do by themselves.
-    pub(crate) expiries: Expiries,
-}
-
-impl Default for SegmentStats {
-    fn default() -> Self {
-        Self {
-            data_end: FILE_HEADER_BYTES,
-            records: 0,
-            removals: 0,
-            removal_bytes: 0,
-            live_records: 0,
-            live_bytes: 0,
-            sequence_min: 0,
-            sequence_max: 0,
-            expires_by: 0,
-            modified_by: 0,
-            expiries: Expiries::default(),
-        }
-    }
-}
-
-impl SegmentStats {
-    /// Counts a record that is not live yet. `fields` are those of an entry, `None` for removals.
-    pub(crate) fn count(&mut self, sequence: u64, stored_bytes: u64, fields: Option<&Fields>) {
-        self.count_sequence(sequence);
-        match fields {
-            Some(fields) => self.count_times(fields, stored_bytes),
-            None => {
-                self.removals += 1;
-                self.removal_bytes += stored_bytes;
-            }
-        }
-    }
-
-    /// Counts what a scan or a hint said of a key.
-    pub(crate) fn count_entry(&mut self, entry: &KeyEntry) {
-        let stored_bytes = entry.at.len.next_multiple_of(8);
-        let fields = (!entry.removal).then_some(&entry.fields);
-        self.count(entry.sequence, stored_bytes, fields);
-    }
-
-    pub(crate) fn count_sequence(&mut self, sequence: u64) {
-        self.sequence_min = match self.records {
-            0 => sequence,
-            _ => self.sequence_min.min(sequence),
-        };
-        self.sequence_max = self.sequence_max.max(sequence);
-        self.records += 1;
-    }
-
-    fn count_times(&mut self, fields: &Fields, stored_bytes: u64) {
-        let expiry = fields.expiry.map_or(u64::MAX, |expiry| expiry.0);
-        self.expires_by = self.expires_by.max(expiry);
-        if let Some(own) = fields.expiry {
-            self.expiries.add(own.0, stored_bytes);
-        }
-        self.modified_by = self.modified_by.max(fields.last_modified.0);
-    }
-
-    pub(crate) fn add_live(&mut self, slot: &Slot) {
-        self.live_records += 1;
-        self.live_bytes += slot.stored_bytes();
-    }
-
-    pub(crate) fn remove_live(&mut self, slot: &Slot) {
-        self.live_records = self.live_records.saturating_sub(1);
-        self.live_bytes = self.live_bytes.saturating_sub(slot.stored_bytes());
-    }
-
-    /// Bytes of records.
-    pub(crate) fn data_bytes(&self) -> u64 {
-        self.data_end.saturating_sub(FILE_HEADER_BYTES)
-    }
-
-    /// Entries that nothing points to. Never too few: a removal that an older removal of the same
-    /// segment made needless may be counted here after an opening.
-    pub(crate) fn dead_entries(&self) -> u64 {
-        self.records
-            .saturating_sub(self.removals)
-            .saturating_sub(self.live_records)
-    }
-
-    /// Bytes that a merge frees: all but what is live and what removals take.
-    pub(crate) fn dead_bytes(&self) -> u64 {
-        self.data_bytes()
-            .saturating_sub(self.live_bytes)
-            .saturating_sub(self.removal_bytes)
-    }
-
-    /// What a hint of the segment has to be bound to.
-    pub(crate) fn hinted(&self, id: &SegmentId) -> HintedSegment {
-        HintedSegment {
-            log_id: id.log_id,
-            number: id.number,
-            data_end: self.data_end,
-            records: self.records,
-            sequence_min: self.sequence_min,
-            sequence_max: self.sequence_max,
-        }
-    }
-}
 
 /// A segment in its store.
 pub(crate) struct SegmentEntry {
@@ -284,8 +110,20 @@ impl Catalog {
         }
     }
 
-    pub(crate) fn stats_mut(&mut self, number: u32) -> Option<&mut SegmentStats> {
-        self.segments.get_mut(&number).map(|entry| &mut entry.stats)
+    /// A segment that cannot be gone: the caller appends to it, or holds what would remove it.
+    pub(crate) fn own_mut(&mut self, number: u32) -> &mut SegmentEntry {
+        match self.segments.get_mut(&number) {
+            Some(entry) => entry,
+            None => unreachable!("segment {number} is in use, and not in the catalog"),
+        }
+    }
+
+    /// The same for a segment of the log.
+    pub(crate) fn shared_mut(&mut self, number: u32) -> &mut SharedEntry {
+        match self.shared.get_mut(&number) {
+            Some(entry) => entry,
+            None => unreachable!("log segment {number} is in use, and not in the catalog"),
+        }
     }
 
     /// Adds a segment that slots may point to as soon as `show_places` of the directory was called.
@@ -379,28 +217,30 @@ impl Catalog {
 
     /// Takes out a segment that no slot points to. Readers that hold it go on.
     pub(crate) fn remove_segment(&mut self, number: u32) {
-        if let Some(entry) = self.segments.remove(&number) {
-            let place = entry.segment.place;
-            self.places = Arc::new(self.places.with(place, None));
-            self.removed.push(Removed {
-                held: WeakPlace::Own(Arc::downgrade(&entry.segment)),
-                place,
-                bytes: entry.stats.data_end,
-            });
-        }
+        let Some(entry) = self.segments.remove(&number) else {
+            unreachable!("segment {number} is taken out, and is not in the catalog");
+        };
+        let place = entry.segment.place;
+        self.places = Arc::new(self.places.with(place, None));
+        self.removed.push(Removed {
+            held: WeakPlace::Own(Arc::downgrade(&entry.segment)),
+            place,
+            bytes: entry.stats.data_end,
+        });
     }
 
     /// Lets go of a segment of the log that no slot points to. Readers that hold it go on.
     pub(crate) fn remove_shared(&mut self, number: u32) {
-        if let Some(entry) = self.shared.remove(&number) {
-            let place = entry.place.index;
-            self.places = Arc::new(self.places.with(place, None));
-            self.removed.push(Removed {
-                held: Place::Shared(entry.place).downgrade(),
-                place,
-                bytes: 0,
-            });
-        }
+        let Some(entry) = self.shared.remove(&number) else {
+            unreachable!("log segment {number} is let go of, and is not in the catalog");
+        };
+        let place = entry.place.index;
+        self.places = Arc::new(self.places.with(place, None));
+        self.removed.push(Removed {
+            held: Place::Shared(entry.place).downgrade(),
+            place,
+            bytes: 0,
+        });
     }
 
     /// Takes out all segments and returns their numbers. Nothing counts as held any more.
@@ -451,22 +291,129 @@ impl Catalog {
         read.map(|removed| removed.bytes).sum()
     }
 
-    fn count_dead(&mut self, old: &Slot) {
-        if let Some(stats) = self.stats_of(old) {
-            stats.remove_live(old);
+    /// The entry of a segment of the log, made when it is new.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Full`] when the store has as many segments as it can tell apart.
+    pub(crate) fn shared_entry(
+        &mut self,
+        keydir: &Keydir,
+        segment: &Arc<LogSegment>,
+    ) -> Result<&mut SharedEntry> {
+        let number = segment.number();
+        if !self.shared.contains_key(&number) {
+            let index = self.take_place().ok_or_else(too_many)?;
+            let place = Arc::new(SharedPlace::new(index, segment.clone()));
+            self.add_shared(SharedEntry::new(place, SegmentStats::default()));
+            keydir.show_places(&self.places);
         }
+        Ok(self.shared_mut(number))
+    }
+
+    /// True when a put can be sure that [`Catalog::shared_entry`] has a place for it.
+    pub(crate) fn has_places(&self) -> bool {
+        const MARGIN: u32 = 1 << 10;
+        self.next_place < PLACES_MAX - MARGIN
+    }
+
+    /// Adds a segment of the log that slots may point to once the directory was shown the places.
+    pub(crate) fn add_shared(&mut self, entry: SharedEntry) {
+        let place = entry.place.clone();
+        self.next_place = self.next_place.max(place.index.saturating_add(1));
+        self.places = Arc::new(
+            self.places
+                .with(place.index, Some(Place::Shared(place.clone()))),
+        );
+        self.shared.insert(place.number(), entry);
+    }
+
+    /// Notes the store's first batch in a segment of the log.
+    pub(crate) fn note_start(&mut self, number: u32, sequence: u64) {
+        let start = self.log_starts.entry(number).or_insert(sequence);
+        *start = (*start).min(sequence);
+    }
+
+    /// True when the log has an older batch of the store than this, needed or not. `oldest` is its
+    /// oldest segment that has any.
+    pub(crate) fn is_older_in_log(&self, sequence: u64, oldest: Option<u32>) -> bool {
+        let Some(oldest) = oldest else {
+            return false;
+        };
+        let first = self.log_starts.range(oldest..).next();
+        first.is_some_and(|(_, start)| *start < sequence)
+    }
+
+    /// Counts a copy of the record that a slot pointed to, if it stood in the log.
+    pub(crate) fn note_copy(&mut self, old: &Slot) {
+        let Some(Place::Shared(shared)) = self.places.get(old.place()) else {
+            return;
+        };
+        if let Some(entry) = self.shared.get_mut(&shared.number()) {
+            entry.copied += 1;
+        }
+    }
+
+    /// The copies of each segment of the log that are in files by now, and not known to be durable.
+    pub(crate) fn unsynced_copies(&self) -> Vec<(u32, u64)> {
+        let unsynced = self.shared.iter().filter(|(_, it)| it.is_copy_unsynced());
+        unsynced.map(|(number, it)| (*number, it.copied)).collect()
+    }
+
+    /// Those copies are durable.
+    pub(crate) fn copies_are_durable(&mut self, copies: &[(u32, u64)]) {
+        for (number, copied) in copies {
+            if let Some(entry) = self.shared.get_mut(number) {
+                entry.copied_durably = entry.copied_durably.max(*copied);
+            }
+        }
+    }
+
+    /// True when removals of a segment of the log may still hide something elsewhere.
+    pub(crate) fn are_removals_needed(&self, entry: &SharedEntry, oldest: Option<u32>) -> bool {
+        let (sequence, number) = (entry.stats.sequence_max, entry.place.number());
+        entry.stats.removals > 0 && self.is_older_than_in_log(sequence, number, oldest)
+    }
+
+    /// True when there may be an older entry than one of this sequence in a segment of the log, in an older
+    /// segment of the log or in one of the store's own.
+    pub(crate) fn is_older_than_in_log(
+        &self,
+        sequence: u64,
+        number: u32,
+        oldest: Option<u32>,
+    ) -> bool {
+        oldest.is_some_and(|oldest| oldest < number) || self.is_older_own(sequence)
+    }
+
+    /// True when a segment of the store's own may have an older entry, which is dead.
+    pub(crate) fn is_older_own(&self, sequence: u64) -> bool {
+        self.segments
+            .values()
+            .any(|it| it.stats.sequence_min < sequence && it.stats.dead_entries() > 0)
+    }
+
+    fn count_dead(&mut self, old: &Slot) {
+        self.stats_of(old).remove_live(old);
     }
 
     fn count_live(&mut self, new: &Slot) {
-        if let Some(stats) = self.stats_of(new) {
-            stats.add_live(new);
-        }
+        self.stats_of(new).add_live(new);
     }
 
-    fn stats_of(&mut self, slot: &Slot) -> Option<&mut SegmentStats> {
-        match self.places.get(slot.place())? {
-            Place::Own(segment) => Some(&mut self.segments.get_mut(&segment.number)?.stats),
-            Place::Shared(shared) => Some(&mut self.shared.get_mut(&shared.number())?.stats),
-        }
+    fn stats_of(&mut self, slot: &Slot) -> &mut SegmentStats {
+        let number = match self.places.get(slot.place()) {
+            Some(Place::Own(segment)) => segment.number,
+            Some(Place::Shared(shared)) => {
+                let number = shared.number();
+                return &mut self.shared_mut(number).stats;
+            }
+            None => unreachable!("{slot:?} is or was current, and its place is not known"),
+        };
+        &mut self.own_mut(number).stats
     }
+}
+
+fn too_many() -> BackendError {
+    let detail = "the store has as many segments as it can tell apart";
+    BackendError::new(ErrorKind::Full, detail)
 }

@@ -49,6 +49,10 @@ pub(crate) struct Slot {
 impl Slot {
     /// `place` is the index of the record's segment in the store's places.
     pub(crate) fn new(fingerprint: u64, place: u32, at: Location) -> Self {
+        assert!(
+            at.offset < OFFSET_BYTES_MAX && place < PLACES_MAX,
+            "{at:?} in place {place} does not fit into a slot"
+        );
         let offset = at.offset / RECORD_ALIGN_BYTES;
         let len = class_of(at.len.div_ceil(LEN_UNIT_BYTES), LEN_DIGITS);
         let front = class_of(at.front_end.div_ceil(FRONT_UNIT_BYTES), FRONT_DIGITS);

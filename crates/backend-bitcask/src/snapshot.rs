@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, LeaseWatch, Result, Sequence,
-    Snapshot, Visited, Visitor,
+    Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, LeaseWatch, OldEntry, Result,
+    Sequence, Snapshot, Visited, Visitor,
 };
 use kvorum_disk::Reading;
 use kvorum_encoding::StorageKey;
@@ -153,7 +153,10 @@ impl BitcaskSnapshot {
     fn is_current(&self, key: &SeenKey, seen: u64) -> Result<bool> {
         let entry = &key.entry;
         let fingerprint = self.store.fingerprints.of(&entry.key);
-        let Some(slot) = self.store.slot_of(&entry.key, fingerprint)? else {
+        let Some(slot) = self
+            .store
+            .slot_of(&entry.key, fingerprint, OldEntry::UNKNOWN)?
+        else {
             return Ok(false);
         };
         // A place means what it meant for as long as somebody holds its segment.

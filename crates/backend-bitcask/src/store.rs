@@ -1,7 +1,7 @@
 //! The store: what its parts share, and the order of its locks.
 //!
 //! Locks are taken in this order and released before any wait for a device, except where a comment
-//! says otherwise: upkeep, writer, catalog, shards of the key directory in ascending order. A put
+//! says otherwise: the engine's upkeep, writer, catalog, shards of the key directory in ascending order. A put
 //! holds the writer's lock over one append. A reader of one key takes the lock of one shard, for as
 //! long as a lookup takes, and no other.
 
@@ -14,7 +14,7 @@ use kvorum_backend::{BackendError, ErrorKind, GroupSync, Purpose, Result, Writte
 use kvorum_disk::{Disk, DiskLock, Headroom, Reserve};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
 use kvorum_value_log::{Holds, ValueLog};
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, RwLock};
 
 use crate::BitcaskSettings;
 use crate::error::{IntoBackend, from_segment};
@@ -23,10 +23,10 @@ use crate::keydir::Keydir;
 use crate::lost::LostLog;
 use crate::meta::{self, Meta};
 use crate::read_cache::ReadCache;
-use crate::segments::{Catalog, Segment, SegmentEntry, SegmentStats, segment_id};
+use crate::segment::{Segment, segment_id, segment_number};
+use crate::segment_stats::SegmentStats;
+use crate::segments::{Catalog, SegmentEntry};
 use crate::unread::UnreadRecords;
-use crate::upkeep::Upkeep;
-use crate::write::segment_number;
 
 /// Draws a random number.
 pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -37,7 +37,6 @@ pub(crate) struct Store {
     pub(crate) directory: PathBuf,
     pub(crate) settings: BitcaskSettings,
     pub(crate) draw: DrawNumber,
-    pub(crate) upkeep: Mutex<Upkeep>,
     pub(crate) writer: Mutex<WriteSide>,
     pub(crate) catalog: RwLock<Catalog>,
     /// Changed by whoever holds the catalog for writing.
@@ -150,14 +149,6 @@ impl Store {
         }
     }
 
-    /// Upkeep, for whoever writes beneath its lock. Closing holds it: what had to wait for that is told so,
-    /// since the directory may be somebody else's by then.
-    pub(crate) fn writable_upkeep(&self) -> Result<MutexGuard<'_, Upkeep>> {
-        let upkeep = self.upkeep.lock();
-        self.check_writable()?;
-        Ok(upkeep)
-    }
-
     /// A sync failed: nothing more is written until the store is opened again.
     pub(crate) fn fail(&self, error: &BackendError) -> BackendError {
         let error = BackendError::new(ErrorKind::Failed, error.to_string());
@@ -255,11 +246,10 @@ impl Store {
             .unsynced
             .retain(|(unsynced, _)| *unsynced != number);
         let mut catalog = self.catalog.write();
-        if let Some(entry) = catalog.segments.get_mut(&number) {
-            entry.is_sealed = true;
-            // A mark may stand behind the last record.
-            entry.stats.data_end = seal.data_end;
-        }
+        let entry = catalog.own_mut(number);
+        entry.is_sealed = true;
+        // A mark may stand behind the last record.
+        entry.stats.data_end = seal.data_end;
         Ok(())
     }
 

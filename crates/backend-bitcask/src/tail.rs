@@ -14,7 +14,7 @@ use crate::fingerprint::Fingerprints;
 use crate::key_table::KeyEntry;
 use crate::keydir::Keydir;
 use crate::places::Place;
-use crate::segments::Segment;
+use crate::segment::Segment;
 use crate::slot::Slot;
 
 /// A record, as far as deciding which is the newest of its key needs it.

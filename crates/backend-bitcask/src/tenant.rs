@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{LostRange, Result, Sequence, StepBudget, StepOutcome, StoreId, Timestamp};
+use kvorum_backend::{
+    LostRange, Reading, Result, Sequence, StepBudget, StepOutcome, StoreId, Timestamp,
+};
 use kvorum_segment::{Location, RECORD_ALIGN_BYTES};
 use kvorum_value_log::{HeldSegments, LogSegment, LoggedRecord, SegmentUse, Tenant};
 
@@ -18,9 +20,10 @@ use crate::entry::KIND_ENTRY;
 use crate::expiry::Expired;
 use crate::key_table::KeyEntry;
 use crate::keydir::Change;
-use crate::merge::{Fate, GATHERED_BYTES, Gathered};
+use crate::merge::{Fate, GATHERED_BYTES, Gathered, Merging, not_understood};
 use crate::segments::Catalog;
-use crate::shared::{SharedEntry, Standing, lost_name};
+use crate::shared::{SharedEntry, Standing};
+use crate::shared_place::lost_name;
 use crate::slot::Slot;
 use crate::store::{Counters, Store};
 use crate::upkeep::Upkeep;
@@ -45,17 +48,14 @@ impl Store {
         // As slots have it.
         let stored = Slot::new(fingerprint, 0, entry.at).fingerprint();
         let hidden_by = self.hidden.lock().get(&(stored, check)).copied();
-        let old = self.slot_and_sequence_of(&entry.key, fingerprint)?;
+        let old = self.slot_and_sequence_of(&entry.key, fingerprint, Reading::MayBlock)?;
         self.count_replayed(segment, &head.location, head.sequence, Some(&entry))?;
         let is_newer = |known: u64| known >= entry.sequence;
         if hidden_by.is_some_and(is_newer) || old.is_some_and(|(_, known)| is_newer(known)) {
             return Ok(());
         }
         let mut catalog = self.catalog.write();
-        let Some(shared) = catalog.shared.get(&segment.number()) else {
-            return Ok(());
-        };
-        let place = shared.place.index;
+        let place = catalog.shared_mut(segment.number()).place.index;
         let new = (!entry.removal).then(|| Slot::new(fingerprint, place, entry.at));
         let old = old.map(|(slot, _)| slot);
         if old.is_some() || new.is_some() {
@@ -178,8 +178,7 @@ impl Store {
     }
 
     /// Copies those of the records that are still needed.
-    fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
-        let mut upkeep = self.writable_upkeep()?;
+    fn relocate(&self, merging: &mut Merging, records: &[LoggedRecord]) -> Result<u64> {
         // Until slots were moved, none may mean another segment.
         let _places = self.catalog.write().hold_places();
         let oldest = self.oldest_in_log();
@@ -203,12 +202,12 @@ impl Store {
             gathered.records.push((stored, fate));
             if gathered.bytes >= GATHERED_BYTES {
                 copied_bytes += gathered.bytes;
-                self.append_copies(&mut upkeep, &gathered)?;
+                self.append_copies(merging, &gathered)?;
                 gathered = Gathered::default();
             }
         }
         copied_bytes += gathered.bytes;
-        self.append_copies(&mut upkeep, &gathered)?;
+        self.append_copies(merging, &gathered)?;
         Ok(copied_bytes)
     }
 
@@ -219,6 +218,8 @@ impl Store {
         }
         let number = record.segment;
         let Some(entry) = KeyEntry::of(head) else {
+            let lost = not_understood(lost_name(number), head);
+            self.lost.lock().add(&*self.disk, lost);
             return Fate::Gone;
         };
         let catalog = self.catalog.read();
@@ -248,8 +249,7 @@ impl Store {
 
     /// Makes copies durable and lets go of a segment of which everything readable was offered, or of which
     /// this store needs nothing.
-    fn settle(&self, number: u32, budget: StepBudget) -> Result<StepOutcome> {
-        let mut upkeep = self.writable_upkeep()?;
+    fn settle(&self, upkeep: &mut Upkeep, number: u32, budget: StepBudget) -> Result<StepOutcome> {
         let last = {
             let catalog = self.catalog.read();
             let Some(entry) = catalog.shared.get(&number) else {
@@ -260,14 +260,14 @@ impl Store {
         let mut cost_bytes = 0;
         if last > self.covered.load(Ordering::Acquire) {
             // Its batches would have to be replayed otherwise.
-            let step = self.cover(&mut upkeep, last, budget)?;
+            let step = self.cover(upkeep, last, budget)?;
             if !step.is_done {
                 return Ok(step);
             }
             cost_bytes = step.cost_bytes;
         }
         self.sync_all()?;
-        upkeep.mark_output();
+        upkeep.merging.mark_output();
         let lost = {
             let _puts_wait = self.writer.lock();
             let mut catalog = self.catalog.write();
@@ -298,8 +298,9 @@ impl Store {
     /// Goes on with a checkpoint that covers a batch, or begins one, whatever is under way.
     fn cover(&self, upkeep: &mut Upkeep, last: u64, budget: StepBudget) -> Result<StepOutcome> {
         let covers = |job: &CheckpointJob| job.sequence() >= last;
-        upkeep.checkpoint = upkeep.checkpoint.take().filter(covers);
-        self.checkpoint_step(upkeep, budget, false)
+        let checkpointing = &mut upkeep.checkpointing;
+        checkpointing.job = checkpointing.job.take().filter(covers);
+        self.checkpoint_step(checkpointing, &mut upkeep.merging, budget, false)
     }
 
     /// A segment of the log in which everything of this store has expired, with nothing older left
@@ -328,9 +329,7 @@ impl Store {
             let _puts_wait = self.writer.lock();
             let mut catalog = self.catalog.write();
             while let Some(number) = self.expired_in_log(&catalog, now) {
-                let Some(entry) = catalog.shared.get_mut(&number) else {
-                    break;
-                };
+                let entry = catalog.shared_mut(number);
                 let index = entry.place.index;
                 entry.stats.live_records = 0;
                 entry.stats.live_bytes = 0;
@@ -403,10 +402,12 @@ impl Tenant for Bitcask {
     }
 
     fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
-        self.store.relocate(records)
+        let mut upkeep = self.writable_upkeep()?;
+        self.store.relocate(&mut upkeep.merging, records)
     }
 
     fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome> {
-        self.store.settle(segment, budget)
+        let mut upkeep = self.writable_upkeep()?;
+        self.store.settle(&mut upkeep, segment, budget)
     }
 }

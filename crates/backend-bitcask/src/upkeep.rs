@@ -1,26 +1,25 @@
 //! Upkeep: what is owed, and its steps. The order and the pace are somebody else's.
 
-use std::collections::VecDeque;
-
 use kvorum_backend::{
     BackendError, Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp,
     Unreadable, Urgency,
 };
-use kvorum_segment::{FILE_HEADER_BYTES, Scan, ScanOptions, Scanned, SegmentWriter};
+use kvorum_segment::{FILE_HEADER_BYTES, Scan, ScanOptions, Scanned};
 
-use crate::checkpoint_steps::CheckpointJob;
+use crate::checkpoint_steps::Checkpointing;
 use crate::error::IntoBackend;
 use crate::hint::{HintFile, HintWriter, HintedSegment, hint_path};
 use crate::key_blocks::HintError;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
 use crate::log_hint_steps::{LOG_HINT_SUBJECT, LogHintJob};
-use crate::merge::MergeJob;
+use crate::merge::{Merging, is_understood};
 use crate::scrub::ScrubJob;
-use crate::segments::{Catalog, SegmentEntry, SegmentStats};
+use crate::segment::segment_number;
+use crate::segment_stats::SegmentStats;
+use crate::segments::{Catalog, SegmentEntry};
 use crate::settings::{MergePolicy, MergeSettings, SyncStrategy};
 use crate::store::{Counters, Store, WriteSide};
 use crate::victim::{Candidate, WholeStore, choose_round, urgency};
-use crate::write::segment_number;
 
 /// Without a strategy that says otherwise, what was put is synced after this long, so that a commit
 /// log can be trimmed.
@@ -42,21 +41,13 @@ const EXPIRES_IN_LOG: u32 = 0;
 /// Work in progress.
 #[derive(Default)]
 pub(crate) struct Upkeep {
-    pub(crate) merge: Option<MergeJob>,
-    /// Where merges copy to.
-    pub(crate) output: Option<SegmentWriter>,
-    /// Segments still to be merged in this round, best first.
-    pub(crate) round: VecDeque<u32>,
+    pub(crate) merging: Merging,
     /// Segments whose merges failed.
     unreadable: Unreadable,
-    /// Segments that are retired and whose files could not be removed.
-    pub(crate) unremoved: Vec<u32>,
     hint: Option<HintJob>,
     pub(crate) log_hint: Option<LogHintJob>,
     pub(crate) scrub: Scrubbing<ScrubJob>,
-    /// The checkpoint was found damaged, and is to be written again.
-    pub(crate) is_checkpoint_wrong: bool,
-    pub(crate) checkpoint: Option<CheckpointJob>,
+    pub(crate) checkpointing: Checkpointing,
     /// When something not yet synced was first seen.
     unsynced_since: Option<Timestamp>,
 }
@@ -66,7 +57,7 @@ impl Upkeep {
     /// have their turn.
     fn merge_failed(&mut self, number: u32, error: &BackendError) {
         if self.unreadable.failed(number.into(), error) {
-            self.round.retain(|waiting| *waiting != number);
+            self.merging.round.retain(|waiting| *waiting != number);
         }
     }
 
@@ -74,19 +65,14 @@ impl Upkeep {
         !self.unreadable.contains(number.into())
     }
 
-    /// Leaves proof in the segment that copies go to that they are durable: their sources go next, and no later
-    /// record may come to carry it.
-    pub(crate) fn mark_output(&mut self) {
-        if let Some(output) = &mut self.output {
-            // Without the mark, damage to the last copies may look like a torn tail; no more.
-            let _marked_or_full_disk = output.mark();
-        }
-    }
-
-    /// Closes the readers of a segment whose file was removed: the file system has its space back only then.
-    pub(crate) fn let_go_of(&mut self, number: u32) {
-        let _merge = self.merge.take_if(|job| job.victim.number == number);
-        let _hint = self.hint.take_if(|job| job.number == number);
+    /// Gives up what is under way, as before erasing or closing.
+    pub(crate) fn abandon(&mut self) {
+        self.merging.job = None;
+        self.hint = None;
+        self.log_hint = None;
+        self.scrub.abandon();
+        self.checkpointing.job = None;
+        self.merging.round.clear();
     }
 }
 
@@ -102,21 +88,21 @@ enum HintPhase {
 }
 
 impl Store {
-    pub(crate) fn due(&self, now: Timestamp) -> Vec<Task> {
+    pub(crate) fn due(&self, upkeep: &mut Upkeep, now: Timestamp) -> Vec<Task> {
         self.note_time(now);
-        let mut upkeep = self.upkeep.lock();
         let mut tasks = Vec::new();
-        tasks.extend(self.sync_due(&mut upkeep, now));
+        tasks.extend(self.sync_due(upkeep, now));
         tasks.extend(self.next_segment_due());
         let catalog = self.catalog.read();
         self.aim_at_file_bytes(&catalog);
         self.tell_expired_in_log(&catalog);
-        tasks.extend(self.merge_due(&mut upkeep, &catalog, now));
-        tasks.extend(hints_due(&upkeep, &catalog, self.has_room_for_hints()));
-        tasks.extend(self.log_hint_due(&upkeep, &catalog));
-        tasks.extend(self.checkpoint_due(&upkeep, &catalog));
-        tasks.extend(self.scrub_due(&mut upkeep, &catalog, now));
-        tasks.extend(upkeep.unremoved.iter().map(|number| Task {
+        tasks.extend(self.merge_due(upkeep, &catalog, now));
+        tasks.extend(hints_due(upkeep, &catalog, self.has_room_for_hints()));
+        tasks.extend(self.log_hint_due(upkeep.log_hint.as_ref(), &catalog));
+        tasks.extend(self.checkpoint_due(&upkeep.checkpointing, &catalog));
+        drop(catalog);
+        tasks.extend(self.scrub_due(&mut upkeep.scrub, now));
+        tasks.extend(upkeep.merging.unremoved.iter().map(|number| Task {
             kind: TaskKind::Reclaim,
             subject: u64::from(*number),
             urgency: Urgency::Normal,
@@ -128,14 +114,16 @@ impl Store {
 
     pub(crate) fn step(
         &self,
+        upkeep: &mut Upkeep,
         task: &Task,
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
         self.note_time(now);
-        let mut upkeep = self.writable_upkeep()?;
         if task.kind == TaskKind::Scrub {
-            return self.scrub_step(&mut upkeep, task.subject, budget, now);
+            let is_checkpoint_wrong = &mut upkeep.checkpointing.is_last_wrong;
+            let (scrub, subject) = (&mut upkeep.scrub, task.subject);
+            return self.scrub_step(scrub, is_checkpoint_wrong, subject, budget, now);
         }
         let Ok(subject) = u32::try_from(task.subject) else {
             return Ok(StepOutcome::nothing_left());
@@ -147,22 +135,34 @@ impl Store {
                 Ok(StepOutcome::nothing_left())
             }
             TaskKind::Hint if subject == LOG_HINT_SUBJECT => {
-                self.log_hint_step(&mut upkeep, budget)
+                self.log_hint_step(&mut upkeep.log_hint, budget)
             }
-            TaskKind::Hint => self.hint_step(&mut upkeep, subject, budget),
-            TaskKind::Checkpoint => self.checkpoint_step(&mut upkeep, budget, false),
+            TaskKind::Hint => self.hint_step(upkeep, subject, budget),
+            TaskKind::Checkpoint => {
+                let checkpointing = &mut upkeep.checkpointing;
+                self.checkpoint_step(checkpointing, &mut upkeep.merging, budget, false)
+            }
             TaskKind::Expire if subject == EXPIRES_IN_LOG => {
                 self.expire_in_log(now);
                 Ok(StepOutcome::nothing_left())
             }
             TaskKind::Merge | TaskKind::Expire => {
                 let is_expiry = task.kind == TaskKind::Expire;
-                self.merge_step(&mut upkeep, subject, is_expiry, budget, now)
-                    .inspect_err(|error| upkeep.merge_failed(subject, error))
+                let step = self.merge_step(&mut upkeep.merging, subject, is_expiry, budget, now);
+                let step = step.inspect_err(|error| upkeep.merge_failed(subject, error))?;
+                if step.is_done {
+                    // The file system has the space of the file back only when nobody reads it.
+                    upkeep.hint.take_if(|job| job.number == subject);
+                }
+                Ok(step)
+            }
+            // What is not known as removed is in use.
+            TaskKind::Reclaim if !upkeep.merging.unremoved.contains(&subject) => {
+                Ok(StepOutcome::nothing_left())
             }
             TaskKind::Reclaim => {
                 self.unlink(subject).into_backend()?;
-                upkeep.unremoved.retain(|number| *number != subject);
+                upkeep.merging.unremoved.retain(|number| *number != subject);
                 Ok(StepOutcome::nothing_left())
             }
             TaskKind::Flush => self.prepare_next_segment(),
@@ -302,7 +302,7 @@ impl Store {
         if !settings.policy.allows(now) {
             return None;
         }
-        if let Some(job) = &upkeep.merge
+        if let Some(job) = &upkeep.merging.job
             && let Some(entry) = catalog.segments.get(&job.victim.number)
         {
             let urgency = self.merge_urgency(entry, catalog, &settings);
@@ -310,21 +310,21 @@ impl Store {
         }
         let room_bytes = self.room_for_copies();
         let oldest = self.oldest_in_log();
-        upkeep.round.retain(|number| {
+        upkeep.merging.round.retain(|number| {
             let entry = catalog.segments.get(number);
             let known = entry.map(|it| self.candidate(catalog, *number, &it.stats, oldest));
             known.is_some_and(|it| it.copied_bytes() <= room_bytes)
         });
-        if upkeep.round.is_empty() {
+        if upkeep.merging.round.is_empty() {
             let mut candidates = self.candidates(catalog);
             candidates.retain(|it| upkeep.is_mergeable(it.number));
             candidates.retain(|it| it.copied_bytes() <= room_bytes);
             let whole = self.whole_store(catalog);
             let output = self.output_candidate(upkeep, catalog);
             let output = output.filter(|it| it.copied_bytes() <= room_bytes);
-            upkeep.round = choose_round(&candidates, output, whole, &settings).into();
+            upkeep.merging.round = choose_round(&candidates, output, whole, &settings).into();
         }
-        let number = upkeep.round.front()?;
+        let number = upkeep.merging.round.front()?;
         let entry = catalog.segments.get(number)?;
         let urgency = self.merge_urgency(entry, catalog, &settings);
         Some(merge_task(entry, TaskKind::Merge, 0, urgency))
@@ -372,7 +372,7 @@ impl Store {
 
     /// The segment that copies go to, as a candidate for an early end.
     fn output_candidate(&self, upkeep: &Upkeep, catalog: &Catalog) -> Option<Candidate> {
-        let number = upkeep.output.as_ref().map(segment_number)?;
+        let number = upkeep.merging.output.as_ref().map(segment_number)?;
         let stats = &catalog.segments.get(&number)?.stats;
         Some(self.candidate(catalog, number, stats, self.oldest_in_log()))
     }
@@ -509,11 +509,14 @@ impl Store {
             durable_to: u64::MAX,
             ..ScanOptions::default()
         };
-        let reader = &entry.segment.reader;
-        let scan = reader.scan(options).into_backend()?;
+        let segment = entry.segment.clone();
+        let bound = entry.stats.hinted(&segment.reader.id());
+        // A scan begins with a read, and puts wait for the catalog.
+        drop(catalog);
+        let scan = segment.reader.scan(options).into_backend()?;
         Ok(Some(HintJob {
             number,
-            bound: entry.stats.hinted(&reader.id()),
+            bound,
             phase: HintPhase::Reading(Box::new(scan), KeyTableBuilder::default()),
         }))
     }
@@ -546,16 +549,6 @@ impl Store {
             entry.segment.is_damaged.store(true, order);
         }
     }
-
-    /// Gives up what is under way, as before erasing or closing.
-    pub(crate) fn abandon(upkeep: &mut Upkeep) {
-        upkeep.merge = None;
-        upkeep.hint = None;
-        upkeep.log_hint = None;
-        upkeep.scrub.abandon();
-        upkeep.checkpoint = None;
-        upkeep.round.clear();
-    }
 }
 
 enum KeysRead {
@@ -584,6 +577,9 @@ fn read_keys(
                 Scanned::Damage(_) => return Ok(KeysRead::Damaged),
                 Scanned::Record(record) => {
                     *cost_bytes += record.head.location.len;
+                    if !is_understood(&record.head) {
+                        return Ok(KeysRead::Damaged);
+                    }
                     if let Some(entry) = KeyEntry::of(&record.head) {
                         builder.push(&entry);
                     }
@@ -594,7 +590,7 @@ fn read_keys(
 }
 
 fn hints_due(upkeep: &Upkeep, catalog: &Catalog, has_room: bool) -> Vec<Task> {
-    let output = upkeep.output.as_ref().map(segment_number);
+    let output = upkeep.merging.output.as_ref().map(segment_number);
     let newest = catalog.segments.iter().rev();
     let active = newest
         .filter(|(_, entry)| !entry.segment.is_merged)
@@ -635,7 +631,7 @@ pub(crate) fn owed_bytes(upkeep: &Upkeep, catalog: &Catalog, has_room_for_hints:
         .iter()
         .map(|task| task.cost_bytes)
         .sum();
-    let round = upkeep.round.iter();
+    let round = upkeep.merging.round.iter();
     let merged = round.filter_map(|number| catalog.segments.get(number));
     hints
         + merged

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use kvorum_backend::{
-    BackendError, Batch, Durability, Durable, ErrorKind, Fields, Purpose, Receipt, Result,
-    Sequence, StoreId, SyncTicket, Write,
+    BackendError, Batch, Durability, Durable, ErrorKind, Fields, OldEntry, Purpose, Receipt,
+    Result, Sequence, StoreId, SyncTicket, Write,
 };
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{
@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 use crate::entry::{KIND_ENTRY, KIND_NOTHING, encode_front, encode_removal, front_len};
 use crate::error::IntoBackend;
 use crate::keydir::Change;
+use crate::segment::segment_number;
 use crate::settings::SyncStrategy;
 use crate::shared::Standing;
 use crate::slot::{OFFSET_BYTES_MAX, Slot};
@@ -27,6 +28,7 @@ use crate::store::{Counters, Store, WriteSide};
 struct Prepared<'a> {
     key: &'a StorageKey,
     fingerprint: u64,
+    old: OldEntry,
     /// `None` for a removal.
     fields: Option<Fields>,
     front: Range<usize>,
@@ -98,6 +100,7 @@ impl Store {
             prepared.push(Prepared {
                 key: write.key(),
                 fingerprint: self.fingerprints.of(write.key().as_bytes()),
+                old: write.old(),
                 fields,
                 front: start..fronts.len(),
                 back,
@@ -129,7 +132,7 @@ impl Store {
         let store = StoreId(self.log_id());
         let appended = log.append(store, Sequence(sequence), records, batch.purpose(), promise)?;
         writer.last_sequence = sequence;
-        self.show_logged(&prepared, &olds, &appended, sequence)?;
+        self.show_logged(&prepared, &olds, &appended, sequence);
         drop(writer);
         let superseded: u64 = olds.iter().flatten().map(Slot::stored_bytes).sum();
         let fallen = superseded.saturating_sub(appended_bytes(&appended));
@@ -178,6 +181,7 @@ impl Store {
             prepared.push(Prepared {
                 key,
                 fingerprint: self.fingerprints.of(key.as_bytes()),
+                old: write.old(),
                 fields,
                 front: 0..0,
                 back: EncodedBack::empty(),
@@ -201,9 +205,23 @@ impl Store {
         olds: &[Option<Slot>],
         appended: &Appended,
         sequence: u64,
-    ) -> Result<()> {
+    ) {
+        let count = prepared.len();
+        assert_eq!(
+            olds.len(),
+            count,
+            "each write has looked for what it replaces"
+        );
+        assert_eq!(
+            appended.places.len(),
+            count.max(1),
+            "each record has its place"
+        );
         let mut catalog = self.catalog.write();
-        let entry = catalog.shared_entry(&self.keydir, &appended.segment)?;
+        let entry = match catalog.shared_entry(&self.keydir, &appended.segment) {
+            Ok(entry) => entry,
+            Err(error) => unreachable!("there was a place left before the append: {error}"),
+        };
         let place = entry.place.index;
         let appended_bytes = appended_bytes(appended);
         entry.stats.data_end += appended_bytes;
@@ -229,7 +247,6 @@ impl Store {
         catalog.note_start(appended.segment.number(), sequence);
         Counters::add(&self.counters.unchecked_bytes, appended_bytes);
         Counters::add(&self.counters.unchecked_records, prepared.len() as u64);
-        Ok(())
     }
 
     fn apply(&self, prepared: &[Prepared<'_>], fronts: &[u8], purpose: Purpose) -> Result<u64> {
@@ -252,42 +269,36 @@ impl Store {
     }
 
     /// The slots that the batch supersedes. They stay where they are while the writer is locked:
-    /// merges take that lock to move a slot.
+    /// merges take that lock to move a slot. Of keys that the caller has just read nothing is read here.
     ///
     /// That one cannot be read now is no failure of the store, which takes other writes.
-    fn find_olds(&self, prepared: &[Prepared<'_>]) -> Result<Vec<Option<Slot>>> {
+    fn find_olds(&self, prepared: &[Prepared<'_>]) -> Result<SmallVec<[Option<Slot>; 1]>> {
         let unread = |error: BackendError| match error.kind() {
             ErrorKind::Failed => error.of_kind(ErrorKind::Unread),
             _ => error,
         };
         let olds = prepared
             .iter()
-            .map(|write| self.slot_of(write.key.as_bytes(), write.fingerprint));
+            .map(|write| self.slot_of(write.key.as_bytes(), write.fingerprint, write.old));
         olds.map(|old| old.map_err(unread)).collect()
     }
 
     /// The segment to append to: the present one, or a new one when it is full.
     fn active_for<'w>(&self, writer: &'w mut WriteSide, len: u64) -> Result<&'w mut SegmentWriter> {
-        let is_full = writer
-            .active
-            .as_ref()
-            .is_some_and(|active| self.is_full_for(active, len));
         if len > OFFSET_BYTES_MAX {
             return Err(batch_too_large(len));
         }
-        if is_full || writer.active.is_none() {
-            let created = self.next_active(writer)?;
-            let number = segment_number(&created);
-            writer.unsynced.push((number, created.sync_handle()));
-            // Sealing waits for the device, so it is left to upkeep.
-            let full = writer.active.take();
-            writer.retiring.extend(full);
-            return Ok(writer.active.insert(created));
+        let has_room = |active: &mut SegmentWriter| !self.is_full_for(active, len);
+        if let Some(active) = writer.active.take_if(has_room) {
+            return Ok(writer.active.insert(active));
         }
-        match &mut writer.active {
-            Some(active) => Ok(active),
-            None => Err(no_active()),
-        }
+        let created = self.next_active(writer)?;
+        let number = segment_number(&created);
+        writer.unsynced.push((number, created.sync_handle()));
+        // Sealing waits for the device, so it is left to upkeep.
+        let full = writer.active.take();
+        writer.retiring.extend(full);
+        Ok(writer.active.insert(created))
     }
 
     /// The segment after the active one: the one that upkeep prepared. Where it did not come to that
@@ -334,10 +345,19 @@ impl Store {
         number: u32,
         end: u64,
     ) {
+        let count = prepared.len();
+        assert_eq!(
+            olds.len(),
+            count,
+            "each write has looked for what it replaces"
+        );
+        assert_eq!(locations.len(), count.max(1), "each record has its place");
         let mut catalog = self.catalog.write();
-        let Some(entry) = catalog.segments.get_mut(&number) else {
-            return;
-        };
+        let entry = catalog.own_mut(number);
+        assert!(
+            !entry.is_sealed,
+            "segment {number} was sealed before the append"
+        );
         let place = entry.segment.place;
         let appended_bytes = end - entry.stats.data_end;
         entry.stats.data_end = end;
@@ -410,15 +430,6 @@ fn stored_bytes(len: u64) -> u64 {
 fn appended_bytes(appended: &Appended) -> u64 {
     let lens = appended.places.iter().map(|at| at.record.len);
     lens.map(stored_bytes).sum()
-}
-
-pub(crate) fn segment_number(writer: &SegmentWriter) -> u32 {
-    u32::try_from(writer.id().number).unwrap_or(u32::MAX)
-}
-
-fn no_active() -> BackendError {
-    let detail = "no segment to append to";
-    BackendError::new(ErrorKind::Misuse, detail)
 }
 
 fn too_many_places() -> BackendError {

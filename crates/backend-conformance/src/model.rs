@@ -45,6 +45,7 @@ impl State {
                 head,
                 body,
                 index_entries,
+                ..
             } = write
             else {
                 continue;

@@ -5,14 +5,15 @@ mod held_backup;
 mod reading;
 mod upkeep;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Capabilities, Durability, Durable, ErrorKind, Fields, IndexEntry, Lease,
-    ReadAt, Reading, Sequence, Snapshot, StoreId, SyncTicket, Tag, Timestamp, Write,
+    Backend, Batch, Capabilities, Durability, Durable, EntryPlace, ErrorKind, Fields, IndexEntry,
+    Lease, Lookup, OldEntry, ReadAt, Reading, Sequence, Snapshot, StoreId, SyncTicket, Tag,
+    Timestamp, Write,
 };
 use kvorum_disk::Disk;
 use kvorum_encoding::StorageKey;
@@ -44,6 +45,8 @@ pub(crate) struct Trial<'a> {
     snapshots: [Option<HeldSnapshot>; SLOTS],
     tickets: Vec<SyncTicket>,
     pub(crate) values_made: u32,
+    /// Where heads said that entries are, some time ago. Writes bring it back.
+    places: BTreeMap<StorageKey, EntryPlace>,
     entry_bytes_max: u64,
     backups_made: u32,
     backup: Option<HeldBackup>,
@@ -102,6 +105,7 @@ impl<'a> Trial<'a> {
             snapshots: Default::default(),
             tickets: Vec::new(),
             values_made: 0,
+            places: BTreeMap::new(),
             entry_bytes_max: 0,
             backups_made: 0,
             backup: None,
@@ -196,6 +200,7 @@ impl<'a> Trial<'a> {
         self.state.apply(&batch, Some(sequence));
         for write in &batch.writes {
             self.check_key(write.key())?;
+            self.note_place(write.key())?;
         }
         Ok(())
     }
@@ -223,7 +228,10 @@ impl<'a> Trial<'a> {
         for write in writes {
             let key = names::key(write.key);
             let write = match &write.value {
-                None => Write::remove(key),
+                None => Write::Remove {
+                    old: self.old_entry(&key),
+                    key,
+                },
                 Some(value) => self.put_of(key, value),
             };
             batch.writes.push(write);
@@ -235,6 +243,7 @@ impl<'a> Trial<'a> {
     fn put_of(&mut self, key: StorageKey, value: &PlannedValue) -> Write {
         self.values_made += 1;
         Write::Put {
+            old: self.old_entry(&key),
             key,
             fields: Fields {
                 segment: value.segment,
@@ -247,6 +256,25 @@ impl<'a> Trial<'a> {
             head: filled(self.values_made, value.head_bytes.max(4)),
             body: filled(!self.values_made, value.body_bytes),
             index_entries: self.index_entries(value),
+        }
+    }
+
+    /// Now and then it keeps what it knew, so that there are places which are out of date.
+    fn note_place(&mut self, key: &StorageKey) -> Checked {
+        let head = self.store()?.head(key, self.at(Reading::MayBlock));
+        if let Lookup::Found(found) = head.must("head")?
+            && let Some(place) = found.place
+            && !self.values_made.is_multiple_of(3)
+        {
+            self.places.insert(key.clone(), place);
+        }
+        Ok(())
+    }
+
+    fn old_entry(&self, key: &StorageKey) -> OldEntry {
+        OldEntry {
+            place: self.places.get(key).copied(),
+            ..OldEntry::UNKNOWN
         }
     }
 

@@ -217,6 +217,7 @@ impl Backend for Leveldb {
             fields: value.fields,
             body_len: value.body_len(),
             head: value.head,
+            place: None,
         }))
     }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Batch, ErrorKind, Fields, IndexCounts, IndexEntry, Lookup, ReadAt, Reading, Result, Timestamp,
-    Write,
+    BackendError, Batch, ErrorKind, Fields, IndexCounts, IndexEntry, Lookup, ReadAt, Reading,
+    Result, Timestamp, Write,
 };
 use kvorum_encoding::{ByteReader, StorageKey, Truncated, put_varint};
 use kvorum_lsm::{Body, KeyRange, Lsm, Op, Value};
@@ -72,7 +72,7 @@ pub(crate) fn ops_of(lsm: &Lsm, batch: &Batch, rewrites_all: bool) -> Result<Cha
         let key = write.key();
         let before = match known.get(key) {
             Some(before) => before.clone(),
-            None => read_before(lsm, key)?,
+            None => read_before(lsm, key, write.old().reading)?,
         };
         if before.is_unknown {
             unknown.push(object_range_of(key));
@@ -120,12 +120,20 @@ pub(crate) enum Stored {
 }
 
 /// Reads an object, expired or not, without its body.
-pub(crate) fn read_object(lsm: &Lsm, key: &StorageKey) -> Result<Stored> {
-    match lsm.head(&object_key(key.as_bytes()), OF_ANY_AGE) {
+pub(crate) fn read_object(lsm: &Lsm, key: &StorageKey, reading: Reading) -> Result<Stored> {
+    let at = ReadAt {
+        reading,
+        ..OF_ANY_AGE
+    };
+    match lsm.head(&object_key(key.as_bytes()), at) {
         Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Stored::Damaged),
         Err(error) => Err(error),
         Ok(Lookup::Found((_, value))) => Ok(Stored::Found(value)),
-        Ok(_) => Ok(Stored::Absent),
+        Ok(Lookup::Absent) => Ok(Stored::Absent),
+        Ok(Lookup::WouldBlock) => {
+            let detail = format!("the index entries of {key:?}");
+            Err(BackendError::new(ErrorKind::WouldBlock, detail))
+        }
     }
 }
 
@@ -142,8 +150,8 @@ pub(crate) fn plain_counts(batch: &Batch) -> IndexCounts {
 
 /// The entry of a key, expired or not. Writing over one that is damaged is how it is repaired; which index
 /// entries it had is found out later, by reading them all.
-fn read_before(lsm: &Lsm, key: &StorageKey) -> Result<Before> {
-    let value = match read_object(lsm, key)? {
+fn read_before(lsm: &Lsm, key: &StorageKey, reading: Reading) -> Result<Before> {
+    let value = match read_object(lsm, key, reading)? {
         Stored::Found(value) => value,
         Stored::Absent => {
             let is_lost = || lsm.is_doubt(&object_range_of(key));

@@ -11,7 +11,7 @@ use crate::keyspace::object_key;
 /// and stays there.
 pub(crate) fn put_op(write: &Write, extra: Bytes, kept_from: usize) -> Op {
     match write {
-        Write::Remove { key } => Op::Remove {
+        Write::Remove { key, .. } => Op::Remove {
             key: object_key(key.as_bytes()),
         },
         Write::Put {

@@ -293,7 +293,7 @@ impl Round {
         })?;
         let mut ops = Vec::new();
         for (at, entry, key) in found {
-            match read_object(lsm, &key)? {
+            match read_object(lsm, &key, OF_ANY_AGE.reading)? {
                 Stored::Found(value) => {
                     let lists_it = |entries: BTreeSet<_>| entries.contains(&entry);
                     // A list that does not decode says nothing.

@@ -65,6 +65,7 @@ impl OwnedWrite {
                 head,
                 body,
                 index_entries,
+                ..
             } => {
                 let owned = entry::own(key, head, body);
                 Self {
@@ -76,7 +77,7 @@ impl OwnedWrite {
                     }),
                 }
             }
-            Write::Remove { key } => Self {
+            Write::Remove { key, .. } => Self {
                 key: key.clone(),
                 put: None,
             },

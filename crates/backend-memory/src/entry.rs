@@ -68,6 +68,7 @@ impl Entry {
             fields: self.fields,
             head: self.head(),
             body_len: (self.bytes.len() - self.body_start) as u64,
+            place: None,
         }
     }
 }

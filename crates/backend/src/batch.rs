@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use kvorum_encoding::StorageKey;
 
-use crate::{Fields, Tag};
+use crate::{Fields, OldEntry, Tag};
 
 /// Writes that happen together or not at all. Later writes in a batch win over earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,11 +48,15 @@ pub enum Write {
         /// All index entries that the key has from now on, each once; those that it had before and
         /// has no more go. Engines without the index facet are given none.
         index_entries: Vec<IndexEntry>,
+        /// What is known of the entry that the key has.
+        old: OldEntry,
     },
     /// Removes a key and its index entries; one that is not there is fine.
     Remove {
         /// The key.
         key: StorageKey,
+        /// What is known of the entry that the key has.
+        old: OldEntry,
     },
 }
 
@@ -93,18 +97,27 @@ impl Write {
             head,
             body,
             index_entries: Vec::new(),
+            old: OldEntry::UNKNOWN,
         }
     }
 
     /// A removal.
     pub fn remove(key: StorageKey) -> Self {
-        Self::Remove { key }
+        let old = OldEntry::UNKNOWN;
+        Self::Remove { key, old }
     }
 
     /// The key that the write is about.
     pub fn key(&self) -> &StorageKey {
         match self {
-            Self::Put { key, .. } | Self::Remove { key } => key,
+            Self::Put { key, .. } | Self::Remove { key, .. } => key,
+        }
+    }
+
+    /// What is known of the entry that the write replaces.
+    pub fn old(&self) -> OldEntry {
+        match self {
+            Self::Put { old, .. } | Self::Remove { old, .. } => *old,
         }
     }
 

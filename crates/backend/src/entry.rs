@@ -54,6 +54,34 @@ impl Fields {
     }
 }
 
+/// Where an engine has an entry, in terms of its own. It names one record for as long as the process
+/// lives, also after the entry has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryPlace {
+    /// The part of the store.
+    pub part: u64,
+    /// The record in that part.
+    pub offset: u64,
+}
+
+/// What a writer knows of the entry that its write replaces. It changes the cost of the write and
+/// nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldEntry {
+    /// Where [`StoredHead::place`] said that the entry of this key is. It may be out of date.
+    pub place: Option<EntryPlace>,
+    /// Whether the engine may wait for a device when it has to look at the old entry itself.
+    pub reading: Reading,
+}
+
+impl OldEntry {
+    /// Nothing is known, and the engine may wait.
+    pub const UNKNOWN: Self = Self {
+        place: None,
+        reading: Reading::MayBlock,
+    };
+}
+
 /// An entry without its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredHead {
@@ -65,6 +93,8 @@ pub struct StoredHead {
     pub head: Bytes,
     /// The length of the body, in bytes.
     pub body_len: u64,
+    /// For the write that replaces the entry; `None` from an engine that makes no use of it.
+    pub place: Option<EntryPlace>,
 }
 
 /// A whole entry.

@@ -15,6 +15,9 @@ pub enum ErrorKind {
     /// The device did not give what a write has to look at: nothing was done, and the store goes on. Try
     /// again.
     Unread,
+    /// Memory does not have what a write has to look at, and the write must not wait for a device: nothing
+    /// was done. Ask again where waiting is allowed.
+    WouldBlock,
     /// The system had no file handle left: nothing was done, and the store goes on. Raise the limit, or try
     /// again.
     Exhausted,
@@ -68,6 +71,7 @@ impl fmt::Display for BackendError {
             ErrorKind::Full => "disk full",
             ErrorKind::Failed => "store failed",
             ErrorKind::Unread => "stored data not read",
+            ErrorKind::WouldBlock => "stored data not in memory",
             ErrorKind::Exhausted => "too many open files",
             ErrorKind::Corrupt => "stored data damaged",
             ErrorKind::TooLarge => "entry too large",

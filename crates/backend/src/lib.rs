@@ -38,7 +38,8 @@
 //! Reading
 //! 10. A get after a put returned sees that put or a later one.
 //! 11. With [`Reading::CachedOnly`] a call never waits for a device; it answers
-//!     [`Lookup::WouldBlock`] instead, and may do so for any reason.
+//!     [`Lookup::WouldBlock`] instead, and may do so for any reason. A put whose [`OldEntry`] says so
+//!     is refused with [`ErrorKind::WouldBlock`] rather than wait for the entry that it replaces.
 //! 12. [`Backend::head`] agrees with [`Backend::get`] in all but the body.
 //! 13. An entry whose expiry is at or before `now` is absent, for gets, heads and folds alike.
 //! 14. A snapshot sees what was put before it was taken, and nothing later, until its lease ends; a
@@ -90,7 +91,8 @@ mod unreadable;
 pub use batch::{Batch, IndexEntry, Purpose, Write};
 pub use belonging::{Belonging, FoundStore, HINTS_LABEL, LABEL_BYTES_MAX};
 pub use entry::{
-    Fields, Lookup, ReadAt, Reading, Sequence, StoreId, StoredEntry, StoredHead, Tag, Timestamp,
+    EntryPlace, Fields, Lookup, OldEntry, ReadAt, Reading, Sequence, StoreId, StoredEntry,
+    StoredHead, Tag, Timestamp,
 };
 pub use error::{BackendError, ErrorKind};
 pub use facets::{

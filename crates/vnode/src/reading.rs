@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{ErrorKind, Lookup, ReadAt, StoredEntry, StoredHead};
+use kvorum_backend::{EntryPlace, ErrorKind, Lookup, ReadAt, StoredEntry, StoredHead};
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Head, Object};
 
@@ -19,9 +19,9 @@ impl Vnode {
     ) -> Result<ReplicaReply, Interrupted> {
         let found = match detail {
             Detail::Head => {
-                let head = self.read_head(key, at)?;
+                let found = self.find_head(key, at)?;
                 self.counts.heads.fetch_add(1, Ordering::Relaxed);
-                head.map(|head| Arc::new(head.into_object_without_values()))
+                found.map(|(head, _)| Arc::new(head.into_object_without_values()))
             }
             Detail::Whole => {
                 let object = self.read_object(key, at)?;
@@ -35,17 +35,19 @@ impl Vnode {
         })
     }
 
-    pub(crate) fn read_head(
+    /// The stored head, and where the store has it.
+    pub(crate) fn find_head(
         &self,
         key: &StorageKey,
         at: ReadAt,
-    ) -> Result<Option<Head>, Interrupted> {
+    ) -> Result<Option<(Head, Option<EntryPlace>)>, Interrupted> {
         let looked_up = self.backend.head(key, at);
-        let Some(StoredHead { head, .. }) = self.looked_up(looked_up)? else {
+        let Some(StoredHead { head, place, .. }) = self.looked_up(looked_up)? else {
             return Ok(None);
         };
         let head = Head::from_engine(&head);
-        Ok(Some(head.map_err(|error| self.damaged(key, &error))?))
+        let head = head.map_err(|error| self.damaged(key, &error))?;
+        Ok(Some((head, place)))
     }
 
     pub(crate) fn read_object(

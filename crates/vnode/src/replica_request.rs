@@ -248,6 +248,7 @@ impl From<&BackendError> for ReplicaFailure {
             ErrorKind::TooLarge
             | ErrorKind::Failed
             | ErrorKind::Unread
+            | ErrorKind::WouldBlock
             | ErrorKind::Exhausted
             | ErrorKind::Closed
             | ErrorKind::NewerFormat

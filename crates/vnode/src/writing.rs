@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
-    Batch, Durability, Durable, ErrorKind, Fields, IndexEntry, Lookup, ReadAt, Reading, Timestamp,
-    Write,
+    Batch, Durability, Durable, EntryPlace, ErrorKind, Fields, IndexEntry, Lookup, OldEntry,
+    ReadAt, Reading, Timestamp, Write,
 };
 use kvorum_encoding::{StorageKey, checksum};
 use kvorum_object::{
@@ -25,6 +25,24 @@ use crate::vnode::{Interrupted, OBJECT_TAG, TOMBSTONE_TAG, Vnode};
 /// For what goes by no ring.
 const ANY_EPOCH: Epoch = Epoch::new(u64::MAX);
 
+/// What a write replaces, as it was found under the key's lock.
+struct Old {
+    head: Option<Head>,
+    /// For the store, which need not look for it again.
+    entry: OldEntry,
+}
+
+impl Old {
+    fn of(found: Option<(Head, Option<EntryPlace>)>, reading: Reading) -> Self {
+        let (head, place) = found.unzip();
+        let place = place.flatten();
+        Self {
+            head,
+            entry: OldEntry { place, reading },
+        }
+    }
+}
+
 impl Vnode {
     /// Applies a client's write and gives it its dot.
     pub(crate) fn coordinate(
@@ -40,10 +58,11 @@ impl Vnode {
             return Err(ReplicaFailure::Unwritable(detail.clone()).into());
         }
         let _turn = self.take_turn(key, epoch, at.reading)?;
-        let head = self.head_to_update(key, update, at)?;
-        check_condition(&update.condition, head.as_ref())?;
-        let stored = self.stored_to_update(key, update, head.as_ref(), at)?;
-        let dot = self.next_dot(key, &update.context, head.as_ref());
+        let old = self.old_to_update(key, update, at)?;
+        let head = old.head.as_ref();
+        check_condition(&update.condition, head)?;
+        let stored = self.stored_to_update(key, update, head, at)?;
+        let dot = self.next_dot(key, &update.context, head);
         let write = kvorum_object::Write {
             context: &update.context,
             content: update.content.clone(),
@@ -51,13 +70,11 @@ impl Vnode {
             now: object_time(at.now),
             resolution: update.resolution,
         };
-        let is_merge = head
-            .as_ref()
-            .is_some_and(|head| !update.context.descends(head.clock()));
+        let is_merge = head.is_some_and(|head| !update.context.descends(head.clock()));
         let object = self.merging(is_merge, || kvorum_object::update(stored, write));
         let object = object.map_err(update_failure)?;
-        self.check_limits(key, &object, head.as_ref().map(Head::size), at.now)?;
-        let durable = self.write(key, head.as_ref(), &object, durability)?;
+        self.check_limits(key, &object, head.map(Head::size), at.now)?;
+        let durable = self.write(key, &old, &object, durability)?;
         Ok(ReplicaReply::Stored {
             object: Arc::new(object),
             durable,
@@ -75,15 +92,15 @@ impl Vnode {
         at: ReadAt,
     ) -> Result<ReplicaReply, Interrupted> {
         let _turn = self.take_turn(key, epoch, at.reading)?;
-        let head = self.read_head(key, at)?;
-        let stored = match &head {
+        let old = Old::of(self.find_head(key, at)?, at.reading);
+        let stored = match &old.head {
             None => Stored::Absent,
             Some(head) if !kvorum_object::merge_needs_body(head, incoming, resolution) => {
                 Stored::Head(head)
             }
             Some(_) => whole(self.read_object(key, at)?),
         };
-        self.take_in(key, head.as_ref(), stored, incoming, resolution, durability)
+        self.take_in(key, &old, stored, incoming, resolution, durability)
     }
 
     /// As [`Vnode::store`], over what may be damaged: what cannot be read is replaced.
@@ -98,9 +115,9 @@ impl Vnode {
         let _turn = self.take_turn(key, epoch, at.reading)?;
         let stored = self.unless_damaged(key, self.read_object(key, at))?;
         let stored = whole(stored);
-        let old = self.head_to_show(key, at);
+        let old = self.old_to_mend(key, at);
         let durability = Durability::Buffered;
-        self.take_in(key, old.as_ref(), stored, incoming, resolution, durability)
+        self.take_in(key, &old, stored, incoming, resolution, durability)
     }
 
     /// Removes a tombstone that every replica holds, unless it was superseded.
@@ -112,12 +129,11 @@ impl Vnode {
         at: ReadAt,
     ) -> Result<ReplicaReply, Interrupted> {
         let _turn = self.take_turn(key, epoch, at.reading)?;
-        let stored = self.read_head(key, at)?;
-        let stored = stored.filter(|_| !self.keeps_tombstones());
+        let old = Old::of(self.find_head(key, at)?, at.reading);
         let is_meant = |head: &Head| head.is_tombstone() && head.clock() == clock;
-        if let Some(tombstone) = stored.filter(is_meant) {
+        if old.head.as_ref().is_some_and(is_meant) && !self.keeps_tombstones() {
             // A removal that a crash undoes leaves the tombstone, which is as good.
-            self.remove(key, &tombstone, Durability::Buffered)?;
+            self.remove(key, &old, Durability::Buffered)?;
         }
         Ok(ReplicaReply::Reaped)
     }
@@ -135,40 +151,51 @@ impl Vnode {
         now: Timestamp,
     ) -> Result<bool, ReplicaFailure> {
         let reading = Reading::MayBlock;
-        let internal = |interrupted| match interrupted {
+        let forgotten = self.forget_version(key, clock, durability, ReadAt { reading, now });
+        forgotten.map_err(|interrupted| match interrupted {
             Interrupted::Failed(failure) => failure,
             Interrupted::WouldBlock => {
                 ReplicaFailure::Internal("a read that may block said it would".into())
             }
-        };
-        let _turn = self.take_turn(key, ANY_EPOCH, reading).map_err(internal)?;
-        match self.read_head(key, ReadAt { reading, now }) {
-            Ok(None) => Ok(true),
-            Ok(Some(head)) if head.clock() == clock => {
-                if self.dots.has_written(self.lane(key), clock) {
-                    self.take_fresh_actor();
-                }
-                self.remove(key, &head, durability)?;
-                Ok(true)
-            }
-            Ok(Some(_)) => Ok(false),
-            Err(interrupted) => Err(internal(interrupted)),
-        }
+        })
     }
 
-    /// The stored head. A write without a condition goes over what is damaged: to refuse it would leave
+    fn forget_version(
+        &self,
+        key: &StorageKey,
+        clock: &Clock,
+        durability: Durability,
+        at: ReadAt,
+    ) -> Result<bool, Interrupted> {
+        let _turn = self.take_turn(key, ANY_EPOCH, at.reading)?;
+        let old = Old::of(self.find_head(key, at)?, at.reading);
+        let Some(head) = &old.head else {
+            return Ok(true);
+        };
+        if head.clock() != clock {
+            return Ok(false);
+        }
+        if self.dots.has_written(self.lane(key), clock) {
+            self.take_fresh_actor();
+        }
+        self.remove(key, &old, durability)?;
+        Ok(true)
+    }
+
+    /// What a client's write replaces. A write without a condition goes over what is damaged: to refuse it would leave
     /// the key beyond help where there is one replica. What a condition is about has to be readable.
-    fn head_to_update(
+    fn old_to_update(
         &self,
         key: &StorageKey,
         update: &ClientUpdate,
         at: ReadAt,
-    ) -> Result<Option<Head>, Interrupted> {
-        let head = self.read_head(key, at);
-        match update.condition {
-            Condition::Always => self.unless_damaged(key, head),
-            _ => head,
-        }
+    ) -> Result<Old, Interrupted> {
+        let found = self.find_head(key, at);
+        let found = match update.condition {
+            Condition::Always => self.unless_damaged(key, found)?,
+            _ => found?,
+        };
+        Ok(Old::of(found, at.reading))
     }
 
     /// As much of what is stored as the write needs to be given.
@@ -217,22 +244,25 @@ impl Vnode {
         }
     }
 
-    /// The head of what is about to be replaced, damaged or not, for observers alone.
-    fn head_to_show(&self, key: &StorageKey, at: ReadAt) -> Option<Head> {
-        if self.observers.is_empty() {
-            return None;
-        }
-        match self.backend.head(key, at) {
-            Ok(Lookup::Found(found)) => Head::from_engine(&found.head).ok(),
+    /// What is about to be replaced, damaged or not: its head is for observers alone.
+    fn old_to_mend(&self, key: &StorageKey, at: ReadAt) -> Old {
+        let found = match self.backend.head(key, at) {
+            Ok(Lookup::Found(found)) => Some(found),
             Ok(Lookup::Absent | Lookup::WouldBlock) | Err(_) => None,
-        }
+        };
+        let entry = OldEntry {
+            place: found.as_ref().and_then(|found| found.place),
+            reading: at.reading,
+        };
+        let head = found.and_then(|found| Head::from_engine(&found.head).ok());
+        Old { head, entry }
     }
 
     /// The caller has the key's turn.
     fn take_in(
         &self,
         key: &StorageKey,
-        old: Option<&Head>,
+        old: &Old,
         stored: Stored<'_>,
         incoming: &Object,
         resolution: Resolution,
@@ -384,14 +414,14 @@ impl Vnode {
         }
     }
 
-    /// Writes an object over what `old` is the head of. The caller has the key's turn.
+    /// Writes an object over an old one. The caller has the key's turn.
     fn write(
         &self,
         key: &StorageKey,
-        old: Option<&Head>,
+        old: &Old,
         object: &Object,
         durability: Durability,
-    ) -> Result<Durable, ReplicaFailure> {
+    ) -> Result<Durable, Interrupted> {
         let encoded = object.encode();
         let fields = fields_of(key, object);
         let write = Write::Put {
@@ -400,27 +430,31 @@ impl Vnode {
             head: encoded.head,
             body: encoded.body,
             index_entries: self.index_entries(object),
+            old: old.entry,
         };
         let write = match is_planted(PlantedDefect::TombstoneReapedEarly) {
             true if object.is_tombstone() => Write::remove(key.clone()),
             _ => write,
         };
         let durable = self.put(&Batch::of(write), durability)?;
-        let new = Some(object);
+        let (old, new) = (old.head.as_ref(), Some(object));
         self.show(&Change { key, old, new });
         Ok(durable)
     }
 
-    /// Removes what `old` is the head of. The caller has the key's turn.
+    /// Removes an old object. The caller has the key's turn.
     fn remove(
         &self,
         key: &StorageKey,
-        old: &Head,
+        old: &Old,
         durability: Durability,
-    ) -> Result<(), ReplicaFailure> {
-        let batch = Batch::of(Write::remove(key.clone()));
-        let _durable = self.put(&batch, durability)?;
-        let (old, new) = (Some(old), None);
+    ) -> Result<(), Interrupted> {
+        let write = Write::Remove {
+            key: key.clone(),
+            old: old.entry,
+        };
+        let _durable = self.put(&Batch::of(write), durability)?;
+        let (old, new) = (old.head.as_ref(), None);
         self.show(&Change { key, old, new });
         Ok(())
     }
@@ -442,17 +476,18 @@ impl Vnode {
         entries.collect()
     }
 
-    fn put(&self, batch: &Batch, durability: Durability) -> Result<Durable, ReplicaFailure> {
+    fn put(&self, batch: &Batch, durability: Durability) -> Result<Durable, Interrupted> {
         let receipt = self.backend.put(batch, durability);
         receipt.map(|receipt| receipt.durable).map_err(|error| {
             match error.kind() {
+                ErrorKind::WouldBlock => return Interrupted::WouldBlock,
                 ErrorKind::Failed => {
                     self.unwritable.get_or_init(|| error.to_string());
                 }
                 ErrorKind::Full => self.note_disk_full(),
                 _ => {}
             }
-            ReplicaFailure::from(&error)
+            ReplicaFailure::from(&error).into()
         })
     }
 }

@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kvorum_backend::{Backend, ErrorKind, StepBudget, TaskKind, Timestamp};
+use kvorum_backend_bitcask::check::identity_of;
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk, OpenMode, Reading};
+use kvorum_segment::{BatchPlace, EncodedBack, Record, SegmentId, SegmentWriter, WriterOptions};
 
 use crate::store::{NOW, at, body_of, do_all, do_task, folded, key, open, put, try_open};
 
@@ -124,6 +126,51 @@ fn r27_a_merge_passes_over_rot_and_comes_to_its_end() {
     assert_eq!((status.keys, status.lost.len()), (28, 2));
     let kept = disk.list(Path::new("store/lost")).unwrap();
     assert_eq!(kept.len(), 3);
+}
+
+/// No disk makes such a record: its checksums are right. What wrote it has a bug, or is a newer version.
+#[test]
+fn a_merge_reports_a_record_that_it_cannot_understand_and_copies_the_others() {
+    let disk = MemoryDisk::new();
+    let store = open(&disk, settings());
+    put(&store, "k", "value");
+    store.close().unwrap();
+    drop(store);
+    let log_id = identity_of(&disk, Path::new("store")).unwrap().unwrap();
+    let (number, kind) = (7, 1);
+    let id = SegmentId {
+        log_id,
+        number,
+        kind,
+    };
+    let options = WriterOptions::default();
+    let mut writer = SegmentWriter::create(&disk, &segment(number), id, options).unwrap();
+    let garbled = |sequence, kind| Record {
+        sequence,
+        kind,
+        removal: false,
+        batch: BatchPlace::Alone,
+        front: b"no front",
+        back: EncodedBack::empty(),
+    };
+    let records = [garbled(2, 1), garbled(3, 77)];
+    writer.append(&records, &mut Vec::new()).unwrap();
+    writer.seal().unwrap();
+    let store = open(&disk, settings());
+    put(&store, "later", "value");
+    for number in [1, number] {
+        do_task(&store, TaskKind::Hint, number, NOW);
+        do_task(&store, TaskKind::Merge, number, NOW);
+    }
+    assert_eq!(folded(&store, NOW).len(), 2);
+    assert_eq!(disk.info(&segment(7)).unwrap(), None);
+    let lost = store.status().lost;
+    let file = "0000000007.segment";
+    assert_eq!(lost.len(), records.len(), "{lost:?}");
+    assert!(
+        lost.iter()
+            .all(|it| it.file == file && it.held.contains("understood"))
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod engine;
 mod expiry;
 mod merge_cuts;
 mod merges;
+mod old_places;
 mod planted;
 mod reads;
 mod restarts;

@@ -98,7 +98,7 @@ fn write_some(store: &dyn Backend, witnesses: &Witnesses, writer: usize) -> Chec
 
 fn write_of(number: usize, round: u32) -> Write {
     if removes(number, round) {
-        return Write::Remove { key: key(number) };
+        return Write::remove(key(number));
     }
     let body = Bytes::from(round.to_le_bytes().repeat(40));
     let fields = Fields {

@@ -29,6 +29,7 @@ impl Value {
             fields: self.fields,
             head: self.head.clone(),
             body_len: self.body.len() as u64,
+            place: None,
         }
     }
 }

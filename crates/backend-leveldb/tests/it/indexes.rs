@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Durability, Fields, Flow, FoldEnd, IndexEntry, IndexRange, Lease, Timestamp,
-    Write,
+    Backend, Batch, Durability, ErrorKind, Fields, Flow, FoldEnd, IndexEntry, IndexRange, Lease,
+    OldEntry, Reading, Timestamp, Write,
 };
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings};
-use kvorum_disk::MemoryDisk;
+use kvorum_disk::{Fault, FaultyDisk, MemoryDisk, Rule};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
 
 use crate::engine::{shared, small_settings};
@@ -46,6 +46,7 @@ pub(crate) fn put(store: &Leveldb, name: &str, fields: Fields, index_entries: Ve
         head: Bytes::from_static(b"head"),
         body: Bytes::from_static(b"body"),
         index_entries,
+        old: OldEntry::UNKNOWN,
     });
     let _receipt = store.put(&batch, Durability::Buffered).unwrap();
 }
@@ -164,6 +165,39 @@ fn an_object_that_comes_to_expire_takes_all_its_entries_with_it() {
             .collect();
         assert_eq!(left, BTreeSet::from(["cottbus".to_owned()]));
     }
+}
+
+/// Which entries go is in the object that is replaced, and that may be on the device alone.
+#[test]
+fn a_put_that_must_not_wait_is_refused_where_its_old_entries_are_not_in_memory() {
+    let memory = MemoryDisk::new();
+    let store = open(&memory, &small_settings(0));
+    put(&store, "a", Fields::default(), terms(&["Oslo"]));
+    store.close().unwrap();
+    drop(store);
+    let disk = FaultyDisk::over_memory(&memory);
+    let (below, at) = (Arc::new(disk.clone()), Path::new("store"));
+    let draw = Arc::new(|| 7);
+    let store = Leveldb::open(below, at, &small_settings(0), shared(), draw).unwrap();
+    disk.add_rule(Rule::new(Fault::NotCached));
+    let moved = |reading| {
+        let place = None;
+        let write = Write::Put {
+            key: key("a"),
+            fields: Fields::default(),
+            head: Bytes::from_static(b"head"),
+            body: Bytes::from_static(b"body"),
+            index_entries: terms(&["Rome"]),
+            old: OldEntry { place, reading },
+        };
+        let put = store.put(&Batch::of(write), Durability::Buffered);
+        put.map_err(|error| error.kind()).map(drop)
+    };
+    assert_eq!(moved(Reading::CachedOnly), Err(ErrorKind::WouldBlock));
+    let all = range(None, None);
+    assert_eq!(folded(&store, &all, 0), [("Oslo".to_owned(), key("a"))]);
+    assert_eq!(moved(Reading::MayBlock), Ok(()));
+    assert_eq!(folded(&store, &all, 0), [("Rome".to_owned(), key("a"))]);
 }
 
 #[test]

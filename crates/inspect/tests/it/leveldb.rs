@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Durability, Fields, IndexEntry, StepBudget, Timestamp, Write,
+    Backend, Batch, Durability, Fields, IndexEntry, OldEntry, StepBudget, Timestamp, Write,
 };
 use kvorum_backend_leveldb::{
     Compression, Leveldb, LeveldbSettings, PolicySettings, Shared, Tiers,
@@ -103,6 +103,7 @@ fn filled(has_tail: bool) -> MemoryDisk {
             head: Bytes::from_static(b"head"),
             body: Bytes::from_static(b"indexed"),
             index_entries: vec![entry],
+            old: OldEntry::UNKNOWN,
         },
     );
     store.close().unwrap();

@@ -92,7 +92,7 @@ fn round_of(body: &Bytes) -> u64 {
 impl Racing {
     fn write(&self, key: usize, round: u64) {
         let write = match removes(key, round) {
-            true => Write::Remove { key: key_of(key) },
+            true => Write::remove(key_of(key)),
             false => {
                 let body = Bytes::from(round.to_le_bytes().repeat(10));
                 Write::put(key_of(key), Fields::default(), Bytes::new(), body)

@@ -13,6 +13,7 @@ mod index_queries;
 mod listings;
 mod metering;
 mod observers;
+mod old_heads;
 mod reads_and_writes;
 mod scans;
 
