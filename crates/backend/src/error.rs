@@ -4,6 +4,9 @@ use std::fmt;
 
 use kvorum_disk::DiskError;
 
+/// The result of every backend call.
+pub type Result<T> = std::result::Result<T, BackendError>;
+
 /// What the reader of an error can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {

@@ -1,0 +1,75 @@
+//! The trait of all engines. The crate's documentation has the contract.
+
+use kvorum_encoding::StorageKey;
+
+use crate::{
+    Backups, Batch, Capabilities, Durability, IndexFolds, Lease, Lookup, ReadAt, Receipt, Result,
+    Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry, StoredHead, Task,
+    Timestamp,
+};
+
+/// One vnode's store. See the crate's documentation for the contract.
+pub trait Backend: Send + Sync {
+    /// What this engine can do beyond the core. Constant for the life of the store.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The identity of the present contents; see [`StoreId`]. A store that does not persist draws a
+    /// new one each time it is opened.
+    fn identity(&self) -> StoreId;
+
+    /// Applies a batch atomically.
+    ///
+    /// It returns once the batch is visible to readers. Durability comes then or with the ticket in
+    /// the receipt: nobody holds a lock across a sync.
+    fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt>;
+
+    /// The whole entry of a key.
+    fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>>;
+
+    /// The entry of a key without its body.
+    fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>>;
+
+    /// A consistent view of now. Cheap, and writers never wait for it.
+    fn snapshot(&self, lease: Lease) -> Result<Box<dyn Snapshot>>;
+
+    /// Makes everything put so far durable and returns the sequence up to which that holds.
+    fn sync(&self) -> Result<Sequence>;
+
+    /// The sequence up to which every batch is known to be durable.
+    fn durable(&self) -> Sequence;
+
+    /// True when the store holds no unexpired entry. Fast; belongs on the blocking pool all the same.
+    fn is_empty(&self, now: Timestamp) -> Result<bool>;
+
+    /// Sizes, counts and debts, for operators and for the arbiter.
+    fn status(&self) -> Status;
+
+    /// The upkeep that the store would do now, most urgent first.
+    fn maintenance_due(&self, now: Timestamp) -> Vec<Task>;
+
+    /// Does a part of a task that [`Backend::maintenance_due`] named. A task that is no longer needed
+    /// is done at no cost.
+    fn maintenance_step(
+        &self,
+        task: &Task,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome>;
+
+    /// Removes everything, as after a partition was handed off. Open snapshots may end as if their
+    /// leases had run out. What was erased does not come back after a crash.
+    fn erase(&self) -> Result<()>;
+
+    /// Syncs, writes what makes the next opening fast, and refuses further writes.
+    fn close(&self) -> Result<()>;
+
+    /// Secondary indexes, if the engine keeps them.
+    fn indexes(&self) -> Option<&dyn IndexFolds> {
+        None
+    }
+
+    /// Backups while serving, if the engine can.
+    fn backups(&self) -> Option<&dyn Backups> {
+        None
+    }
+}
