@@ -1,7 +1,9 @@
 //! The conformance suite over the memory engine, and over the same engine with planted defects.
 
 use kvorum_backend::{Backend, Capabilities, PlantedDefect, Result};
-use kvorum_backend_conformance::{EngineUnderTest, Opening, conformance_suite, expect_caught};
+use kvorum_backend_conformance::{
+    EngineUnderTest, Opening, Replies, conformance_suite, expect_caught, play_golden_scripts,
+};
 use kvorum_backend_memory::{MemoryBackend, Settings};
 
 struct Memory {
@@ -60,5 +62,26 @@ fn planted_defects_are_caught() {
         };
         let found = violation.sentence.unwrap_or_default();
         assert!(sentences.contains(&found), "{violation}");
+    }
+}
+
+#[test]
+fn planted_defects_fail_golden_scripts() {
+    for (defect, script) in [
+        (
+            PlantedDefect::ExpiredEntryReturned,
+            "bucket_folds_pass_what_is_expired.txt",
+        ),
+        (
+            PlantedDefect::SnapshotSeesLaterWrites,
+            "snapshots_stand_still.txt",
+        ),
+    ] {
+        let engine = Memory {
+            planted_defect: Some(defect),
+        };
+        let difference = play_golden_scripts(&engine, Replies::Compare).unwrap_err();
+        let place = format!("script {script}, line ");
+        assert!(difference.starts_with(&place), "{difference}");
     }
 }

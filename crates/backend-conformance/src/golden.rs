@@ -1,0 +1,100 @@
+//! Golden scripts: input and replies as text, the same for every engine.
+//!
+//! A script is a file in `scripts`. Its first paragraph is a sentence that says what the script shows;
+//! a line `needs FACET ...` may follow. Each line behind that is a command, and its replies stand below
+//! it on lines that begin with an arrow. A run prints the commands with the replies that the engine
+//! really gave, and the two texts have to be equal. Whatever engines may do differently, such as
+//! numbers of batches and resume points, is printed in a form that is the same for all.
+//!
+//! Commands (keys are `bucket/key`):
+//!
+//! | command | replies |
+//! |---|---|
+//! | `put KEY [head= body= segment= modified= expiry= tag= index=FIELD:TERM,...]`, `remove KEY` | the number of the batch; writes of one batch are separated by `;`, and `grouped` or `default` in front waits for that promise |
+//! | `get KEY`, `head KEY` | the entry; asked of the memory first, and then of the device |
+//! | `keys`, `heads`, `entries`, `buckets` `[from= after= to= before= bucket= by= segments= modified=FIRST..LAST of=SNAPSHOT]` | what a fold shows, in pages of `by` entries |
+//! | `index BUCKET FIELD [from= after= to= before= by=]`, `counts` | index entries; what was done to them |
+//! | `snapshot NAME [until=TIME]`, `release NAME`, `sequence NAME` | the last batch that a snapshot sees |
+//! | `at TIME` | none; the time by which expiry and leases are judged |
+//! | `sync`, `durable`, `empty`, `status`, `identity` | what the store says |
+//! | `maintain` | does all upkeep that is due |
+//! | `erase`, `close`, `reopen`, `kill`, `crash` | errors only; `kill` opens what a dead process left, `crash` what a power cut left |
+//! | `backup NAME`, `open NAME` | makes a copy; closes the store and opens the copy in its place |
+
+mod fold_words;
+mod print;
+mod script_file;
+mod stage;
+mod words;
+
+use crate::EngineUnderTest;
+
+use self::script_file::ScriptFile;
+use self::stage::Stage;
+
+/// What became of the scripts on one engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GoldenRun {
+    /// The scripts that were played, by name.
+    pub played: Vec<String>,
+    /// Those that need what the engine does not have, and what that is.
+    pub skipped: Vec<(String, String)>,
+}
+
+/// What to do with the replies of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replies {
+    /// They have to be those of the scripts.
+    Compare,
+    /// Those of the engine's first variation become those of the scripts.
+    Renew,
+}
+
+/// Plays every script on every variation of an engine.
+///
+/// # Errors
+/// Says which script, line and engine, what was expected and what came.
+pub fn play_golden_scripts(
+    engine: &dyn EngineUnderTest,
+    replies: Replies,
+) -> Result<GoldenRun, String> {
+    let mut run = GoldenRun::default();
+    for mut script in script_file::read_all()? {
+        let missing = script.missing(engine.capabilities());
+        if !missing.is_empty() {
+            run.skipped.push((script.name, missing.join(" ")));
+            continue;
+        }
+        if replies == Replies::Renew {
+            script.renew(play(engine, 0, &script)?)?;
+        }
+        for variation in 0..engine.variations().max(1) {
+            script.compare(&play(engine, variation, &script)?, engine.name(), variation)?;
+        }
+        run.played.push(script.name);
+    }
+    Ok(run)
+}
+
+/// The lines of a script with the replies that the engine gives.
+fn play(
+    engine: &dyn EngineUnderTest,
+    variation: u32,
+    script: &ScriptFile,
+) -> Result<Vec<String>, String> {
+    let place = |number: usize, error| format!("{}:{}: {error}", script.name, number + 1);
+    let mut stage = Stage::open(engine, variation).map_err(|error| place(0, error))?;
+    let mut printed = Vec::new();
+    for (number, line) in script.lines.iter().enumerate() {
+        if line.starts_with("->") {
+            continue;
+        }
+        printed.push(line.clone());
+        if number < script.commands_from || line.is_empty() {
+            continue;
+        }
+        let replies = stage.take(line).map_err(|error| place(number, error))?;
+        printed.extend(replies.iter().map(|reply| format!("-> {reply}")));
+    }
+    Ok(printed)
+}
