@@ -13,7 +13,6 @@ use crate::tidy::tree::Tree;
 const EXCEPTIONS: &[(&str, usize)] = &[
     ("backend", 6),
     ("backend-bitcask", 13),
-    ("coordinator", 5),
     ("disk", 7),
     ("handoff", 2),
     ("lsm", 34),
