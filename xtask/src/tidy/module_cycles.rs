@@ -14,7 +14,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("backend", 6),
     ("backend-bitcask", 13),
     ("disk", 7),
-    ("handoff", 2),
     ("lsm", 34),
     ("node", 5),
     ("sim", 5),
