@@ -1,29 +1,31 @@
 //! The coordinator: what protocols call, and the frame around every request.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-use kvorum_backend::Timestamp;
+use kvorum_backend::{Reading, Timestamp};
 use kvorum_cluster::{AgreedState, ClusterState};
 use kvorum_encoding::{Address, Key};
 use kvorum_object::{Clock, Object};
 use kvorum_ring::{NodeId, Replica, Role};
 use kvorum_runtime::{LogQuota, Moment, Runtime};
-use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 
+use crate::attempts::{Attempts, Progress};
+use crate::deleting::Deletes;
 use crate::error::RequestError;
 use crate::failure_log::FailureLog;
-use crate::gate::Gate;
-use crate::hands::{Hands, Remote};
+use crate::gate::{Gate, Pass};
+use crate::hinting::{self, HandedOff};
 use crate::plan::{Plan, Purpose};
-use crate::reading::StartedGet;
+use crate::reach::{OutOfReach, out_of_reach};
+use crate::reading::{Reads, StartedGet};
 use crate::reaper::{Reaper, TombstoneKeeping};
+use crate::replicas::{Parts, Remote, Replicas};
 use crate::request::{DeleteOptions, Deleted, GetOptions, PutOptions, PutRequest, ReplicaPlace};
-use crate::trace::{Finished, MaintenanceWitness, Meter, RequestKind, Trace};
+use crate::trace::{Finished, MaintenanceWitness, RequestKind, Trace};
+use crate::writing::Writes;
 
 /// Listings in progress at which further ones are refused with `overload`: each holds a thread of the
 /// blocking pool, of which reads must find some free.
@@ -32,47 +34,6 @@ const LISTINGS_MAX: usize = 16;
 /// Index queries in progress at which further ones are refused with `overload`. A query holds a thread
 /// for one part of its results at a time, which is short.
 const INDEX_QUERIES_MAX: usize = 1_000;
-
-/// The vnodes of this node.
-pub trait LocalVnodes: Send + Sync {
-    /// The vnode of a partition, once its store is open.
-    fn vnode(&self, partition: kvorum_ring::Partition) -> Option<Arc<Vnode>>;
-
-    /// Why there is no vnode of a partition. Who has all stores open from the start has no other
-    /// reason than this one.
-    fn absence(&self, _partition: kvorum_ring::Partition) -> Absence {
-        Absence::NotHere
-    }
-
-    /// False when [`LocalVnodes::absence`] has that reason only. Asked for every request.
-    fn is_any_unopened(&self) -> bool {
-        false
-    }
-
-    /// True while a store is being opened, or waits for that.
-    fn is_any_opening(&self) -> bool {
-        false
-    }
-
-    /// Ends when the next vnode is opened, fails or goes; `None` where stores do not open one by one.
-    fn next_opening(&self) -> Option<NextOpening> {
-        None
-    }
-}
-
-/// See [`LocalVnodes::next_opening`].
-pub type NextOpening = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Why a node has no vnode of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absence {
-    /// It does not have the partition, or has not learned yet that it does.
-    NotHere,
-    /// The store is being opened, or will be.
-    Opening,
-    /// The store could not be opened.
-    Failed,
-}
 
 /// How requests are treated, whatever their bucket.
 #[derive(Clone, Copy, Debug)]
@@ -91,39 +52,22 @@ pub struct CoordinatorSettings {
     pub backend_name: &'static str,
 }
 
-/// What a coordinator works with.
-pub struct Parts {
-    /// This node.
-    pub node: NodeId,
-    /// Clock, tasks and the blocking pool.
-    pub runtime: Runtime,
-    /// The agreed cluster state.
-    pub cluster: Arc<dyn AgreedState>,
-    /// This node's vnodes.
-    pub vnodes: Arc<dyn LocalVnodes>,
-    /// Where figures go.
-    pub meter: Arc<dyn Meter>,
-    /// Who knows what maintenance ran when.
-    pub maintenance: Arc<dyn MaintenanceWitness>,
-}
-
 /// Coordinates requests at this node.
 pub struct Coordinator {
     /// Shared with what outlives a request.
-    pub(crate) parts: Arc<Hands>,
+    pub(crate) replicas: Arc<Replicas>,
+    pub(crate) attempts: Arc<Attempts>,
+    reads: Arc<Reads>,
+    writes: Arc<Writes>,
+    deletes: Deletes,
     pub(crate) settings: CoordinatorSettings,
     requests: Gate,
-    /// Gets that could choose whom to ask.
-    pub(crate) gets: AtomicU64,
-    /// Those gets among the requests that wait.
+    /// Gets among the requests that wait.
     gets_waiting: Gate,
     pub(crate) listings: Gate,
     pub(crate) index_queries: Gate,
-    pub(crate) reaper: Reaper,
     /// Nodes that coverage does without, and since when.
     pub(crate) left_out: Mutex<BTreeMap<NodeId, Moment>>,
-    /// The node stops: requests do not wait for stores any more.
-    pub(crate) is_stopping: AtomicBool,
     /// Bounds the lines about properties that were set without effect.
     pub(crate) without_effect_log: LogQuota,
     /// Bounds the lines about requests that failed or were slow.
@@ -143,59 +87,65 @@ pub struct InProgress {
     pub index_queries: usize,
 }
 
-/// What is known of a request while it runs.
-pub(crate) struct Progress {
-    arrived: Moment,
-    pub(crate) deadline: Moment,
-    pub(crate) trace: Trace,
-}
-
 impl Coordinator {
     /// The coordinator of a node that is alone.
     pub fn new(parts: Parts, settings: CoordinatorSettings) -> Self {
-        Self::of_hands(Hands::new(parts, None), settings)
+        Self::of_replicas(Replicas::new(parts, None), settings)
     }
 
     /// The coordinator of a node among others.
     pub fn among_peers(parts: Parts, remote: Remote, settings: CoordinatorSettings) -> Self {
-        Self::of_hands(Hands::new(parts, Some(remote)), settings)
+        Self::of_replicas(Replicas::new(parts, Some(remote)), settings)
     }
 
-    fn of_hands(hands: Hands, settings: CoordinatorSettings) -> Self {
+    fn of_replicas(replicas: Replicas, settings: CoordinatorSettings) -> Self {
+        let replicas = Arc::new(replicas);
+        let attempts = Attempts::new(replicas.clone(), settings.colocated_replicas);
+        let attempts = Arc::new(attempts);
+        let reads = Arc::new(Reads::new(attempts.clone()));
+        let writes = Arc::new(Writes::new(attempts.clone(), reads.clone()));
+        let deletes = Deletes {
+            attempts: attempts.clone(),
+            reads: reads.clone(),
+            writes: writes.clone(),
+            tombstones: settings.tombstones,
+            reaper: Reaper::default(),
+        };
         Self {
-            parts: Arc::new(hands),
+            replicas,
+            attempts,
+            reads,
+            writes,
+            deletes,
             settings,
             requests: Gate::new(settings.requests_max),
-            gets: AtomicU64::new(0),
             gets_waiting: Gate::new(usize::MAX),
             listings: Gate::new(LISTINGS_MAX),
             index_queries: Gate::new(INDEX_QUERIES_MAX),
-            reaper: Reaper::default(),
             left_out: Mutex::default(),
             without_effect_log: LogQuota::new(),
             request_log: FailureLog::default(),
-            is_stopping: AtomicBool::new(false),
         }
     }
 
     /// The agreed cluster state at this moment.
     pub fn state(&self) -> Arc<ClusterState> {
-        self.parts.cluster.current()
+        self.replicas.cluster.current()
     }
 
     /// Where cluster state is changed.
     pub fn cluster(&self) -> &Arc<dyn AgreedState> {
-        &self.parts.cluster
+        &self.replicas.cluster
     }
 
     /// This node.
     pub fn node(&self) -> NodeId {
-        self.parts.node
+        self.replicas.node
     }
 
     /// Clock, tasks and randomness, for the protocols above.
     pub fn runtime(&self) -> &Runtime {
-        &self.parts.runtime
+        &self.replicas.runtime
     }
 
     /// Puts, deletes, and gets that wait, in progress.
@@ -229,23 +179,23 @@ impl Coordinator {
         // A get that memory answers holds nothing up and is over at once: to count it in and out
         // would cost more than the work, on a word that all cores share.
         let started = match self.check_admission(&progress) {
-            Ok(()) => self.start_get(address, options),
+            Ok(()) => self.reads.start(address, options),
             Err(error) => StartedGet::Ended(Err(error)),
         };
         let outcome = match started {
             StartedGet::Ended(Err(RequestError::VnodeOpening)) => match self.requests.enter() {
                 // Few get here: the future of those that never wait stays small.
-                Some(_admitted) => Box::pin(self.drive_get(address, options, &mut progress)).await,
+                Some(_admitted) => Box::pin(self.reads.get(address, options, &mut progress)).await,
                 None => Err(RequestError::Overload),
             },
             StartedGet::Ended(reply) => reply,
             StartedGet::Waits(get) => match self.requests.enter() {
                 Some(_admitted) => {
                     let _counted = self.gets_waiting.enter();
-                    let get = self.wait_for_get(get, address, options, &mut progress);
+                    let get = self.reads.wait_for(get, address, options, &mut progress);
                     match get.await {
                         Err(RequestError::VnodeOpening) => {
-                            Box::pin(self.drive_get(address, options, &mut progress)).await
+                            Box::pin(self.reads.get(address, options, &mut progress)).await
                         }
                         reply => reply,
                     }
@@ -273,7 +223,7 @@ impl Coordinator {
         let outcome = match self.admit_put(&progress) {
             Ok(_admitted) => {
                 self.slow_down(&mut progress).await;
-                let run = self.drive_put(address, request, options, &mut progress);
+                let run = self.writes.put(address, request, options, &mut progress);
                 let written = run.await;
                 let properties = written.as_ref().map(|it| it.plan.properties);
                 if properties.is_ok_and(|it| it.is_write_once) {
@@ -301,7 +251,9 @@ impl Coordinator {
         let outcome = match self.admit(&progress) {
             Ok(_admitted) => {
                 self.slow_down(&mut progress).await;
-                let run = self.drive_delete(address, context, options, &mut progress);
+                let run = self
+                    .deletes
+                    .delete(address, context, options, &mut progress);
                 run.await
             }
             Err(error) => Err(error),
@@ -311,10 +263,44 @@ impl Coordinator {
         outcome
     }
 
+    /// Removes the tombstones whose time has come; called now and then, from a thread that may block
+    /// unless `reading` says otherwise. Those that it cannot remove stay, and cost nothing but space.
+    pub fn reap_due(&self, reading: Reading) {
+        self.deletes.reap_due(reading);
+    }
+
+    /// Hands over the hints of nodes that are up, all that there are when it begins, until `deadline`.
+    pub async fn hand_off_hints(&self, deadline: Moment) -> HandedOff {
+        hinting::hand_off(&self.replicas, deadline).await
+    }
+
+    /// The partitions out of reach through this node at this moment, for requests without quorums of their
+    /// own to buckets without a type.
+    pub fn out_of_reach(&self) -> OutOfReach {
+        let colocated = self.settings.colocated_replicas;
+        out_of_reach(&self.state(), colocated, |node| self.is_up(node))
+    }
+
+    /// Ends the waits of requests for stores that are being opened: they are refused at once from here on.
+    /// Called by a node that stops.
+    pub fn stop_waiting(&self) {
+        self.attempts.stop_waiting();
+    }
+
+    /// Waits until all stores of this node that can be opened are open, at most for the time-out of a
+    /// request. Listings and queries call it, as they need every store; nothing waits if other nodes have
+    /// replicas.
+    pub async fn until_opened(&self, timeout: Option<Duration>) {
+        let timeout = timeout.unwrap_or(self.settings.request_timeout);
+        self.attempts.until_opened(timeout).await;
+    }
+
     /// The replicas of a key at this moment.
     pub fn preference_list(&self, address: &Address) -> Result<Vec<ReplicaPlace>, RequestError> {
         let state = self.state();
-        let plan = self.plan_with(&state, address, None, true, Purpose::Read)?;
+        let plan = self
+            .attempts
+            .plan_with(&state, address, None, true, Purpose::Read)?;
         Ok(places(&state, &plan))
     }
 
@@ -325,7 +311,9 @@ impl Coordinator {
         address: &Address,
     ) -> Result<Vec<ReplicaPlace>, RequestError> {
         let state = self.state();
-        let plan = self.plan_with(&state, address, None, true, Purpose::Read)?;
+        let plan = self
+            .attempts
+            .plan_with(&state, address, None, true, Purpose::Read)?;
         if plan.replicas.len() >= plan.n_val as usize {
             return Ok(places(&state, &plan));
         }
@@ -337,81 +325,27 @@ impl Coordinator {
     /// A key for an object whose client leaves the choice to us.
     pub fn generate_key(&self) -> Key {
         let mut random = [0; 20];
-        self.parts.runtime.randomness().fill(&mut random);
+        self.replicas.runtime.randomness().fill(&mut random);
         kvorum_object::generated_key(random)
     }
 
     pub(crate) fn is_up(&self, node: NodeId) -> bool {
-        self.parts.is_up(node)
-    }
-
-    pub(crate) fn plan(
-        &self,
-        address: &Address,
-        n_val: Option<u32>,
-        sloppy_quorum: bool,
-    ) -> Result<Plan, RequestError> {
-        let state = self.parts.cluster.look();
-        let plan = self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Read)?;
-        plan.check_objects_are_plain()?;
-        Ok(plan)
-    }
-
-    pub(crate) fn plan_write(
-        &self,
-        address: &Address,
-        n_val: Option<u32>,
-        sloppy_quorum: bool,
-    ) -> Result<Plan, RequestError> {
-        let state = self.parts.cluster.look();
-        let plan = self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Write)?;
-        plan.check_objects_are_plain()?;
-        Ok(plan)
-    }
-
-    fn plan_with(
-        &self,
-        state: &ClusterState,
-        address: &Address,
-        n_val: Option<u32>,
-        sloppy_quorum: bool,
-        purpose: Purpose,
-    ) -> Result<Plan, RequestError> {
-        let colocated = self.settings.colocated_replicas;
-        let planned = |is_up: &dyn Fn(NodeId) -> bool| {
-            let (quorum, place) = (sloppy_quorum, address);
-            Plan::new(state, place, n_val, colocated, quorum, purpose, is_up)
-        };
-        let is_up = |node| self.is_up(node);
-        let plan = planned(&is_up)?;
-        if !self.parts.is_any_unopened() || colocated {
-            return Ok(plan);
-        }
-        // Who has not opened a vnode of the key yet is for this key as good as down, as long as somebody
-        // else can stand in.
-        let unopened = self.parts.unopened_of(&plan);
-        if unopened.is_empty() {
-            return Ok(plan);
-        }
-        let is_open = |node| self.is_up(node) && !unopened.contains(&node);
-        let without = planned(&is_open)?;
-        let is_as_long = without.replicas.len() >= plan.replicas.len();
-        Ok(if is_as_long { without } else { plan })
+        self.replicas.is_up(node)
     }
 
     /// Who knows what maintenance does at this node.
     pub fn maintenance(&self) -> &Arc<dyn MaintenanceWitness> {
-        &self.parts.maintenance
+        &self.replicas.maintenance
     }
 
     /// Holds a write back while background work is behind: every writer a little, and nobody stands
     /// still. Timers go by the millisecond, so that of a shorter delay every so many a write has one.
     async fn slow_down(&self, progress: &mut Progress) {
-        let delay = self.parts.maintenance.put_delay();
+        let delay = self.replicas.maintenance.put_delay();
         if delay.is_zero() {
             return;
         }
-        let runtime = &self.parts.runtime;
+        let runtime = &self.replicas.runtime;
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         let is_rounded_up = runtime.random_u64() % 1_000 < micros % 1_000;
         let delay = Duration::from_millis(micros / 1_000 + u64::from(is_rounded_up));
@@ -424,14 +358,14 @@ impl Coordinator {
     }
 
     /// Refuses what is too much, and what has waited longer than it was given; counts the rest in.
-    fn admit(&self, progress: &Progress) -> Result<crate::gate::Pass<'_>, RequestError> {
+    fn admit(&self, progress: &Progress) -> Result<Pass<'_>, RequestError> {
         self.check_admission(progress)?;
         self.requests.enter().ok_or(RequestError::Overload)
     }
 
     /// Refuses a put also where this node has no room for it.
-    fn admit_put(&self, progress: &Progress) -> Result<crate::gate::Pass<'_>, RequestError> {
-        if self.parts.maintenance.refuses_puts() {
+    fn admit_put(&self, progress: &Progress) -> Result<Pass<'_>, RequestError> {
+        if self.replicas.maintenance.refuses_puts() {
             return Err(RequestError::Overload);
         }
         self.admit(progress)
@@ -449,7 +383,7 @@ impl Coordinator {
     }
 
     pub(crate) fn begin(&self, arrived: Moment, timeout: Option<Duration>) -> Progress {
-        let queue = self.parts.runtime.now().since(arrived);
+        let queue = self.replicas.runtime.now().since(arrived);
         self.progress(arrived, timeout, queue)
     }
 
@@ -474,23 +408,26 @@ impl Coordinator {
         object: Option<&Object>,
         progress: &Progress,
     ) {
-        let now = self.parts.runtime.now();
+        let now = self.replicas.runtime.now();
         let took = now.since(progress.arrived);
-        self.parts.meter.finished(kind, error, took, object, now);
+        self.replicas.meter.finished(kind, error, took, object, now);
         let is_put = matches!(
             kind,
             RequestKind::Put | RequestKind::WriteOncePut | RequestKind::Delete
         );
         if is_put && error != Some(&RequestError::Overload) {
             let undelayed = took.saturating_sub(progress.trace.slowed);
-            self.parts.maintenance.put_finished(undelayed, now);
+            self.replicas.maintenance.put_finished(undelayed, now);
         }
         let is_slow = took >= self.settings.slow_request_threshold;
         if !is_slow && !error.is_some_and(RequestError::is_logged) {
             return;
         }
         if let Some(left_out) = self.request_log.take(error, now.elapsed()) {
-            let maintenance_step = self.parts.maintenance.step_between(progress.arrived, now);
+            let maintenance_step = self
+                .replicas
+                .maintenance
+                .step_between(progress.arrived, now);
             Finished {
                 kind,
                 place,
@@ -505,7 +442,7 @@ impl Coordinator {
     }
 
     pub(crate) fn wall_time(&self) -> Timestamp {
-        self.parts.wall_time()
+        self.replicas.wall_time()
     }
 }
 

@@ -21,13 +21,12 @@ use kvorum_vnode::{
     Page, PageFailure, PageKind, PageRequest, ReplicaFailure, ReplicaReply, fold_clock,
 };
 
-use crate::coordinator::{Coordinator, Progress};
+use crate::attempts::{Progress, REPLAN_PAUSE_MIN};
+use crate::coordinator::Coordinator;
 use crate::error::RequestError;
-use crate::hands::Hands;
 use crate::peers::PeerFailure;
 use crate::plan::key_hash;
-use crate::reading::{REPLAN_PAUSE_MIN, is_misplanned};
-use crate::replicas::{no_reply, request_error};
+use crate::replicas::{Replicas, is_misplanned, no_reply, request_error};
 use crate::service::later;
 use crate::trace::RequestKind;
 
@@ -282,6 +281,7 @@ impl Listing {
     async fn cover_anew(&mut self, part: Part) -> Result<(), RequestError> {
         let coordinator = self.counted.coordinator.clone();
         let is_in_time = coordinator
+            .attempts
             .pause_before_replanning(&mut self.replan_pause, &self.progress)
             .await;
         if !is_in_time {
@@ -296,7 +296,8 @@ impl Listing {
     async fn cover_without(&mut self, part: Part, error: RequestError) -> Result<(), RequestError> {
         let coordinator = self.counted.coordinator.clone();
         if !coordinator
-            .parts
+            .replicas
+            .unopened
             .pass_over(part.vnode.node, part.vnode.partition)
         {
             return self.cover_anew(part).await;
@@ -366,11 +367,11 @@ impl From<PeerFailure> for PageError {
     }
 }
 
-impl Hands {
+impl Replicas {
     /// What it means that a vnode of this node is not open: that its store is being opened, or that the
     /// ring has just changed, where it can.
     pub(crate) fn not_open(&self, partition: Partition) -> PageError {
-        match (self.absent(partition), &self.remote) {
+        match (self.unopened.absent(partition), &self.remote) {
             (RequestError::VnodeNotReady, Some(_)) => PageError::OtherRing,
             (absent, Some(_)) => PageError::NotOpen(absent),
             (absent, None) => PageError::Failed(absent),
@@ -386,8 +387,11 @@ impl Coordinator {
         remaining: Duration,
     ) -> (Result<Page, PageError>, Duration) {
         let runtime = self.runtime();
-        let Some(vnode) = self.parts.vnodes.vnode(request.partition) else {
-            return (Err(self.parts.not_open(request.partition)), Duration::ZERO);
+        let Some(vnode) = self.replicas.vnodes.vnode(request.partition) else {
+            return (
+                Err(self.replicas.not_open(request.partition)),
+                Duration::ZERO,
+            );
         };
         let (asked, now) = (runtime.now(), self.wall_time());
         let lease = Lease::Until(later(now, remaining));
@@ -414,7 +418,7 @@ impl Coordinator {
         deadline: Moment,
     ) -> Result<Page, PageError> {
         let asked = self
-            .parts
+            .replicas
             .ask_peer(node, PeerRequest::Page(request), deadline);
         match asked.await {
             Ok(ReplicaReply::Listed(page)) => Ok(page),
@@ -607,7 +611,7 @@ impl Coordinator {
         let cover = |wait| {
             ring.coverage_plan_of(n_val, colocated, offset, |node, partition| {
                 is_asked(node, wait)
-                    && !self.parts.is_unopened(node, partition)
+                    && !self.replicas.unopened.has(node, partition)
                     && !damaged.has(node, partition)
             })
         };
@@ -619,7 +623,7 @@ impl Coordinator {
                 is_asked(node, LEFT_OUT_MIN)
             }) {
                 // All would be well if what is there were open.
-                Ok(_) => self.parts.unopened_error(ring),
+                Ok(_) => self.replicas.unopened.error(ring),
                 Err(error) => RequestError::InsufficientVnodes {
                     wanted: error.missing.len(),
                     got: 0,

@@ -1,5 +1,6 @@
 //! Driving a delete, and the removal of tombstones that every replica holds.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_backend::Reading;
@@ -7,14 +8,25 @@ use kvorum_encoding::Address;
 use kvorum_object::{Clock, Content};
 use kvorum_vnode::{Condition, Detail, Handled, Operation, ReplicaReply, ReplicaRequest};
 
-use crate::coordinator::{Coordinator, Progress};
+use crate::attempts::{Attempts, Progress};
 use crate::error::RequestError;
-use crate::reaper::{Tombstone, TombstoneKeeping};
+use crate::reading::Reads;
+use crate::reaper::{Reaper, Tombstone, TombstoneKeeping};
 use crate::request::{DeleteOptions, Deleted, GetOptions, PutKind, PutOptions, PutRequest};
-use crate::writing::Written;
+use crate::writing::{Writes, Written};
 
-impl Coordinator {
-    pub(crate) async fn drive_delete(
+/// Deletes objects.
+pub(crate) struct Deletes {
+    pub(crate) attempts: Arc<Attempts>,
+    pub(crate) reads: Arc<Reads>,
+    pub(crate) writes: Arc<Writes>,
+    pub(crate) tombstones: TombstoneKeeping,
+    pub(crate) reaper: Reaper,
+}
+
+impl Deletes {
+    /// Writes a tombstone over the version that is named, or over what a read finds.
+    pub(crate) async fn delete(
         &self,
         address: &Address,
         context: Option<Clock>,
@@ -34,7 +46,7 @@ impl Coordinator {
                     detail: Detail::Head,
                     ..GetOptions::default()
                 };
-                match self.drive_get(address, &read, progress).await? {
+                match self.reads.get(address, &read, progress).await? {
                     Some(object) if !object.is_tombstone() => object.clock().clone(),
                     _ => return Ok(Deleted::NothingThere),
                 }
@@ -54,7 +66,7 @@ impl Coordinator {
             sloppy_quorum,
             ..PutOptions::default()
         };
-        let written = self.drive_put(address, request, &write, progress).await?;
+        let written = self.writes.put(address, request, &write, progress).await?;
         self.reap_later(written);
         Ok(Deleted::Written)
     }
@@ -68,7 +80,7 @@ impl Coordinator {
         if options.rw.is_some() {
             return Ok(options.rw);
         }
-        let state = self.state();
+        let state = self.attempts.replicas.cluster.current();
         let properties = state.properties(&address.bucket_type, &address.bucket);
         let properties = properties.map_err(|_| RequestError::UnknownBucketType)?;
         // A smaller n_val of the request is not violated by what the bucket says.
@@ -80,14 +92,14 @@ impl Coordinator {
 
     /// Notes a tombstone for removal, if every replica that the key has took it in.
     fn reap_later(&self, written: Written) {
-        let delay = match self.settings.tombstones {
+        let delay = match self.tombstones {
             TombstoneKeeping::Keep => return,
             TombstoneKeeping::Immediate => Duration::ZERO,
             TombstoneKeeping::For(delay) => delay,
         };
         // Replicas on other nodes may lose what they have confirmed and not synced: their tombstones
         // wait for an exchange that shows them durable everywhere.
-        let is_here = |replica: &kvorum_ring::Replica| replica.node == self.parts.node;
+        let is_here = |replica: &kvorum_ring::Replica| replica.node == self.attempts.replicas.node;
         let is_everywhere = written.has_reached_all
             && written.plan.is_complete()
             && written.plan.replicas.iter().all(is_here);
@@ -95,7 +107,7 @@ impl Coordinator {
             return;
         }
         self.reaper.add(Tombstone {
-            due: self.parts.runtime.now().plus(delay),
+            due: self.attempts.replicas.runtime.now().plus(delay),
             key: written.plan.key,
             clock: written.object.clock().clone(),
             replicas: written.plan.replicas,
@@ -108,8 +120,8 @@ impl Coordinator {
 
     /// Removes the tombstones whose time has come; called now and then, from a thread that may block
     /// unless `reading` says otherwise. Those that it cannot remove stay, and cost nothing but space.
-    pub fn reap_due(&self, reading: Reading) {
-        let now = self.parts.runtime.now();
+    pub(crate) fn reap_due(&self, reading: Reading) {
+        let now = self.attempts.replicas.runtime.now();
         while let Some(tombstone) = self.reaper.take_due(now) {
             let is_done = match reading {
                 Reading::CachedOnly => {
@@ -132,7 +144,7 @@ impl Coordinator {
     fn reap(&self, tombstone: &Tombstone, reading: Reading) -> bool {
         let mut is_done = true;
         for replica in &tombstone.replicas {
-            let Some(vnode) = self.parts.vnodes.vnode(replica.partition) else {
+            let Some(vnode) = self.attempts.replicas.vnodes.vnode(replica.partition) else {
                 continue;
             };
             let (key, clock) = (tombstone.key.clone(), tombstone.clock.clone());
@@ -141,7 +153,7 @@ impl Coordinator {
                 epoch: replica.epoch,
                 operation: Operation::Reap { key, clock },
             };
-            match vnode.handle(&request, self.wall_time(), reading) {
+            match vnode.handle(&request, self.attempts.replicas.wall_time(), reading) {
                 Handled::Done(ReplicaReply::Failed(failure)) => {
                     tracing::debug!(event = "reap_failed", error = %failure);
                 }

@@ -15,10 +15,9 @@ use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{Operation, ReplicaReply, ReplicaRequest};
 use smallvec::SmallVec;
 
-use crate::coordinator::Coordinator;
-use crate::hands::Hands;
 use crate::hints::{Hint, HintPageLimits, HintStore};
 use crate::plan::key_hash;
+use crate::replicas::Replicas;
 use crate::waiting::Waiting;
 
 /// Hints read, sent and confirmed together.
@@ -35,139 +34,140 @@ pub struct HandedOff {
     pub kept: u64,
 }
 
-impl Coordinator {
-    /// Hands over the hints of nodes that are up, all that there are when it begins, until `deadline`.
-    pub async fn hand_off_hints(&self, deadline: Moment) -> HandedOff {
-        let mut outcome = HandedOff::default();
-        let Some(remote) = &self.parts.remote else {
-            return outcome;
+/// Hands over the hints of nodes that are up, all that there are when it begins, until `deadline`.
+pub(crate) async fn hand_off(replicas: &Arc<Replicas>, deadline: Moment) -> HandedOff {
+    let mut outcome = HandedOff::default();
+    let Some(remote) = &replicas.remote else {
+        return outcome;
+    };
+    let runtime = &replicas.runtime;
+    let mut from = None;
+    while runtime.now() < deadline {
+        let (store, now) = (remote.hints.clone(), replicas.wall_time());
+        let limits = HintPageLimits {
+            hints_max: HINTS_PER_PAGE,
+            bytes_max: HINT_BYTES_PER_PAGE,
+            passed_over: unreachable_partitions(replicas),
         };
-        let runtime = &self.parts.runtime;
-        let mut from = None;
-        while runtime.now() < deadline {
-            let (store, now) = (remote.hints.clone(), self.wall_time());
-            let limits = HintPageLimits {
-                hints_max: HINTS_PER_PAGE,
-                bytes_max: HINT_BYTES_PER_PAGE,
-                passed_over: self.parts.unreachable_partitions(),
-            };
-            let page = runtime.blocking(move || store.page(from.as_ref(), &limits, now));
-            let page = match page.await {
-                Ok(page) => page,
-                Err(error) => {
-                    tracing::warn!(event = "hints_unreadable", error = %error);
-                    break;
-                }
-            };
-            outcome.kept += page.passed_over;
-            let mut waiting = Waiting::new();
-            for hint in page.hints {
-                let (hands, store) = (self.parts.clone(), remote.hints.clone());
-                waiting.push(async move { hands.hand_over(&*store, hint, deadline).await });
+        let page = runtime.blocking(move || store.page(from.as_ref(), &limits, now));
+        let page = match page.await {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::warn!(event = "hints_unreadable", error = %error);
+                break;
             }
-            while let Some(is_handed) = waiting.next().await {
-                if is_handed {
-                    outcome.handed += 1;
-                } else {
-                    outcome.kept += 1;
-                }
-            }
-            match page.next {
-                Some(next) => from = Some(next),
-                None => break,
+        };
+        outcome.kept += page.passed_over;
+        let mut waiting = Waiting::new();
+        for hint in page.hints {
+            let (replicas, store) = (replicas.clone(), remote.hints.clone());
+            waiting.push(async move { hand_over(&replicas, &*store, hint, deadline).await });
+        }
+        while let Some(is_handed) = waiting.next().await {
+            if is_handed {
+                outcome.handed += 1;
+            } else {
+                outcome.kept += 1;
             }
         }
-        outcome
+        match page.next {
+            Some(next) => from = Some(next),
+            None => break,
+        }
+    }
+    outcome
+}
+
+/// Those of which nothing that is kept for them can be handed over now, whatever its key is.
+fn unreachable_partitions(replicas: &Replicas) -> BTreeSet<Partition> {
+    if is_planted(PlantedDefect::HintDeletedBeforeConfirmation) {
+        return BTreeSet::new();
+    }
+    let state = replicas.cluster.current();
+    let ring = state.ring();
+    let is_down = |(partition, owner, _): &(Partition, NodeId, Epoch)| {
+        let receiver = ring.moves().get(partition).map(|moving| moving.to);
+        !replicas.is_up(*owner) || receiver.is_some_and(|node| !replicas.is_up(node))
+    };
+    let unreachable = ring.partitions().filter(is_down);
+    unreachable.map(|(partition, ..)| partition).collect()
+}
+
+/// True when all who are to have it have stored it, and it is forgotten.
+async fn hand_over(
+    replicas: &Replicas,
+    store: &dyn HintStore,
+    hint: Hint,
+    deadline: Moment,
+) -> bool {
+    let state = replicas.cluster.current();
+    let Ok(address) = hint.key.decode() else {
+        return false;
+    };
+    let properties = state.properties(&address.bucket_type, &address.bucket);
+    // Of a type that is gone nobody knows what it wanted: nothing is dropped.
+    let properties = properties.ok();
+    let resolution = properties.map_or(Resolution::KeepSiblings, |it| {
+        Resolution::keeping_siblings(it.keeps_siblings())
+    });
+    let n_val = properties.map_or(u32::MAX, |it| it.n_val);
+    let hash = properties.map_or(KeyHash::Standard, |it| key_hash(&it.chash_keyfun));
+    let place = position(&address.bucket_type, &address.bucket, &address.key, hash);
+    for (partition, node, epoch) in targets(state.ring(), hint.partition, place, n_val) {
+        let operation = Operation::Store {
+            key: hint.key.clone(),
+            object: hint.object.clone(),
+            resolution,
+            durability: Durability::Grouped,
+        };
+        let request = ReplicaRequest {
+            partition,
+            epoch,
+            operation,
+        };
+        let is_up = replicas.is_up(node);
+        let is_stored = is_up && is_stored_at(replicas, node, request, deadline).await;
+        if !is_stored && !is_planted(PlantedDefect::HintDeletedBeforeConfirmation) {
+            return false;
+        }
+    }
+    let (partition, clock, now) = (hint.partition, hint.object.clock(), replicas.wall_time());
+    // A few bytes of one batch: not worth a thread.
+    match store.forget(partition, &hint.key, clock, now) {
+        Ok(is_gone) => is_gone,
+        Err(error) => {
+            if let Some(left_out) = replicas.hint_log.take(replicas.runtime.now().elapsed()) {
+                tracing::warn!(event = "hint_not_forgotten", error = %error, left_out);
+            }
+            false
+        }
     }
 }
 
-impl Hands {
-    /// Those of which nothing that is kept for them can be handed over now, whatever its key is.
-    fn unreachable_partitions(&self) -> BTreeSet<Partition> {
-        if is_planted(PlantedDefect::HintDeletedBeforeConfirmation) {
-            return BTreeSet::new();
-        }
-        let state = self.cluster.current();
-        let ring = state.ring();
-        let is_down = |(partition, owner, _): &(Partition, NodeId, Epoch)| {
-            let receiver = ring.moves().get(partition).map(|moving| moving.to);
-            !self.is_up(*owner) || receiver.is_some_and(|node| !self.is_up(node))
-        };
-        let unreachable = ring.partitions().filter(is_down);
-        unreachable.map(|(partition, ..)| partition).collect()
+async fn is_stored_at(
+    replicas: &Replicas,
+    node: NodeId,
+    request: ReplicaRequest,
+    deadline: Moment,
+) -> bool {
+    if node != replicas.node {
+        let role = Role::Primary;
+        let request = PeerRequest::Replica { role, request };
+        let asked = replicas.ask_peer(node, request, deadline).await;
+        return matches!(asked, Ok(ReplicaReply::Received { .. }));
     }
-
-    /// True when all who are to have it have stored it, and it is forgotten.
-    async fn hand_over(
-        self: &Arc<Self>,
-        store: &dyn HintStore,
-        hint: Hint,
-        deadline: Moment,
-    ) -> bool {
-        let state = self.cluster.current();
-        let Ok(address) = hint.key.decode() else {
-            return false;
-        };
-        let properties = state.properties(&address.bucket_type, &address.bucket);
-        // Of a type that is gone nobody knows what it wanted: nothing is dropped.
-        let properties = properties.ok();
-        let resolution = properties.map_or(Resolution::KeepSiblings, |it| {
-            Resolution::keeping_siblings(it.keeps_siblings())
-        });
-        let n_val = properties.map_or(u32::MAX, |it| it.n_val);
-        let hash = properties.map_or(KeyHash::Standard, |it| key_hash(&it.chash_keyfun));
-        let place = position(&address.bucket_type, &address.bucket, &address.key, hash);
-        for (partition, node, epoch) in targets(state.ring(), hint.partition, place, n_val) {
-            let operation = Operation::Store {
-                key: hint.key.clone(),
-                object: hint.object.clone(),
-                resolution,
-                durability: Durability::Grouped,
-            };
-            let request = ReplicaRequest {
-                partition,
-                epoch,
-                operation,
-            };
-            let is_up = self.is_up(node);
-            let is_stored = is_up && self.is_stored_at(node, request, deadline).await;
-            if !is_stored && !is_planted(PlantedDefect::HintDeletedBeforeConfirmation) {
-                return false;
-            }
-        }
-        let (partition, clock, now) = (hint.partition, hint.object.clock(), self.wall_time());
-        // A few bytes of one batch: not worth a thread.
-        match store.forget(partition, &hint.key, clock, now) {
-            Ok(is_gone) => is_gone,
-            Err(error) => {
-                if let Some(left_out) = self.hint_log.take(self.runtime.now().elapsed()) {
-                    tracing::warn!(event = "hint_not_forgotten", error = %error, left_out);
-                }
-                false
-            }
-        }
-    }
-
-    async fn is_stored_at(&self, node: NodeId, request: ReplicaRequest, deadline: Moment) -> bool {
-        if node != self.node {
-            let role = Role::Primary;
-            let request = PeerRequest::Replica { role, request };
-            let asked = self.ask_peer(node, request, deadline).await;
-            return matches!(asked, Ok(ReplicaReply::Received { .. }));
-        }
-        let Some(replica) = self.local(Role::Primary, request.partition) else {
-            return false;
-        };
-        let now = self.wall_time();
-        let work = move || match replica.handle_blocking(&request, now) {
-            ReplicaReply::Received { durable } => match durable {
-                Durable::Already => true,
-                Durable::After(ticket) => ticket.wait().is_ok(),
-            },
-            _ => false,
-        };
-        self.runtime.blocking(work).await
-    }
+    let Some(replica) = replicas.local(Role::Primary, request.partition) else {
+        return false;
+    };
+    let now = replicas.wall_time();
+    let work = move || match replica.handle_blocking(&request, now) {
+        ReplicaReply::Received { durable } => match durable {
+            Durable::Already => true,
+            Durable::After(ticket) => ticket.wait().is_ok(),
+        },
+        _ => false,
+    };
+    replicas.runtime.blocking(work).await
 }
 
 /// Who is to have what was kept for a partition: its owner, and while it moves its receiver too.

@@ -25,12 +25,12 @@ use kvorum_vnode::{
     fold_clock,
 };
 
-use crate::coordinator::{Coordinator, Progress};
+use crate::attempts::{Progress, REPLAN_PAUSE_MIN};
+use crate::coordinator::Coordinator;
 use crate::coverage::{DamagedVnodes, PageError, instead_of};
 use crate::error::RequestError;
 use crate::index_query::{Continuation, IndexOptions, IndexQuery};
 use crate::peers::PeerFailure;
-use crate::reading::REPLAN_PAUSE_MIN;
 use crate::replicas::no_reply;
 use crate::service::later;
 use crate::trace::RequestKind;
@@ -299,7 +299,7 @@ impl IndexResults {
         let deadline = self.progress.deadline;
         let there = join_all(there.into_iter().map(|(index, node, request)| {
             let asked = PeerRequest::IndexPage(request);
-            let asked = coordinator.parts.ask_peer(node, asked, deadline);
+            let asked = coordinator.replicas.ask_peer(node, asked, deadline);
             async move { (index, page_of(asked.await)) }
         }));
         let here = coordinator.index_pages_here(here, remaining);
@@ -323,7 +323,7 @@ impl IndexResults {
                     let CoverageVnode {
                         node, partition, ..
                     } = source.vnode;
-                    coordinator.parts.pass_over(node, partition);
+                    coordinator.replicas.unopened.pass_over(node, partition);
                     unopened = Some(error);
                     elsewhere.push(index);
                 }
@@ -367,6 +367,7 @@ impl IndexResults {
         }
         let coordinator = self.counted.0.clone();
         let is_in_time = coordinator
+            .attempts
             .pause_before_replanning(&mut self.replan_pause, &self.progress)
             .await;
         if !is_in_time {
@@ -415,9 +416,9 @@ impl Coordinator {
         let mut work = Vec::with_capacity(requests.len());
         let mut pages: Pages = Vec::with_capacity(requests.len());
         for (index, request) in requests {
-            match self.parts.vnodes.vnode(request.partition) {
+            match self.replicas.vnodes.vnode(request.partition) {
                 Some(vnode) => work.push((index, vnode, request)),
-                None => pages.push((index, Err(self.parts.not_open(request.partition)))),
+                None => pages.push((index, Err(self.replicas.not_open(request.partition)))),
             }
         }
         let (asked, now) = (runtime.now(), self.wall_time());

@@ -8,6 +8,7 @@
 //!
 //! What this crate must not know: protocols, engines, files.
 
+mod attempts;
 mod coordinator;
 mod coverage;
 mod deleting;
@@ -15,12 +16,11 @@ mod error;
 mod failure_log;
 mod gate;
 mod get;
-mod hands;
 mod hinting;
 mod hints;
 mod index_query;
 mod index_results;
-mod opening;
+mod local_vnodes;
 mod peers;
 mod plan;
 mod property_change;
@@ -39,25 +39,24 @@ mod unopened;
 mod waiting;
 mod writing;
 
-pub use coordinator::{
-    Absence, Coordinator, CoordinatorSettings, InProgress, LocalVnodes, NextOpening, Parts,
-};
+pub use coordinator::{Coordinator, CoordinatorSettings, InProgress};
 pub use coverage::{BucketListing, KeyListing};
 pub use error::RequestError;
 pub use get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine, SlotSet};
-pub use hands::Remote;
 pub use hinting::HandedOff;
 pub use hints::{Hint, HintCursor, HintPage, HintPageLimits, HintStore, VnodeHints};
 pub use index_query::{
     Continuation, IndexOptions, IndexQuery, IndexQueryError, IndexSelection, IndexValues,
 };
 pub use index_results::{IndexMatch, IndexResults};
+pub use local_vnodes::{Absence, LocalVnodes, NextOpening};
 pub use peers::{Asking, Liveness, PeerFailure, PeerReplicas, ReplicaPeers};
 pub use property_change::PropertiesChanged;
 pub use put::{PutEffect, PutEffects, PutEvent, PutMachine, WriteQuorums};
 pub use quorum::{Offered, ReadQuorum, WriteQuorum};
 pub use reach::OutOfReach;
 pub use reaper::TombstoneKeeping;
+pub use replicas::{Parts, Remote};
 pub use request::{
     DeleteOptions, Deleted, GetOptions, PutKind, PutOptions, PutRequest, ReplicaPlace,
 };

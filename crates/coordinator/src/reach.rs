@@ -8,7 +8,6 @@ use kvorum_encoding::{BucketType, StorageKey};
 use kvorum_properties::BucketProperties;
 use kvorum_ring::{NodeId, Partition, Position};
 
-use crate::coordinator::Coordinator;
 use crate::plan::{Plan, Purpose, Target};
 use crate::request::{GetOptions, PutOptions};
 
@@ -21,16 +20,8 @@ pub struct OutOfReach {
     pub writes: Vec<Partition>,
 }
 
-impl Coordinator {
-    /// The partitions out of reach through this node at this moment, for requests without quorums of their
-    /// own to buckets without a type.
-    pub fn out_of_reach(&self) -> OutOfReach {
-        let colocated = self.settings.colocated_replicas;
-        out_of_reach(&self.state(), colocated, |node| self.is_up(node))
-    }
-}
-
-fn out_of_reach(
+/// The partitions out of reach for requests without quorums of their own to buckets without a type.
+pub(crate) fn out_of_reach(
     state: &ClusterState,
     colocated: bool,
     is_up: impl Fn(NodeId) -> bool,

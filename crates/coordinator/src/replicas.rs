@@ -1,25 +1,82 @@
-//! What the driver does with one replica: ask it inline, on the blocking pool or over the network, wait
-//! for its sync, and bring it up to date behind the client's back.
+//! The replicas of this node and of others. A replica is asked inline, on the blocking pool or over the
+//! network, waited for until it has synced, and brought up to date behind the client's back.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_backend::{Durability, ErrorKind, Reading, SyncTicket};
+use kvorum_backend::{Durability, ErrorKind, Reading, SyncTicket, Timestamp};
+use kvorum_cluster::AgreedState;
 use kvorum_object::Object;
-use kvorum_ring::{NodeId, Role};
-use kvorum_runtime::{Moment, Runtime};
+use kvorum_ring::{NodeId, Partition, Role};
+use kvorum_runtime::{LogQuota, Moment, Runtime};
 use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest};
 
 use crate::error::RequestError;
-use crate::hands::{Hands, LocalReplica};
-use crate::peers::PeerFailure;
+use crate::failure_log::FailureLog;
+use crate::gate::Gate;
+use crate::hints::HintStore;
+use crate::local_vnodes::{LocalReplica, LocalVnodes};
+use crate::peers::{PeerFailure, ReplicaPeers};
 use crate::plan::Plan;
-use crate::trace::Repaired;
+use crate::trace::{MaintenanceWitness, Meter, Repaired};
+use crate::unopened::Unopened;
 
 /// How long a repair may take; a later read repairs what was given up.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Read repairs in progress beyond which further ones are left to later reads.
+const REPAIRS_MAX: usize = 1_000;
+
+/// What a coordinator works with.
+pub struct Parts {
+    /// This node.
+    pub node: NodeId,
+    /// Clock, tasks and the blocking pool.
+    pub runtime: Runtime,
+    /// The agreed cluster state.
+    pub cluster: Arc<dyn AgreedState>,
+    /// This node's vnodes.
+    pub vnodes: Arc<dyn LocalVnodes>,
+    /// Where figures go.
+    pub meter: Arc<dyn Meter>,
+    /// Who knows what maintenance ran when.
+    pub maintenance: Arc<dyn MaintenanceWitness>,
+}
+
+/// What a coordinator works with where there are other nodes.
+#[derive(Clone)]
+pub struct Remote {
+    /// The way to them.
+    pub peers: Arc<dyn ReplicaPeers>,
+    /// What this node keeps in place of others.
+    pub hints: Arc<dyn HintStore>,
+    /// Replicas on other nodes are asked for the head of an object before its values, but for one.
+    /// The value then crosses the network once at most; a value that none of those asked had whole
+    /// takes one more round.
+    pub heads_first: bool,
+}
+
+/// See the module's description. Shared with what outlives a request: replicas that the client did not
+/// wait for are still to be written, and those that were behind are still to be repaired.
+pub(crate) struct Replicas {
+    pub(crate) node: NodeId,
+    pub(crate) runtime: Runtime,
+    pub(crate) cluster: Arc<dyn AgreedState>,
+    pub(crate) vnodes: Arc<dyn LocalVnodes>,
+    pub(crate) meter: Arc<dyn Meter>,
+    pub(crate) maintenance: Arc<dyn MaintenanceWitness>,
+    pub(crate) remote: Option<Remote>,
+    repairs: Gate,
+    /// Bounds the lines about single replicas that failed.
+    replica_log: FailureLog,
+    /// Bounds the lines about read repairs that failed.
+    repair_log: LogQuota,
+    /// Bounds the lines about hints that stay.
+    pub(crate) hint_log: LogQuota,
+    pub(crate) unopened: Unopened,
+}
 
 /// What a replica said; its own refusals are among the replies.
 pub(crate) type Replied = Result<ReplicaReply, RequestError>;
@@ -61,7 +118,56 @@ impl ReplicaWork {
     }
 }
 
-impl Hands {
+impl Replicas {
+    pub(crate) fn new(parts: Parts, remote: Option<Remote>) -> Self {
+        let Parts {
+            node,
+            runtime,
+            cluster,
+            vnodes,
+            meter,
+            maintenance,
+        } = parts;
+        let has_peers = remote.is_some();
+        let unopened = Unopened::new(node, vnodes.clone(), runtime.clone(), has_peers);
+        Self {
+            node,
+            runtime,
+            cluster,
+            vnodes,
+            meter,
+            maintenance,
+            remote,
+            repairs: Gate::new(REPAIRS_MAX),
+            replica_log: FailureLog::default(),
+            repair_log: LogQuota::new(),
+            hint_log: LogQuota::new(),
+            unopened,
+        }
+    }
+
+    pub(crate) fn is_up(&self, node: NodeId) -> bool {
+        let is_up = |remote: &Remote| remote.peers.is_up(node);
+        node == self.node || self.remote.as_ref().is_some_and(is_up)
+    }
+
+    pub(crate) fn wall_time(&self) -> Timestamp {
+        Timestamp(self.runtime.wall_time().micros())
+    }
+
+    /// The replica of this node that answers for a partition.
+    pub(crate) fn local(&self, role: Role, partition: Partition) -> Option<LocalReplica> {
+        match role {
+            Role::Primary => self.vnodes.vnode(partition).map(LocalReplica::Vnode),
+            Role::Fallback => {
+                // Replicas that share a node on purpose have their stand-ins among the node's own.
+                let hints = self.remote.as_ref().map(|remote| remote.hints.clone());
+                let own = || self.vnodes.vnode(partition).map(LocalReplica::Vnode);
+                hints.map(LocalReplica::Hints).or_else(own)
+            }
+        }
+    }
+
     /// Has a replica carry out an operation on this thread, if it is one of this node and memory
     /// suffices.
     pub(crate) fn ask(&self, plan: &Plan, slot: usize, operation: Operation) -> Asked {
@@ -88,7 +194,7 @@ impl Hands {
         let replica = plan.replicas.get(slot).ok_or_else(no_reply)?;
         let place = if replica.node == self.node {
             let local = self.local(replica.role, replica.partition);
-            Place::Here(local.ok_or_else(|| self.absent(replica.partition))?)
+            Place::Here(local.ok_or_else(|| self.unopened.absent(replica.partition))?)
         } else {
             Place::There {
                 node: replica.node,
@@ -110,14 +216,18 @@ impl Hands {
         work: ReplicaWork,
         deadline: Moment,
     ) -> impl Future<Output = WorkDone> + Send + use<> {
-        let hands = self.clone();
+        let replicas = self.clone();
         async move {
             let ReplicaWork { place, request } = work;
             match place {
-                Place::Here(replica) => hands.work_blocking(slot, replica, request, deadline).await,
+                Place::Here(replica) => {
+                    replicas
+                        .work_blocking(slot, replica, request, deadline)
+                        .await
+                }
                 Place::There { node, role } => {
                     let asked =
-                        hands.ask_peer(node, PeerRequest::Replica { role, request }, deadline);
+                        replicas.ask_peer(node, PeerRequest::Replica { role, request }, deadline);
                     let (replied, is_without_effect) = match asked.await {
                         Ok(reply) => (Ok(reply), false),
                         Err(failure) => {
@@ -176,31 +286,6 @@ impl Hands {
         }
     }
 
-    /// Waits until what a replica has received is stored.
-    pub(crate) async fn await_sync(
-        runtime: Runtime,
-        slot: usize,
-        ticket: SyncTicket,
-        deadline: Moment,
-    ) -> (usize, Result<(), RequestError>) {
-        let remaining = deadline.since(runtime.now());
-        let synced = if ticket.is_driven() {
-            runtime.timeout(remaining, ticket).await
-        } else {
-            let wait = runtime.blocking(move || ticket.wait());
-            runtime.timeout(remaining, wait).await
-        };
-        let outcome = match synced {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) if error.kind() == ErrorKind::Full => {
-                Err(RequestError::DiskFull(error.to_string()))
-            }
-            Ok(Err(error)) => Err(RequestError::Storage(error.to_string())),
-            Err(_) => Err(RequestError::Timeout),
-        };
-        (slot, outcome)
-    }
-
     /// Sends a replica that is behind what it lacks, behind the client's back.
     pub(crate) fn repair(
         self: &Arc<Self>,
@@ -252,7 +337,7 @@ impl Hands {
         self.meter.read_repaired(now);
         self.meter.replica_repaired(repaired, now);
         let partition = work.request.partition.number();
-        let (hands, done) = (
+        let (replicas, done) = (
             self.clone(),
             self.work_elsewhere(slot, work, now.plus(REPAIR_TIMEOUT)),
         );
@@ -262,13 +347,13 @@ impl Hands {
                 Ok(_) => None,
                 Err(error) => Some(error.in_full()),
             };
-            let now = hands.runtime.now().elapsed();
+            let now = replicas.runtime.now().elapsed();
             if let Some(error) = failure
-                && let Some(left_out) = hands.repair_log.take(now)
+                && let Some(left_out) = replicas.repair_log.take(now)
             {
                 tracing::warn!(event = "read_repair_failed", partition, error, left_out);
             }
-            hands.repairs.count_out();
+            replicas.repairs.count_out();
         });
     }
 
@@ -280,6 +365,13 @@ impl Hands {
         {
             vnode.note_disk_full();
         }
+    }
+
+    /// A replica of another node said that its store is not open. True when that is news, by which
+    /// another plan may be better.
+    pub(crate) fn note_unopened(&self, plan: &Plan, slot: usize) -> bool {
+        let replica = plan.replicas.get(slot);
+        replica.is_some_and(|it| self.unopened.pass_over(it.node, it.partition))
     }
 
     /// Logs why a replica failed where the client is told less than that.
@@ -298,6 +390,45 @@ impl Hands {
             tracing::warn!(event = "replica_failed", partition, error, left_out);
         }
     }
+}
+
+/// Waits until what a replica has received is stored.
+pub(crate) async fn await_sync(
+    runtime: Runtime,
+    slot: usize,
+    ticket: SyncTicket,
+    deadline: Moment,
+) -> (usize, Result<(), RequestError>) {
+    let remaining = deadline.since(runtime.now());
+    let synced = if ticket.is_driven() {
+        runtime.timeout(remaining, ticket).await
+    } else {
+        let wait = runtime.blocking(move || ticket.wait());
+        runtime.timeout(remaining, wait).await
+    };
+    let outcome = match synced {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) if error.kind() == ErrorKind::Full => {
+            Err(RequestError::DiskFull(error.to_string()))
+        }
+        Ok(Err(error)) => Err(RequestError::Storage(error.to_string())),
+        Err(_) => Err(RequestError::Timeout),
+    };
+    (slot, outcome)
+}
+
+/// True when the request went by another ring than the replica.
+pub(crate) fn is_misplanned(failure: &ReplicaFailure) -> bool {
+    matches!(
+        failure,
+        ReplicaFailure::StaleEpoch { .. } | ReplicaFailure::NotServing
+    )
+}
+
+/// True when a replica of this node has no store yet, or has it no more: the ring has just changed, and
+/// this node is on its way to where others that say so themselves are.
+pub(crate) fn is_not_open(error: &RequestError) -> bool {
+    *error == RequestError::VnodeNotReady
 }
 
 pub(crate) fn request_error(failure: ReplicaFailure) -> RequestError {

@@ -20,10 +20,9 @@ use kvorum_vnode::{
     fold_clock,
 };
 
-use crate::coordinator::{Absence, LocalVnodes};
 use crate::gate::Gate;
-use crate::hands::LocalReplica;
 use crate::hints::HintStore;
+use crate::local_vnodes::{Absence, LocalReplica, LocalVnodes};
 use crate::peers::value_sent;
 use crate::trace::MaintenanceWitness;
 

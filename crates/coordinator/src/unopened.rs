@@ -1,41 +1,130 @@
-//! Vnodes of other nodes that were not open when they were asked: for a moment others stand in for them.
+//! Vnodes that are not open: for a moment others stand in for them.
 //!
-//! A node that starts answers for the vnodes that it has opened, and so is up. What it says of the
-//! others is remembered for as long as a request may take; then one request asks again.
+//! A node that starts answers for the vnodes that it has opened, and so is up. What another node says of
+//! the vnodes that it has not opened is remembered for as long as a request may take; then one request asks again.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kvorum_ring::{NodeId, Partition};
-use kvorum_runtime::Moment;
+use kvorum_ring::{NodeId, Partition, Replica, Ring, Role};
+use kvorum_runtime::{Moment, Runtime};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::error::RequestError;
+use crate::local_vnodes::{Absence, LocalVnodes};
 
 /// How long a vnode is passed over before it is asked again.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// See the module's description.
-#[derive(Default)]
 pub(crate) struct Unopened {
+    node: NodeId,
+    vnodes: Arc<dyn LocalVnodes>,
+    runtime: Runtime,
+    /// Others can stand in.
+    has_peers: bool,
+    noted: Noted,
+}
+
+impl Unopened {
+    pub(crate) fn new(
+        node: NodeId,
+        vnodes: Arc<dyn LocalVnodes>,
+        runtime: Runtime,
+        has_peers: bool,
+    ) -> Self {
+        Self {
+            node,
+            vnodes,
+            runtime,
+            has_peers,
+            noted: Noted::default(),
+        }
+    }
+
+    /// Why this node has no vnode of a partition.
+    pub(crate) fn absent(&self, partition: Partition) -> RequestError {
+        match self.vnodes.absence(partition) {
+            Absence::NotHere => RequestError::VnodeNotReady,
+            Absence::Opening => RequestError::VnodeOpening,
+            Absence::Failed => RequestError::VnodeFailed,
+        }
+    }
+
+    /// A vnode is not open: others are asked for a moment. False when that was known.
+    pub(crate) fn pass_over(&self, node: NodeId, partition: Partition) -> bool {
+        let now = self.runtime.now();
+        self.noted.note(node, partition, now)
+    }
+
+    pub(crate) fn is_any(&self) -> bool {
+        self.has_peers && (self.vnodes.is_any_unopened() || self.noted.is_any())
+    }
+
+    /// The nodes among the primaries of a key whose vnodes are not open, as far as is known.
+    pub(crate) fn nodes_among(&self, replicas: &[Replica]) -> SmallVec<[NodeId; 3]> {
+        let now = self.runtime.now();
+        let is_unopened = |replica: &&Replica| {
+            let (node, partition) = (replica.node, replica.partition);
+            let is_here = node == self.node;
+            let is_absent = || self.vnodes.absence(partition) != Absence::NotHere;
+            replica.role == Role::Primary
+                && (is_here && is_absent() || self.noted.has(node, partition, now))
+        };
+        let unopened = replicas.iter().filter(is_unopened);
+        unopened.map(|replica| replica.node).collect()
+    }
+
+    /// True when a vnode is known not to be open, and others may be asked instead.
+    pub(crate) fn has(&self, node: NodeId, partition: Partition) -> bool {
+        let is_absent = || node == self.node && self.vnodes.absence(partition) != Absence::NotHere;
+        let is_noted = || self.noted.has(node, partition, self.runtime.now());
+        self.is_any() && (is_absent() || is_noted())
+    }
+
+    /// Why what vnodes that are not open would have is to be had nowhere: they are being opened, as far as
+    /// this node knows, unless its own cannot be.
+    pub(crate) fn error(&self, ring: &Ring) -> RequestError {
+        let partitions = ring.size().partitions();
+        let own = partitions.filter(|partition| ring.reader(*partition) == self.node);
+        let absences = own.map(|partition| self.vnodes.absence(partition));
+        let (mut has_failed, mut is_opening) = (false, false);
+        for absence in absences {
+            has_failed |= absence == Absence::Failed;
+            is_opening |= absence == Absence::Opening;
+        }
+        match has_failed && !is_opening {
+            true => RequestError::VnodeFailed,
+            false => RequestError::VnodeOpening,
+        }
+    }
+}
+
+/// Vnodes of other nodes, and how long each is passed over.
+#[derive(Default)]
+struct Noted {
     /// So that requests need no lock where there is nothing to be found.
     is_any: AtomicBool,
     until: Mutex<BTreeMap<(NodeId, Partition), Moment>>,
 }
 
-impl Unopened {
-    pub(crate) fn is_any(&self) -> bool {
+impl Noted {
+    fn is_any(&self) -> bool {
         self.is_any.load(Ordering::Relaxed)
     }
 
     /// Remembers a vnode; true when it was not known.
-    pub(crate) fn note(&self, node: NodeId, partition: Partition, now: Moment) -> bool {
+    fn note(&self, node: NodeId, partition: Partition, now: Moment) -> bool {
         let mut all = self.until.lock();
         let before = all.insert((node, partition), now.plus(REMEMBERED));
         self.is_any.store(true, Ordering::Relaxed);
         before.is_none_or(|until| until <= now)
     }
 
-    pub(crate) fn has(&self, node: NodeId, partition: Partition, now: Moment) -> bool {
+    fn has(&self, node: NodeId, partition: Partition, now: Moment) -> bool {
         let mut all = self.until.lock();
         all.retain(|_, until| *until > now);
         self.is_any.store(!all.is_empty(), Ordering::Relaxed);
@@ -51,19 +140,19 @@ mod tests {
 
     #[test]
     fn a_vnode_is_passed_over_for_a_moment() {
-        let unopened = Unopened::default();
+        let noted = Noted::default();
         let size = RingSize::new(8).unwrap();
         let [one, two] = [1, 2].map(|number| size.partition(number).unwrap());
         let (node, now) = (NodeId::from_bytes([7; 16]), Moment::default());
-        assert!(!unopened.is_any());
-        assert!(unopened.note(node, one, now));
-        assert!(!unopened.note(node, one, now));
-        assert!(unopened.is_any());
-        assert!(unopened.has(node, one, now));
-        assert!(!unopened.has(node, two, now));
+        assert!(!noted.is_any());
+        assert!(noted.note(node, one, now));
+        assert!(!noted.note(node, one, now));
+        assert!(noted.is_any());
+        assert!(noted.has(node, one, now));
+        assert!(!noted.has(node, two, now));
         let later = now.plus(REMEMBERED);
-        assert!(!unopened.has(node, one, later));
-        assert!(!unopened.is_any());
-        assert!(unopened.note(node, one, later));
+        assert!(!noted.has(node, one, later));
+        assert!(!noted.is_any());
+        assert!(noted.note(node, one, later));
     }
 }

@@ -17,14 +17,15 @@ use kvorum_runtime::{PlantedDefect, is_planted};
 use kvorum_vnode::{ClientUpdate, Condition, Operation, ReplicaFailure, ReplicaReply};
 use smallvec::SmallVec;
 
-use crate::coordinator::{Coordinator, Progress};
+use crate::attempts::{Attempts, OpeningWait, Progress, REPLAN_PAUSE_MIN};
 use crate::error::RequestError;
-use crate::hands::Hands;
-use crate::opening::OpeningWait;
 use crate::plan::Plan;
 use crate::put::{PutEffect, PutEffects, PutEvent, PutMachine};
-use crate::reading::{REPLAN_PAUSE_MIN, is_misplanned, is_not_open};
-use crate::replicas::{Asked, ReplicaWork, Replied, WorkDone, no_reply, request_error};
+use crate::reading::Reads;
+use crate::replicas::{
+    Asked, ReplicaWork, Replicas, Replied, WorkDone, await_sync, is_misplanned, is_not_open,
+    no_reply, request_error,
+};
 use crate::request::{PutKind, PutOptions, PutRequest};
 use crate::waiting::Waiting;
 
@@ -81,19 +82,34 @@ enum Happened {
     Synced(usize, Result<(), RequestError>),
 }
 
-impl Coordinator {
-    pub(crate) async fn drive_put(
+/// Writes objects.
+pub(crate) struct Writes {
+    attempts: Arc<Attempts>,
+    /// A quorum is asked whether a condition holds.
+    reads: Arc<Reads>,
+}
+
+impl Writes {
+    pub(crate) fn new(attempts: Arc<Attempts>, reads: Arc<Reads>) -> Self {
+        Self { attempts, reads }
+    }
+
+    /// Writes, and tries again by what is known of the attempt before.
+    pub(crate) async fn put(
         &self,
         address: &Address,
         mut request: PutRequest,
         options: &PutOptions,
         progress: &mut Progress,
     ) -> Result<Written, RequestError> {
-        let mut plan = self.plan_write(address, options.n_val, options.sloppy_quorum)?;
+        let mut plan = self
+            .attempts
+            .plan_write(address, options.n_val, options.sloppy_quorum)?;
         let is_as_is = request.kind == PutKind::AsIs;
         if request.condition != Condition::Always && (is_as_is || plan.replicas.len() > 1) {
             plan.write_quorums(options)?;
-            self.check_by_quorum(address, &request.condition, options, progress)
+            self.reads
+                .check_by_quorum(address, &request.condition, options, progress)
                 .await?;
             // The coordinating replica still has to rule out what came since.
             if let Condition::Version(seen) = request.condition {
@@ -108,7 +124,8 @@ impl Coordinator {
                 resolution: plan.resolution(),
             })),
             PutKind::AsIs => {
-                let now = kvorum_object::Timestamp::from_micros(self.wall_time().0);
+                let now =
+                    kvorum_object::Timestamp::from_micros(self.attempts.replicas.wall_time().0);
                 let object = Object::as_is(request.context, request.content, now);
                 Payload::AsIs(Arc::new(object))
             }
@@ -116,8 +133,8 @@ impl Coordinator {
         let mut pause = REPLAN_PAUSE_MIN;
         let mut opening = OpeningWait::default();
         loop {
-            let mut run = self.start_put(plan, payload, options)?;
-            self.run_put(&mut run, progress).await;
+            let mut run = self.start(plan, payload, options)?;
+            self.run(&mut run, progress).await;
             let reply = run.reply.take().unwrap_or_else(|| Err(no_reply()));
             let error = match reply {
                 Ok(object) => return Ok(run.into_written(object)),
@@ -128,18 +145,24 @@ impl Coordinator {
                 return Err(error);
             };
             let has_time = match is_opening {
-                true => self.wait_to_open(&mut opening, progress).await,
-                false => self.pause_before_replanning(&mut pause, progress).await,
+                true => self.attempts.wait_to_open(&mut opening, progress).await,
+                false => {
+                    self.attempts
+                        .pause_before_replanning(&mut pause, progress)
+                        .await
+                }
             };
             if !has_time {
                 return Err(error);
             }
             payload = again;
-            plan = self.plan_write(address, options.n_val, options.sloppy_quorum)?;
+            plan = self
+                .attempts
+                .plan_write(address, options.n_val, options.sloppy_quorum)?;
         }
     }
 
-    fn start_put(
+    fn start(
         &self,
         plan: Plan,
         payload: Payload,
@@ -176,14 +199,18 @@ impl Coordinator {
     /// rather than one that is being filled, one of this node rather than another's.
     fn coordinators(&self, plan: &Plan) -> SmallVec<[usize; 3]> {
         let mut coordinators: SmallVec<[usize; 3]> = (0..plan.replicas.len()).collect();
-        if self.parts.remote.is_none() {
+        if self.attempts.replicas.remote.is_none() {
             coordinators.truncate(1);
         } else {
             let lists: SmallVec<[_; 4]> = plan.write_replicas().collect();
             coordinators.sort_by_key(|slot| {
                 let it = &lists[*slot];
                 let is_stand_in = it.replica.role == Role::Fallback;
-                (is_stand_in, !it.in_old, it.replica.node != self.parts.node)
+                (
+                    is_stand_in,
+                    !it.in_old,
+                    it.replica.node != self.attempts.replicas.node,
+                )
             });
         }
         coordinators
@@ -191,15 +218,15 @@ impl Coordinator {
 
     /// Has every replica receive the object, and waits until enough have stored it. Replicas on other
     /// nodes that the client need not wait for are written behind its back.
-    async fn run_put(&self, run: &mut PutRun, progress: &mut Progress) {
-        let (hands, deadline) = (&self.parts, progress.deadline);
+    async fn run(&self, run: &mut PutRun, progress: &mut Progress) {
+        let (replicas, deadline) = (&self.attempts.replicas, progress.deadline);
         let mut works = Waiting::new();
         let mut syncs = Waiting::new();
         let mut is_remote = false;
         loop {
-            hands.execute_put(run, |slot, work| {
+            run.execute(replicas, |slot, work| {
                 is_remote |= work.is_remote();
-                works.push(hands.work_elsewhere(slot, work, deadline));
+                works.push(replicas.work_elsewhere(slot, work, deadline));
             });
             let has_replied = run.reply.is_some();
             if has_replied && (is_remote || works.is_empty()) {
@@ -209,11 +236,11 @@ impl Coordinator {
             while !has_replied && let Some(unsynced) = new.next() {
                 unsynced.is_awaited = true;
                 let (slot, ticket) = (unsynced.slot, unsynced.ticket.clone());
-                let runtime = hands.runtime.clone();
-                syncs.push(Hands::await_sync(runtime, slot, ticket, deadline));
+                let runtime = replicas.runtime.clone();
+                syncs.push(await_sync(runtime, slot, ticket, deadline));
             }
             let only_syncs = works.is_empty();
-            let started = only_syncs.then(|| hands.runtime.now());
+            let started = only_syncs.then(|| replicas.runtime.now());
             let happened = poll_fn(|context| {
                 let worked = works.poll_next(context);
                 if let Poll::Ready(Some(done)) = worked {
@@ -229,7 +256,7 @@ impl Coordinator {
             });
             let happened = happened.await;
             if let Some(started) = started {
-                progress.trace.sync_wait += hands.runtime.now().since(started);
+                progress.trace.sync_wait += replicas.runtime.now().since(started);
             }
             match happened {
                 Some(Happened::Worked(done)) => {
@@ -240,46 +267,46 @@ impl Coordinator {
                         is_without_effect,
                         ..
                     } = done;
-                    hands.take_confirmation(run, slot, replied, is_without_effect);
+                    run.take_confirmation(replicas, slot, replied, is_without_effect);
                 }
-                Some(Happened::Synced(slot, outcome)) => hands.take_sync(run, slot, outcome),
+                Some(Happened::Synced(slot, outcome)) => run.take_sync(replicas, slot, outcome),
                 None => break,
             }
         }
         if !works.is_empty() {
-            hands.runtime.spawn("rest of a put", async move {
+            replicas.runtime.spawn("rest of a put", async move {
                 while works.next().await.is_some() {}
             });
         }
     }
 }
 
-impl Hands {
+impl PutRun {
     /// Executes what is to be done; what has to be waited for goes to `leave`.
-    fn execute_put(self: &Arc<Self>, run: &mut PutRun, mut leave: impl FnMut(usize, ReplicaWork)) {
-        while let Some(effect) = run.next_effect() {
+    fn execute(&mut self, replicas: &Arc<Replicas>, mut leave: impl FnMut(usize, ReplicaWork)) {
+        while let Some(effect) = self.next_effect() {
             let is_coordination = matches!(effect, PutEffect::Coordinate { .. });
             let (slot, operation) = match effect {
-                PutEffect::Coordinate { slot } => match run.coordinate() {
+                PutEffect::Coordinate { slot } => match self.coordinate() {
                     Some(operation) => (slot, operation),
                     None => continue,
                 },
-                PutEffect::Store { slot, object } => (slot, run.store(object)),
+                PutEffect::Store { slot, object } => (slot, self.store(object)),
                 PutEffect::Reply(outcome) => {
-                    run.reply = Some(outcome);
+                    self.reply = Some(outcome);
                     continue;
                 }
                 PutEffect::Done => continue,
             };
-            match self.ask(&run.plan, slot, operation) {
+            match replicas.ask(&self.plan, slot, operation) {
                 Asked::Answered(replied) => {
                     // A vnode of this node that is not there has done nothing.
-                    let is_without_effect = self.remote.is_some() && replied.is_err();
-                    self.take_confirmation(run, slot, replied, is_without_effect);
+                    let is_without_effect = replicas.remote.is_some() && replied.is_err();
+                    self.take_confirmation(replicas, slot, replied, is_without_effect);
                 }
                 Asked::WouldBlock(work) => {
                     if is_coordination && work.is_remote() {
-                        self.meter.redirected();
+                        replicas.meter.redirected();
                     }
                     leave(slot, work);
                 }
@@ -288,23 +315,23 @@ impl Hands {
     }
 
     fn take_confirmation(
-        &self,
-        run: &mut PutRun,
+        &mut self,
+        replicas: &Replicas,
         slot: usize,
         replied: Replied,
         mut is_without_effect: bool,
     ) {
         let (event, durable) = match replied {
             Ok(ReplicaReply::Stored { object, durable }) => {
-                run.made = Some(object.clone());
+                self.made = Some(object.clone());
                 (PutEvent::Coordinated { object }, durable)
             }
             Ok(ReplicaReply::Received { durable }) => (PutEvent::Received { slot }, durable),
             failed => {
                 let error = match failed {
                     Ok(ReplicaReply::Failed(failure)) => {
-                        run.is_misplanned |= is_misplanned(&failure);
-                        run.is_in_doubt |= failure.may_have_written();
+                        self.is_misplanned |= is_misplanned(&failure);
+                        self.is_in_doubt |= failure.may_have_written();
                         is_without_effect |= matches!(
                             failure,
                             ReplicaFailure::NotServing
@@ -313,7 +340,7 @@ impl Hands {
                         );
                         if matches!(failure, ReplicaFailure::NotOpen { .. }) {
                             is_without_effect = true;
-                            run.is_misplanned |= self.note_unopened(&run.plan, slot);
+                            self.is_misplanned |= replicas.note_unopened(&self.plan, slot);
                         }
                         request_error(failure)
                     }
@@ -322,26 +349,26 @@ impl Hands {
                         // A vnode that is not there has done nothing.
                         let is_without_effect =
                             is_without_effect || error == RequestError::VnodeOpening;
-                        run.is_in_doubt |= !is_without_effect;
-                        run.is_misplanned |= self.remote.is_some() && is_not_open(&error);
+                        self.is_in_doubt |= !is_without_effect;
+                        self.is_misplanned |= replicas.remote.is_some() && is_not_open(&error);
                         if error == RequestError::Timeout {
-                            return run.step(PutEvent::Deadline);
+                            return self.step(PutEvent::Deadline);
                         }
                         error
                     }
                 };
-                self.note_failure(&run.plan, slot, &error);
-                return run.step(if is_without_effect {
+                replicas.note_failure(&self.plan, slot, &error);
+                return self.step(if is_without_effect {
                     PutEvent::Declined { slot, error }
                 } else {
                     PutEvent::Failed { slot, error }
                 });
             }
         };
-        run.step(event);
+        self.step(event);
         match durable {
-            Durable::Already => run.step(PutEvent::Durable { slot }),
-            Durable::After(ticket) => run.unsynced.push(Unsynced {
+            Durable::Already => self.step(PutEvent::Durable { slot }),
+            Durable::After(ticket) => self.unsynced.push(Unsynced {
                 slot,
                 ticket,
                 is_awaited: false,
@@ -349,21 +376,19 @@ impl Hands {
         }
     }
 
-    fn take_sync(&self, run: &mut PutRun, slot: usize, outcome: Result<(), RequestError>) {
+    fn take_sync(&mut self, replicas: &Replicas, slot: usize, outcome: Result<(), RequestError>) {
         match outcome {
-            Ok(()) => run.step(PutEvent::Durable { slot }),
-            Err(RequestError::Timeout) => run.step(PutEvent::Deadline),
+            Ok(()) => self.step(PutEvent::Durable { slot }),
+            Err(RequestError::Timeout) => self.step(PutEvent::Deadline),
             Err(error) => {
-                self.note_disk_full(&run.plan, slot, &error);
-                self.note_failure(&run.plan, slot, &error);
-                run.step(PutEvent::Failed { slot, error });
+                replicas.note_disk_full(&self.plan, slot, &error);
+                replicas.note_failure(&self.plan, slot, &error);
+                self.step(PutEvent::Failed { slot, error });
             }
         }
-        run.unsynced.retain(|unsynced| unsynced.slot != slot);
+        self.unsynced.retain(|unsynced| unsynced.slot != slot);
     }
-}
 
-impl PutRun {
     fn next_effect(&mut self) -> Option<PutEffect> {
         let next = self.effects.get_mut(self.executed)?;
         self.executed += 1;

@@ -25,6 +25,7 @@ mod belonging;
 mod chain;
 mod cursor_file;
 mod errand;
+mod errands;
 mod legs;
 mod machine;
 mod planted_defect;
@@ -40,8 +41,9 @@ mod turns;
 pub mod wire;
 
 pub use agreed_cluster::{AgreedCluster, Agreeing, Changing};
+pub use errands::Parts;
 pub use planted_defect::PlantedDefect;
 pub use settings::{Budget, TransferSettings, Unbounded};
 pub use status::{Activity, OutboundStatus, TransferStatus, TransfersStatus};
 pub use transfer_id::{TransferId, TransferKind};
-pub use transfers::{Direction, Parts, RepairRefused, Transfers};
+pub use transfers::{Direction, RepairRefused, Transfers};

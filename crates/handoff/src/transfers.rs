@@ -1,30 +1,26 @@
 //! All transfers of one node: what the agreed state wants is begun, what it wants no more is ended.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use futures_util::future::{Either, select};
 use kvorum_cluster::ClusterState;
-use kvorum_coordinator::LocalVnodes;
-use kvorum_disk::{Disk, DiskError, create_directory_durably};
-use kvorum_peer::{Caller, Message, Peers, Served};
+use kvorum_disk::{DiskError, create_directory_durably};
+use kvorum_peer::{Caller, Message, Served};
 use kvorum_ring::{Epoch, NodeId, Partition, Phase, Ring};
-use kvorum_runtime::{Moment, Runtime, TaskGuard};
-use kvorum_vnode::Vnode;
+use kvorum_runtime::{Moment, TaskGuard};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::agreed_cluster::AgreedCluster;
 use crate::assignment::{Assignment, Settle};
 use crate::cursor_file::{CursorFiles, Kept};
-use crate::errand::{Ended, Errand};
+use crate::errand::Errand;
+use crate::errands::{Ended, Errands, Parts};
 use crate::legs::LegBook;
 use crate::planted_defect::{Defects, PlantedDefect};
 use crate::progress::Progress;
 use crate::sessions::Sessions;
-use crate::settings::{Budget, TransferSettings};
 use crate::source::{SILENCE_MAX, Source};
 use crate::status::{Observed, OutboundStatus, TransfersStatus, waiting};
 use crate::transfer_id::{Leg, TransferId, TransferKind};
@@ -33,30 +29,6 @@ use crate::wire::{Answer, SERVICE, decode_question, encode_answer};
 
 /// Who owns the ring of a state that is not known yet.
 const NOBODY: NodeId = NodeId::from_bytes([0; 16]);
-
-/// What transfers are made of.
-pub struct Parts {
-    /// This node.
-    pub node: NodeId,
-    /// Clock, tasks and the blocking pool.
-    pub runtime: Runtime,
-    /// Where it is noted how far transfers have come.
-    pub disk: Arc<dyn Disk>,
-    /// A directory of their own.
-    pub directory: PathBuf,
-    /// The way to other nodes.
-    pub peers: Peers,
-    /// The agreed state.
-    pub cluster: Arc<dyn AgreedCluster>,
-    /// True for a node that is believed to be up; others are not asked for anything.
-    pub is_up: Arc<dyn Fn(NodeId) -> bool + Send + Sync>,
-    /// This node's vnodes, those that fill included.
-    pub vnodes: Arc<dyn LocalVnodes>,
-    /// Who says how fast.
-    pub budget: Arc<dyn Budget>,
-    /// How it is done.
-    pub settings: TransferSettings,
-}
 
 /// A direction of transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,12 +62,8 @@ pub struct Transfers {
     shared: Arc<Shared>,
 }
 
-pub(crate) struct Shared {
-    pub(crate) parts: Parts,
-    pub(crate) files: CursorFiles,
-    pub(crate) source: Source,
-    pub(crate) is_inbound_enabled: AtomicBool,
-    pub(crate) defects: Defects,
+struct Shared {
+    errands: Arc<Errands>,
     work: Mutex<Work>,
     /// Something has changed that may let something begin or end.
     news: Notify,
@@ -167,12 +135,15 @@ impl Transfers {
             unpaid: AtomicU64::new(0),
             defects,
         };
-        let shared = Shared {
+        let errands = Errands {
             is_inbound_enabled: AtomicBool::new(parts.settings.is_inbound_enabled),
             parts,
             files,
             source,
             defects,
+        };
+        let shared = Shared {
+            errands: Arc::new(errands),
             work: Mutex::new(work),
             news: Notify::new(),
         };
@@ -184,17 +155,21 @@ impl Transfers {
     /// Does what the agreed state wants, for as long as it is polled.
     pub async fn run(&self) {
         let shared = &self.shared;
-        let settings = shared.parts.settings;
+        let settings = shared.errands.parts.settings;
         loop {
-            let state = shared.parts.cluster.current();
+            let state = shared.errands.parts.cluster.current();
             shared.follow(&state);
-            let changed = shared.parts.cluster.changed(state.version());
+            let changed = shared.errands.parts.cluster.changed(state.version());
             let told = std::pin::pin!(shared.news.notified());
             let news = select(changed, told);
             // Rests end, and vnodes open, without a word.
-            let waited = shared.parts.runtime.timeout(settings.retry_pause, news);
+            let waited = shared
+                .errands
+                .parts
+                .runtime
+                .timeout(settings.retry_pause, news);
             if let Ok(Either::Left(_) | Either::Right(_)) = waited.await {
-                shared.parts.runtime.yield_now().await;
+                shared.errands.parts.runtime.yield_now().await;
             }
         }
     }
@@ -206,7 +181,7 @@ impl Transfers {
 
     /// Answers another node, if it is a member.
     pub fn handle(&self, caller: Caller, message: &Message, deadline: Moment) -> Served {
-        let state = self.shared.parts.cluster.current();
+        let state = self.shared.errands.parts.cluster.current();
         if !caller.is_member || state.member(caller.node).is_none() {
             let refused = Answer::Refused("not a member of this cluster".into());
             return Served::Now(encode_answer(&refused));
@@ -215,7 +190,11 @@ impl Transfers {
             Ok(question) => {
                 let shared = self.shared.clone();
                 Served::Later(Box::pin(async move {
-                    let answer = shared.source.answer(caller.node, question, deadline).await;
+                    let answer = shared
+                        .errands
+                        .source
+                        .answer(caller.node, question, deadline)
+                        .await;
                     encode_answer(&answer)
                 }))
             }
@@ -232,10 +211,10 @@ impl Transfers {
 
     /// Has a partition of this node made whole from its other replicas.
     pub fn repair(&self, partition: Partition) -> Result<(), RepairRefused> {
-        let state = self.shared.parts.cluster.current();
+        let state = self.shared.errands.parts.cluster.current();
         let ring = state.ring();
         if partition.number() >= ring.size().get()
-            || ring.owner(partition) != self.shared.parts.node
+            || ring.owner(partition) != self.shared.errands.parts.node
         {
             return Err(RepairRefused::NotOwned { partition });
         }
@@ -252,8 +231,8 @@ impl Transfers {
 
     /// Has all partitions of this node that can be repaired now made whole, and says which.
     pub fn repair_node(&self) -> Vec<Partition> {
-        let state = self.shared.parts.cluster.current();
-        let own = state.ring().owned_by(self.shared.parts.node);
+        let state = self.shared.errands.parts.cluster.current();
+        let own = state.ring().owned_by(self.shared.errands.parts.node);
         own.filter(|partition| self.repair(*partition).is_ok())
             .collect()
     }
@@ -261,8 +240,8 @@ impl Transfers {
     /// Lets transfers in one direction go on or not (`handoff enable|disable`).
     pub fn enable(&self, direction: Direction, is_enabled: bool) {
         let switch = match direction {
-            Direction::Inbound => &self.shared.is_inbound_enabled,
-            Direction::Outbound => &self.shared.source.is_enabled,
+            Direction::Inbound => &self.shared.errands.is_inbound_enabled,
+            Direction::Outbound => &self.shared.errands.source.is_enabled,
         };
         switch.store(is_enabled, Ordering::Relaxed);
         self.shared.news.notify_one();
@@ -271,7 +250,7 @@ impl Transfers {
     /// Sets how many transfers go on at once in each direction (`transfer-limit`). Those under way in
     /// excess go on.
     pub fn set_transfers_max(&self, transfers_max: usize) {
-        let limit = &self.shared.source.transfers_max;
+        let limit = &self.shared.errands.source.transfers_max;
         limit.store(transfers_max, Ordering::Relaxed);
         self.shared.news.notify_one();
     }
@@ -279,8 +258,11 @@ impl Transfers {
     /// What operators see.
     pub fn status(&self) -> TransfersStatus {
         let shared = &self.shared;
-        let (now, node) = (shared.parts.runtime.now(), shared.parts.node);
-        let state = shared.parts.cluster.current();
+        let (now, node) = (
+            shared.errands.parts.runtime.now(),
+            shared.errands.parts.node,
+        );
+        let state = shared.errands.parts.cluster.current();
         let work = shared.work.lock();
         let ids: BTreeSet<_> = work.wanted.keys().chain(&work.repairs).collect();
         let inbound = ids.into_iter().map(|id| match work.running.get(id) {
@@ -292,7 +274,7 @@ impl Transfers {
                 waiting(*id, node, reason.or_else(|| work.turns.reason(id)))
             }
         });
-        let sessions = shared.source.sessions.lock();
+        let sessions = shared.errands.source.sessions.lock();
         let outbound = sessions.active(now, SILENCE_MAX).map(|(place, sent)| {
             let (to, kind, target, partition) = *place;
             OutboundStatus {
@@ -313,9 +295,9 @@ impl Transfers {
             inbound: inbound.collect(),
             settling: settling.collect(),
             outbound: outbound.collect(),
-            transfers_max: shared.source.transfers_max.load(Ordering::Relaxed),
-            is_inbound_enabled: shared.is_inbound_enabled.load(Ordering::Relaxed),
-            is_outbound_enabled: shared.source.is_enabled.load(Ordering::Relaxed),
+            transfers_max: shared.errands.source.transfers_max.load(Ordering::Relaxed),
+            is_inbound_enabled: shared.errands.is_inbound_enabled.load(Ordering::Relaxed),
+            is_outbound_enabled: shared.errands.source.is_enabled.load(Ordering::Relaxed),
         }
     }
 }
@@ -323,7 +305,10 @@ impl Transfers {
 impl Shared {
     /// Brings what is under way to what the state wants.
     fn follow(self: &Arc<Self>, state: &Arc<ClusterState>) {
-        let (node, colocated) = (self.parts.node, self.parts.settings.colocated_replicas);
+        let (node, colocated) = (
+            self.errands.parts.node,
+            self.errands.parts.settings.colocated_replicas,
+        );
         self.note_losses(state);
         self.repair_incomplete(state);
         let mut work = self.work.lock();
@@ -344,10 +329,10 @@ impl Shared {
         work.kept = kept;
         work.wanted = wanted;
         let own = state.ring().owned_by(node);
-        let open = own.filter(|it| self.parts.vnodes.vnode(*it).is_some());
+        let open = own.filter(|it| self.errands.parts.vnodes.vnode(*it).is_some());
         let open_before = std::mem::replace(&mut work.open, open.count());
         if work.open > open_before {
-            work.turns.wake(self.parts.runtime.now());
+            work.turns.wake(self.errands.parts.runtime.now());
         }
         self.begin_fetches(work, state.ring());
         self.begin_chores(work, settles, to_know);
@@ -357,7 +342,7 @@ impl Shared {
     /// A partition that has become this node's without having been filled has lost its owner: the other
     /// replicas have what it lacks.
     fn note_losses(self: &Arc<Self>, state: &ClusterState) {
-        let node = self.parts.node;
+        let node = self.errands.parts.node;
         let before = self.work.lock().ring.replace(state.ring().clone());
         let Some(before) = before else { return };
         // A ring of nobody stands for one that is not known yet: nothing is lost from that to this.
@@ -368,7 +353,7 @@ impl Shared {
             let moving = before.moves().get(&partition);
             let was_filled = moving.is_some_and(|it| it.to == node && it.phase == Phase::Closing);
             if before.owner(partition) != node && !was_filled {
-                if let Some(vnode) = self.parts.vnodes.vnode(partition) {
+                if let Some(vnode) = self.errands.parts.vnodes.vnode(partition) {
                     vnode.mark_incomplete();
                 }
                 self.begin_repair(partition, state.ring().epoch(partition));
@@ -379,9 +364,9 @@ impl Shared {
     /// What a vnode lacks that is not complete, the other replicas have. Where there is none it stays as it is
     /// until an operator accepts that: a repair from nobody would have it serve what may be out of date.
     fn repair_incomplete(self: &Arc<Self>, state: &ClusterState) {
-        let colocated = self.parts.settings.colocated_replicas;
-        for partition in state.ring().owned_by(self.parts.node) {
-            let vnode = self.parts.vnodes.vnode(partition);
+        let colocated = self.errands.parts.settings.colocated_replicas;
+        for partition in state.ring().owned_by(self.errands.parts.node) {
+            let vnode = self.errands.parts.vnodes.vnode(partition);
             if vnode.is_none_or(|vnode| vnode.is_complete()) {
                 continue;
             }
@@ -414,7 +399,7 @@ impl Shared {
 
     /// Notes a requested repair, so that it outlives a restart.
     fn note_repair(self: &Arc<Self>, id: TransferId) {
-        let store = self.parts.vnodes.vnode(id.partition);
+        let store = self.errands.parts.vnodes.vnode(id.partition);
         let store = store.map_or(kvorum_backend::StoreId(0), |it| it.store_id());
         let progress = Progress { legs: Vec::new() };
         let kept = Kept {
@@ -422,29 +407,32 @@ impl Shared {
             store,
             progress,
         };
-        let shared = self.clone();
-        self.parts.runtime.spawn("note repair", async move {
-            shared.keep(kept).await;
+        let errands = self.errands.clone();
+        self.errands.parts.runtime.spawn("note repair", async move {
+            errands.keep(kept).await;
         });
     }
 
     fn begin_fetches(self: &Arc<Self>, work: &mut Work, ring: &Ring) {
-        let now = self.parts.runtime.now();
-        let is_enabled = self.is_inbound_enabled.load(Ordering::Relaxed);
-        let transfers_max = self.source.transfers_max.load(Ordering::Relaxed);
+        let now = self.errands.parts.runtime.now();
+        let is_enabled = self.errands.is_inbound_enabled.load(Ordering::Relaxed);
+        let transfers_max = self.errands.source.transfers_max.load(Ordering::Relaxed);
         if work.running.len() >= transfers_max || !is_enabled {
             return;
         }
         let waiting = work.wanted.keys().copied();
         let waiting = waiting.filter(|id| !work.running.contains_key(id));
-        for id in work.turns.in_order(waiting, self.defects, now) {
+        for id in work.turns.in_order(waiting, self.errands.defects, now) {
             if work.running.len() >= transfers_max {
                 return;
             }
             let Some(legs) = work.wanted.get(&id).cloned() else {
                 continue;
             };
-            let keeps_turn = self.defects.has(PlantedDefect::WaitingTransferKeepsTurn);
+            let keeps_turn = self
+                .errands
+                .defects
+                .has(PlantedDefect::WaitingTransferKeepsTurn);
             if self.hindrance(id, &legs, ring).is_some() && !keeps_turn {
                 continue;
             }
@@ -460,20 +448,9 @@ impl Shared {
         }
     }
 
-    /// The vnode that a transfer fills, or the reason that it cannot be filled yet.
-    pub(crate) fn target(&self, id: TransferId) -> Result<Arc<Vnode>, &'static str> {
-        let vnode = self.parts.vnodes.vnode(id.partition);
-        let vnode = vnode.ok_or("the partition is not open here yet")?;
-        // From here on this node refuses anything older than the move.
-        if id.kind != TransferKind::Repair && vnode.status().epoch < id.epoch {
-            return Err("the vnode here has not learned of it yet");
-        }
-        Ok(vnode)
-    }
-
     /// The reason that a transfer cannot begin, as far as this node knows it without asking another.
     fn hindrance(&self, id: TransferId, legs: &[Leg], ring: &Ring) -> Option<&'static str> {
-        if let Err(reason) = self.target(id) {
+        if let Err(reason) = self.errands.target(id) {
             return Some(reason);
         }
         let mut last = None;
@@ -486,11 +463,11 @@ impl Shared {
     /// The reason that nothing can be fetched from the source of a leg.
     fn hindrance_of(&self, kind: TransferKind, leg: &Leg, ring: &Ring) -> Option<&'static str> {
         let holder = ring.reader(leg.source);
-        if holder != self.parts.node {
-            let is_up = (self.parts.is_up)(holder);
+        if holder != self.errands.parts.node {
+            let is_up = (self.errands.parts.is_up)(holder);
             return (!is_up).then_some("the node that has it is down");
         }
-        match self.parts.vnodes.vnode(leg.source) {
+        match self.errands.parts.vnodes.vnode(leg.source) {
             None => Some("the partition that has it is not open here yet"),
             Some(vnode) if kind != TransferKind::Repair && !vnode.is_complete() => {
                 Some("the partition that has it is being repaired")
@@ -507,13 +484,13 @@ impl Shared {
     ) -> Running {
         let observed = Arc::new(Mutex::new(observed));
         let errand = Errand {
-            shared: self.clone(),
+            errands: self.errands.clone(),
             id,
             legs,
             observed: observed.clone(),
         };
         let shared = self.clone();
-        let task = self.parts.runtime.spawn("transfer", async move {
+        let task = self.errands.parts.runtime.spawn("transfer", async move {
             let ended = errand.run().await;
             shared.ended(id, ended);
         });
@@ -524,7 +501,7 @@ impl Shared {
     }
 
     fn ended(&self, id: TransferId, ended: Ended) {
-        let now = self.parts.runtime.now();
+        let now = self.errands.parts.runtime.now();
         let mut work = self.work.lock();
         let reason = match ended {
             Ended::Resting(reason) => {
@@ -535,7 +512,7 @@ impl Shared {
                 tracing::info!(event = "transfer_done", transfer = %id);
                 if id.kind == TransferKind::Repair {
                     work.repairs.remove(&id);
-                    if let Some(vnode) = self.parts.vnodes.vnode(id.partition) {
+                    if let Some(vnode) = self.errands.parts.vnodes.vnode(id.partition) {
                         vnode.mark_complete();
                     }
                 }
@@ -547,7 +524,7 @@ impl Shared {
         let has_got_on = |it: &Running| it.observed.lock().keys > 0;
         let has_got_on = reason.is_empty() || running.as_ref().is_some_and(has_got_on);
         // A transfer that is still wanted is tried again after a pause.
-        let pause = self.parts.settings.retry_pause;
+        let pause = self.errands.parts.settings.retry_pause;
         work.turns.rest(id, reason, has_got_on, pause, now);
         drop(work);
         self.news.notify_one();
@@ -570,13 +547,17 @@ impl Shared {
             if work.chores.contains_key(&chore) {
                 continue;
             }
-            let shared = self.clone();
-            let task = self.parts.runtime.spawn("transfer chore", async move {
-                let _done = match (chore, settle) {
-                    (_, Some(settle)) => shared.settle(settle).await,
-                    (Chore::Know(at) | Chore::Settle(_, at), None) => shared.know(at).await,
-                };
-            });
+            let errands = self.errands.clone();
+            let task = self
+                .errands
+                .parts
+                .runtime
+                .spawn("transfer chore", async move {
+                    let _done = match (chore, settle) {
+                        (_, Some(settle)) => errands.settle(settle).await,
+                        (Chore::Know(at) | Chore::Settle(_, at), None) => errands.know(at).await,
+                    };
+                });
             work.chores.insert(chore, task.abort_on_drop());
         }
     }
@@ -586,14 +567,14 @@ impl Shared {
         if gone.is_empty() {
             return;
         }
-        let files = self.files.clone();
-        let forget = self.parts.runtime.blocking(move || {
+        let files = self.errands.files.clone();
+        let forget = self.errands.parts.runtime.blocking(move || {
             for id in gone {
                 if let Err(error) = files.forget(id) {
                     tracing::warn!(event = "transfer_cursor_not_removed", error = %error);
                 }
             }
         });
-        self.parts.runtime.spawn("forget transfers", forget);
+        self.errands.parts.runtime.spawn("forget transfers", forget);
     }
 }

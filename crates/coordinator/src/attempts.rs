@@ -1,0 +1,194 @@
+//! The room that reading and writing share: a request is planned by the ring of the moment, and tried
+//! again after a pause when another plan may end better or a store is still being opened.
+//!
+//! A node answers as soon as it listens, and its stores open one after the other. A request that meets a
+//! store before that waits for it within its own time-out: a client that connects at once would else have
+//! its first requests refused for a few milliseconds. Nothing waits if other replicas suffice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kvorum_cluster::ClusterState;
+use kvorum_encoding::Address;
+use kvorum_ring::NodeId;
+use kvorum_runtime::Moment;
+
+use crate::error::RequestError;
+use crate::plan::{Plan, Purpose};
+use crate::replicas::Replicas;
+use crate::trace::Trace;
+
+/// The first pause before a request is planned anew, and the longest: the ring that others know is on
+/// its way here, or this one's to them.
+pub(crate) const REPLAN_PAUSE_MIN: Duration = Duration::from_millis(5);
+const REPLAN_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// A request is tried again after this long at first, then after twice as long, up to the longest pause;
+/// sooner when a store of this node is opened. Stores of other nodes send no word.
+const OPENING_PAUSE_MIN: Duration = Duration::from_millis(5);
+const OPENING_PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// What is known of a request while it runs.
+pub(crate) struct Progress {
+    pub(crate) arrived: Moment,
+    pub(crate) deadline: Moment,
+    pub(crate) trace: Trace,
+}
+
+/// The time that one request has waited between its tries.
+pub(crate) struct OpeningWait {
+    pause: Duration,
+}
+
+impl Default for OpeningWait {
+    fn default() -> Self {
+        Self {
+            pause: OPENING_PAUSE_MIN,
+        }
+    }
+}
+
+/// See the module's description.
+pub(crate) struct Attempts {
+    pub(crate) replicas: Arc<Replicas>,
+    colocated_replicas: bool,
+    /// The node stops: requests do not wait for stores any more.
+    is_stopping: AtomicBool,
+}
+
+impl Attempts {
+    pub(crate) fn new(replicas: Arc<Replicas>, colocated_replicas: bool) -> Self {
+        Self {
+            replicas,
+            colocated_replicas,
+            is_stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// The plan of a read.
+    pub(crate) fn plan(
+        &self,
+        address: &Address,
+        n_val: Option<u32>,
+        sloppy_quorum: bool,
+    ) -> Result<Plan, RequestError> {
+        let state = self.replicas.cluster.look();
+        let plan = self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Read)?;
+        plan.check_objects_are_plain()?;
+        Ok(plan)
+    }
+
+    /// The plan of a write.
+    pub(crate) fn plan_write(
+        &self,
+        address: &Address,
+        n_val: Option<u32>,
+        sloppy_quorum: bool,
+    ) -> Result<Plan, RequestError> {
+        let state = self.replicas.cluster.look();
+        let plan = self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Write)?;
+        plan.check_objects_are_plain()?;
+        Ok(plan)
+    }
+
+    /// A plan by a state, without a look at what the bucket holds.
+    pub(crate) fn plan_with(
+        &self,
+        state: &ClusterState,
+        address: &Address,
+        n_val: Option<u32>,
+        sloppy_quorum: bool,
+        purpose: Purpose,
+    ) -> Result<Plan, RequestError> {
+        let colocated = self.colocated_replicas;
+        let planned = |is_up: &dyn Fn(NodeId) -> bool| {
+            let (quorum, place) = (sloppy_quorum, address);
+            Plan::new(state, place, n_val, colocated, quorum, purpose, is_up)
+        };
+        let is_up = |node| self.replicas.is_up(node);
+        let plan = planned(&is_up)?;
+        if !self.replicas.unopened.is_any() || colocated {
+            return Ok(plan);
+        }
+        // A node that has not opened a vnode of the key yet is for this key as good as down, as long as
+        // another can stand in.
+        let unopened = self.replicas.unopened.nodes_among(&plan.replicas);
+        if unopened.is_empty() {
+            return Ok(plan);
+        }
+        let is_open = |node| self.replicas.is_up(node) && !unopened.contains(&node);
+        let without = planned(&is_open)?;
+        let is_as_long = without.replicas.len() >= plan.replicas.len();
+        Ok(if is_as_long { without } else { plan })
+    }
+
+    /// Waits for the ring to be heard of that others know; false when there is no time for that.
+    pub(crate) async fn pause_before_replanning(
+        &self,
+        pause: &mut Duration,
+        progress: &Progress,
+    ) -> bool {
+        let runtime = &self.replicas.runtime;
+        if runtime.now().plus(*pause) >= progress.deadline {
+            return false;
+        }
+        runtime.sleep(*pause).await;
+        *pause = pause.saturating_mul(2).min(REPLAN_PAUSE_MAX);
+        true
+    }
+
+    /// Ends the waits of requests for stores that are being opened: they are refused at once from here on.
+    /// Called by a node that stops.
+    pub(crate) fn stop_waiting(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until all stores of this node that can be opened are open, at most for the time-out of a
+    /// request. Listings and queries call it, as they need every store; nothing waits if other nodes have
+    /// replicas.
+    pub(crate) async fn until_opened(&self, timeout: Duration) {
+        if !self.replicas.vnodes.is_any_opening() {
+            return;
+        }
+        let deadline = self.replicas.runtime.now().plus(timeout);
+        let mut wait = OpeningWait::default();
+        let is_alone = || self.replicas.cluster.current().ring().replicas_max() < 2;
+        while self.replicas.vnodes.is_any_opening() && is_alone() {
+            if !self.wait_until(&mut wait, deadline).await {
+                return;
+            }
+        }
+    }
+
+    /// Waits before a request is tried again; false when there is no time for that.
+    pub(crate) async fn wait_to_open(
+        &self,
+        wait: &mut OpeningWait,
+        progress: &mut Progress,
+    ) -> bool {
+        let runtime = &self.replicas.runtime;
+        let begun = runtime.now();
+        let has_time = self.wait_until(wait, progress.deadline).await;
+        // No store was slow: background work has no reason to give way.
+        progress.trace.slowed += runtime.now().since(begun);
+        has_time
+    }
+
+    async fn wait_until(&self, wait: &mut OpeningWait, deadline: Moment) -> bool {
+        let runtime = &self.replicas.runtime;
+        let now = runtime.now();
+        if self.is_stopping.load(Ordering::Relaxed) || now >= deadline {
+            return false;
+        }
+        let pause = wait.pause.min(deadline.since(now));
+        wait.pause = wait.pause.saturating_mul(2).min(OPENING_PAUSE_MAX);
+        match self.replicas.vnodes.next_opening() {
+            Some(opening) => {
+                let _opened_or_not = runtime.timeout(pause, opening).await;
+            }
+            None => runtime.sleep(pause).await,
+        }
+        !self.is_stopping.load(Ordering::Relaxed) && runtime.now() < deadline
+    }
+}

@@ -1,0 +1,81 @@
+//! The replicas of this node: its vnodes, and the store of what it keeps in place of other nodes.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use kvorum_backend::{Reading, Timestamp};
+use kvorum_ring::Partition;
+use kvorum_vnode::{Handled, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode};
+
+use crate::hints::HintStore;
+
+/// The vnodes of this node.
+pub trait LocalVnodes: Send + Sync {
+    /// The vnode of a partition, once its store is open.
+    fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>>;
+
+    /// Why there is no vnode of a partition. Who has all stores open from the start has no other
+    /// reason than this one.
+    fn absence(&self, _partition: Partition) -> Absence {
+        Absence::NotHere
+    }
+
+    /// False when [`LocalVnodes::absence`] has that reason only. Asked for every request.
+    fn is_any_unopened(&self) -> bool {
+        false
+    }
+
+    /// True while a store is being opened, or waits for that.
+    fn is_any_opening(&self) -> bool {
+        false
+    }
+
+    /// Ends when the next vnode is opened, fails or goes; `None` where stores do not open one by one.
+    fn next_opening(&self) -> Option<NextOpening> {
+        None
+    }
+}
+
+/// See [`LocalVnodes::next_opening`].
+pub type NextOpening = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Why a node has no vnode of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// It does not have the partition, or has not learned yet that it does.
+    NotHere,
+    /// The store is being opened, or will be.
+    Opening,
+    /// The store could not be opened.
+    Failed,
+}
+
+/// What carries out a request to a replica of this node.
+pub(crate) enum LocalReplica {
+    Vnode(Arc<Vnode>),
+    Hints(Arc<dyn HintStore>),
+}
+
+impl LocalReplica {
+    pub(crate) fn handle(
+        &self,
+        request: &ReplicaRequest,
+        now: Timestamp,
+        reading: Reading,
+    ) -> Handled {
+        match self {
+            Self::Vnode(vnode) => vnode.handle(request, now, reading),
+            Self::Hints(hints) => hints.handle(request, now, reading),
+        }
+    }
+
+    /// As [`LocalReplica::handle`], where blocking is allowed.
+    pub(crate) fn handle_blocking(&self, request: &ReplicaRequest, now: Timestamp) -> ReplicaReply {
+        match self.handle(request, now, Reading::MayBlock) {
+            Handled::Done(reply) => reply,
+            Handled::WouldBlock => ReplicaReply::Failed(ReplicaFailure::Internal(
+                "a read that may block said it would".into(),
+            )),
+        }
+    }
+}
