@@ -90,7 +90,7 @@ mod write;
 
 pub use below::PutBelow;
 pub use cache::SharedCache;
-pub use doubts::{Doubt, DoubtKind, KeyRange};
+pub use doubts::{Doubt, DoubtKind};
 pub use entry::{BlobPlace, Body, Entry, Value};
 pub use logged::LoggedPlace;
 pub use lsm::Lsm;

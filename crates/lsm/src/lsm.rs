@@ -10,6 +10,7 @@ use kvorum_backend::{
     StepBudget, StepOutcome, StoreBackup, StoreId, Task, Timestamp,
 };
 use kvorum_disk::{Disk, Reserve};
+use kvorum_encoding::KeyRange;
 use kvorum_value_log::ValueLog;
 
 use crate::error::IntoBackend;
@@ -20,7 +21,7 @@ use crate::recovery::Recovery;
 use crate::snapshot::{LsmSnapshot, ScanRange};
 use crate::store::{Store, table_path};
 use crate::write::{Guard, Op};
-use crate::{Doubt, DoubtKind, DrawNumber, KeyRange, LsmSettings, Shared, Value};
+use crate::{Doubt, DoubtKind, DrawNumber, LsmSettings, Shared, Value};
 
 /// The lock of a store.
 pub const LOCK_NAME: &str = "lock";

@@ -387,7 +387,8 @@ mod tests {
     use kvorum_disk::{MemoryDisk, OpenMode, replace_file};
 
     use super::*;
-    use crate::{DoubtKind, KeyRange};
+    use crate::DoubtKind;
+    use kvorum_encoding::KeyRange;
 
     fn manifest() -> Manifest {
         Manifest {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::Result;
+use kvorum_encoding::KeyRange;
 use kvorum_sst::{
     Mark, MarkKind, Marks, ReadContext, ScanFilter, ScanItem, ScanOptions, TableScan, hash_key,
 };
 
 use crate::Entry;
-use crate::KeyRange;
 use crate::error::{IntoBackend, from_sst};
 use crate::memtable::{Memtable, Page, Paged};
 use crate::policy::layers;
@@ -331,7 +331,7 @@ impl MergeWalk {
         self.sources.iter().any(|source| {
             let marks = source.marks.iter().chain(&source.gaps);
             let mut lost = marks.filter(|mark| mark.kind == MarkKind::Lost);
-            lost.any(|mark| KeyRange::of_mark(mark).overlaps(range))
+            lost.any(|mark| mark.range().overlaps(range))
         })
     }
 

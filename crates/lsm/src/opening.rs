@@ -10,7 +10,6 @@ use kvorum_disk::{Disk, DiskError, OpenMode, Operation, Reading};
 use kvorum_sst::{KnownTable, Properties, SstError, Table, TableId};
 use kvorum_value_log::{LogSegment, Whereabouts};
 
-use crate::KeyRange;
 use crate::blob::{BlobFile, blob_path};
 use crate::error::from_sst;
 use crate::logged::{lost_name, segment_of};
@@ -123,8 +122,7 @@ impl Recovery {
                 held,
             );
             let gap = gap_between(from, to);
-            self.doubts
-                .open_for(record.number, 0, KeyRange::of_mark(&gap));
+            self.doubts.open_for(record.number, 0, gap.range());
         })
     }
 

@@ -11,6 +11,7 @@ use kvorum_backend::{
     set_copy_aside,
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind};
+use kvorum_encoding::KeyRange;
 use kvorum_segment::{
     Compressor, FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError,
     SegmentReader, SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
@@ -32,7 +33,7 @@ use crate::store::{ReadSide, Store, WriteSide, sync_directory};
 use crate::tiers::SlowSide;
 use crate::uncovered::Uncovered;
 use crate::upkeep::Upkeep;
-use crate::{DoubtKind, DrawNumber, KeyRange, LsmSettings, Shared};
+use crate::{DoubtKind, DrawNumber, LsmSettings, Shared};
 
 /// What opening works with.
 pub(crate) struct Recovery {

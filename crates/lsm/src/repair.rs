@@ -59,7 +59,8 @@ use crate::lsm::LOCK_NAME;
 use crate::manifest::{BlobRecord, Manifest, TableRecord};
 use crate::store::sync_directory;
 use crate::tiers::{TieredDisk, whole_disk};
-use crate::{DoubtKind, KeyRange, LsmSettings};
+use crate::{DoubtKind, LsmSettings};
+use kvorum_encoding::KeyRange;
 
 /// How a store is repaired.
 #[derive(Clone, Debug)]

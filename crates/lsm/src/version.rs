@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kvorum_encoding::KeyRange;
 use kvorum_sst::{MarkKind, Properties, Table};
 
 use kvorum_value_log::LogSegment;
 
-use crate::KeyRange;
 use crate::blob::BlobFile;
 use crate::logged::segment_of;
 use crate::memtable::Memtable;
@@ -32,11 +32,11 @@ impl LevelTable {
     pub(crate) fn lost_ranges(&self) -> impl Iterator<Item = KeyRange> + '_ {
         let all = self.table.is_none().then(|| {
             let gap = gap_of_table(self);
-            KeyRange::of_mark(&gap)
+            gap.range()
         });
         let marks = self.properties.marks.iter();
         let lost = marks.filter(|mark| mark.kind == MarkKind::Lost);
-        all.into_iter().chain(lost.map(KeyRange::of_mark))
+        all.into_iter().chain(lost.map(kvorum_sst::Mark::range))
     }
 }
 
