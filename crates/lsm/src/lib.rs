@@ -7,8 +7,8 @@
 //!
 //! # Who decides what
 //!
-//! [`policy`] says which tables to merge, from sizes and key ranges alone; it is simulated over stores
-//! that do not exist. The mechanism does it in steps of bounded bytes that somebody else schedules
+//! A [`policy`] says which tables to merge, from sizes and key ranges alone; it is simulated over stores
+//! that do not exist. Levelled merging is one. The mechanism does it in steps of bounded bytes that somebody else schedules
 //! ([`Lsm::maintenance_step`]). Nothing here starts a thread or reads a clock.
 //!
 //! # What readers see
@@ -56,6 +56,7 @@ mod expiry;
 mod flush;
 mod held;
 mod install;
+mod leveled;
 mod log;
 mod logged;
 mod lost;

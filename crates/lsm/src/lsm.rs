@@ -233,7 +233,7 @@ impl Lsm {
     pub fn pressure_permille(&self) -> u64 {
         let version = self.store.version.load();
         let shape = self.store.shape(&version);
-        crate::policy::debt(&shape, &self.store.settings.policy).pressure_permille
+        self.store.debt(&shape).pressure_permille
     }
 
     /// The sequence up to which every batch is in tables.

@@ -260,7 +260,7 @@ impl Recovery {
                 self.disk.remove_file(&path).into_backend()?;
                 continue;
             }
-            let Some((number, suffix)) = number_of(&entry.name) else {
+            let Some((number, suffix)) = manifest::number_of(&entry.name) else {
                 continue;
             };
             next = next.max(number + 1);
@@ -479,12 +479,4 @@ impl Recovery {
 fn names_segments(manifest: &Manifest) -> bool {
     let mut uses = manifest.tables.iter().flat_map(|it| &it.properties.blobs);
     uses.any(|it| segment_of(it.file).is_some())
-}
-
-/// The number and the kind in the name of a file of the store.
-pub(crate) fn number_of(name: &str) -> Option<(u64, &str)> {
-    let (digits, suffix) = name.split_once('.')?;
-    let is_ours = digits.len() == 10 && matches!(suffix, "sst" | "blob" | "segment");
-    let number = digits.parse().ok()?;
-    is_ours.then_some((number, suffix))
 }

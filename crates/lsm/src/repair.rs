@@ -344,7 +344,7 @@ impl Repair {
         let outputs = state.told.done.values().flat_map(|it| &it.outputs);
         let finished: Vec<u64> = outputs.map(|it| it.number).collect();
         for entry in self.disk.list(&self.directory).into_backend()? {
-            if let Some((number, "sst" | "blob")) = crate::recovery::number_of(&entry.name)
+            if let Some((number, "sst" | "blob")) = crate::manifest::number_of(&entry.name)
                 && number >= self.listing.base
                 && !finished.contains(&number)
             {
