@@ -14,17 +14,17 @@ use kvorum_encoding::KeyRange;
 use kvorum_value_log::ValueLog;
 
 use crate::error::IntoBackend;
+use crate::files::LOCK_NAME;
+use crate::files::table_path;
 use crate::log::log_path;
 use crate::lost::LostLog;
 use crate::memtable::Memtable;
+use crate::op::Op;
 use crate::recovery::Recovery;
 use crate::snapshot::{LsmSnapshot, ScanRange};
-use crate::store::{Store, table_path};
-use crate::write::{Guard, Op};
+use crate::store::Store;
+use crate::write::Guard;
 use crate::{Doubt, DoubtKind, DrawNumber, LsmSettings, Shared, Value};
-
-/// The lock of a store.
-pub const LOCK_NAME: &str = "lock";
 
 /// A store of keys, each with fields, extra bytes, a head and a body.
 pub struct Lsm {
@@ -438,7 +438,7 @@ impl Store {
         self.remove_files(tables.chain(blobs).chain(logs));
         drop(old);
         self.replaced.release_unread();
-        crate::store::sync_directory(&*self.disk, directory)?;
+        crate::files::sync_directory(&*self.disk, directory)?;
         match &self.log {
             Some(log) => log.forget(erased, StoreId(identity)),
             None => Ok(()),

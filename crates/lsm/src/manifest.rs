@@ -22,6 +22,7 @@ use kvorum_sst::anatomy::TableAnatomy;
 
 use crate::doubts::DoubtRecord;
 use crate::error::IntoBackend;
+use crate::files::number_of;
 
 pub(crate) const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmmft";
@@ -379,14 +380,6 @@ pub(crate) fn write(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> W
 /// The same at an opening, which needs no space.
 pub(crate) fn settle(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<()> {
     settle_two_copies(disk, directory, NAMES, &manifest.encode())
-}
-
-/// The number and the kind in the name of a file of the store.
-pub(crate) fn number_of(name: &str) -> Option<(u64, &str)> {
-    let (digits, suffix) = name.split_once('.')?;
-    let is_ours = digits.len() == 10 && matches!(suffix, "sst" | "blob" | "segment");
-    let number = digits.parse().ok()?;
-    is_ours.then_some((number, suffix))
 }
 
 #[cfg(test)]

@@ -12,15 +12,15 @@ use kvorum_value_log::{LogSegment, Whereabouts};
 
 use crate::blob::{BlobFile, blob_path};
 use crate::error::from_sst;
+use crate::files::table_path;
 use crate::logged::{lost_name, segment_of};
 use crate::lost::shown;
 use crate::manifest::{self, BlobRecord, Manifest, TableRecord};
 use crate::memtable::Memtable;
-use crate::merge::gap_between;
+use crate::read_side::ReadSide;
 use crate::recovery::Recovery;
-use crate::store::{ReadSide, table_path};
 use crate::tiers::{CARD_OF_FAST, has_slow};
-use crate::version::{LevelTable, Version};
+use crate::version::{LevelTable, Version, gap_between};
 
 impl Recovery {
     pub(crate) fn open_files(&self, manifest: &Manifest, read_side: &ReadSide) -> Result<Version> {

@@ -22,14 +22,17 @@ use parking_lot::Mutex;
 use crate::doubts::Doubts;
 use crate::error::{IntoBackend, from_segment};
 use crate::expiry::Expiry;
+use crate::files;
+use crate::files::sync_directory;
 use crate::log::{self, log_id, log_path};
 use crate::logged::segment_of;
 use crate::lost::LostLog;
 use crate::manifest::{self, Manifest};
 use crate::memtable::Memtable;
 use crate::pins::Pins;
+use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
-use crate::store::{ReadSide, Store, WriteSide, sync_directory};
+use crate::store::{Store, WriteSide};
 use crate::tiers::SlowSide;
 use crate::uncovered::Uncovered;
 use crate::upkeep::Upkeep;
@@ -260,7 +263,7 @@ impl Recovery {
                 self.disk.remove_file(&path).into_backend()?;
                 continue;
             }
-            let Some((number, suffix)) = manifest::number_of(&entry.name) else {
+            let Some((number, suffix)) = files::number_of(&entry.name) else {
                 continue;
             };
             next = next.max(number + 1);

@@ -54,10 +54,10 @@ use self::listing::{FileKind, Listing};
 use self::rebuild::{RangeMerge, RebuildPlan};
 use self::work::{Done, Ground, Output, SourceTable, Unit};
 use crate::error::IntoBackend;
+use crate::files::LOCK_NAME;
+use crate::files::sync_directory;
 use crate::logged::segment_of;
-use crate::lsm::LOCK_NAME;
 use crate::manifest::{BlobRecord, Manifest, TableRecord};
-use crate::store::sync_directory;
 use crate::tiers::{TieredDisk, whole_disk};
 use crate::{DoubtKind, LsmSettings};
 use kvorum_encoding::KeyRange;
@@ -344,7 +344,7 @@ impl Repair {
         let outputs = state.told.done.values().flat_map(|it| &it.outputs);
         let finished: Vec<u64> = outputs.map(|it| it.number).collect();
         for entry in self.disk.list(&self.directory).into_backend()? {
-            if let Some((number, "sst" | "blob")) = crate::manifest::number_of(&entry.name)
+            if let Some((number, "sst" | "blob")) = crate::files::number_of(&entry.name)
                 && number >= self.listing.base
                 && !finished.contains(&number)
             {

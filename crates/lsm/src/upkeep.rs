@@ -14,7 +14,6 @@ use kvorum_backend::{
 use crate::collect::CollectJob;
 use crate::compaction::Job;
 use crate::flush::{Flush, flush_task};
-use crate::merge::layers_of;
 use crate::merging::{Payer, merge_task};
 use crate::policy::{self, Debt, Pick};
 use crate::relocation::Relocation;
@@ -23,7 +22,7 @@ use crate::settings::SyncStrategy;
 use crate::settling::Search;
 use crate::store::Store;
 use crate::trouble::Troubles;
-use crate::version::{LevelTable, Version};
+use crate::version::{LevelTable, Version, layers_of};
 
 /// A put pays for merging at most so many bytes at once.
 const PAID_BYTES_MAX: u64 = 256 << 10;

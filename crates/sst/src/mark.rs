@@ -35,6 +35,17 @@ pub struct Mark {
 }
 
 impl Mark {
+    /// A mark over keys that damage has taken.
+    pub fn lost(from: Bytes, to: Bytes, filter: Bytes) -> Self {
+        Self {
+            from,
+            to,
+            sequence: 0,
+            kind: MarkKind::Lost,
+            filter,
+        }
+    }
+
     /// The keys that it is over.
     pub fn range(&self) -> KeyRange {
         KeyRange {
