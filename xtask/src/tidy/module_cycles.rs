@@ -16,7 +16,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("coordinator", 5),
     ("disk", 7),
     ("handoff", 2),
-    ("lsm", 14),
+    ("lsm", 12),
     ("node", 5),
     ("sim", 5),
     ("value-log", 8),
