@@ -3,7 +3,6 @@
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use kvorum_backend::{
@@ -13,14 +12,15 @@ use kvorum_backend::{
     StoredHead, Task, TaskKind, Timestamp,
 };
 use kvorum_disk::{Disk, Reserve};
-use kvorum_encoding::StorageKey;
-use kvorum_lsm::{DoubtKind, DrawNumber, KeyRange, Lsm, Op, ScanEnd, ScanRange, ScanStep, Shared};
-
+use kvorum_encoding::{KeyRange, StorageKey};
+use kvorum_index_entries::changes::{changes_of, plain_counts};
+use kvorum_index_entries::counters::IndexCounters;
+use kvorum_index_entries::keyspace::{IndexKeys, all_objects, index_range, object_key};
+use kvorum_lsm::{DoubtKind, DrawNumber, Lsm, Op, ScanEnd, ScanRange, ScanStep, Shared};
 use kvorum_value_log::{Tenant, ValueLog};
 
 use crate::LeveldbSettings;
-use crate::index::{ops_of, plain_counts};
-use crate::keyspace::{IndexKeys, all_objects, index_range, object_key};
+use crate::index::Indexed;
 use crate::put_op::put_op;
 use crate::reindexing::Reindexing;
 use crate::snapshot::LeveldbSnapshot;
@@ -30,32 +30,8 @@ pub struct Leveldb {
     lsm: Arc<Lsm>,
     /// Entries expire by age, and index entries with them.
     expires_by_age: bool,
-    counts: Counts,
+    counts: IndexCounters,
     reindexing: Reindexing,
-}
-
-/// What was done to indexes.
-#[derive(Default)]
-struct Counts {
-    writes: AtomicU64,
-    postings_written: AtomicU64,
-    deletes: AtomicU64,
-    postings_deleted: AtomicU64,
-}
-
-impl Counts {
-    fn add(&self, counts: &IndexCounts) {
-        for (counter, events) in [
-            (&self.writes, counts.writes),
-            (&self.postings_written, counts.postings_written),
-            (&self.deletes, counts.deletes),
-            (&self.postings_deleted, counts.postings_deleted),
-        ] {
-            if events > 0 {
-                counter.fetch_add(events, Ordering::Relaxed);
-            }
-        }
-    }
 }
 
 impl Leveldb {
@@ -101,7 +77,7 @@ impl Leveldb {
         Self {
             lsm: Arc::new(lsm),
             expires_by_age: settings.expiry.is_some(),
-            counts: Counts::default(),
+            counts: IndexCounters::default(),
             reindexing: Reindexing::default(),
         }
     }
@@ -145,7 +121,7 @@ impl Leveldb {
     fn put_indexed(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
         loop {
             let guard = self.lsm.guard();
-            let changes = ops_of(&self.lsm, batch, self.expires_by_age)?;
+            let changes = changes_of(&Indexed(&self.lsm), batch, self.expires_by_age)?;
             let doubt = || {
                 let kind = DoubtKind::Replaced;
                 self.lsm.open_doubts(kind, &changes.unknown);
@@ -327,13 +303,7 @@ impl IndexFolds for Leveldb {
     }
 
     fn counts(&self) -> IndexCounts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        IndexCounts {
-            writes: read(&self.counts.writes),
-            postings_written: read(&self.counts.postings_written),
-            deletes: read(&self.counts.deletes),
-            postings_deleted: read(&self.counts.postings_deleted),
-        }
+        self.counts.read()
     }
 }
 

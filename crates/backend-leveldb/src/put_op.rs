@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 use kvorum_backend::Write;
+use kvorum_index_entries::keyspace::object_key;
 use kvorum_lsm::{Body, Op, Value};
-
-use crate::keyspace::object_key;
 
 /// The change of one write to its object. Requests are slices of what a connection read, so what is
 /// kept in memory is copied. A body of `kept_from` bytes or more is not: it goes to the node's log as it is,

@@ -20,17 +20,16 @@ use kvorum_backend::{
     ErrorKind, FoldFilter, Lease, Lookup, Result, Sequence, StepBudget, StepOutcome, Task,
     TaskKind, Timestamp, Urgency,
 };
-use kvorum_encoding::StorageKey;
-use kvorum_lsm::{
-    Body, Doubt, DoubtKind, KeyRange, Lsm, Op, PutBelow, ScanEnd, ScanRange, ScanStep, Value,
-};
-use parking_lot::Mutex;
-
-use crate::index::{OF_ANY_AGE, Stored, decode, index_op, read_object};
-use crate::keyspace::{
+use kvorum_encoding::{KeyRange, StorageKey};
+use kvorum_index_entries::keyspace::{
     all_entries, entry_and_key, index_key, object_key, object_range_of, objects,
     objects_of_entries, storage_key,
 };
+use kvorum_index_entries::listing::decode;
+use kvorum_lsm::{Body, Doubt, DoubtKind, Lsm, Op, PutBelow, ScanEnd, ScanRange, ScanStep, Value};
+use parking_lot::Mutex;
+
+use crate::index::{OF_ANY_AGE, Object, entry_op, read_object};
 
 /// What looking for one entry costs at most, as a rule: a block.
 const LOOKUP_BYTES: u64 = 4096;
@@ -251,7 +250,7 @@ impl Round {
             for entry in decode(&value.extra).unwrap_or_default() {
                 let at = index_key(&key, &entry);
                 if doubts.iter().any(|it| it.contains(&at)) {
-                    listed.push((at, index_op(&key, &entry, value.fields)));
+                    listed.push((at.clone(), entry_op(at, value.fields)));
                 }
             }
             listed.len() - before
@@ -294,16 +293,16 @@ impl Round {
         let mut ops = Vec::new();
         for (at, entry, key) in found {
             match read_object(lsm, &key, OF_ANY_AGE.reading)? {
-                Stored::Found(value) => {
+                Object::Found(value) => {
                     let lists_it = |entries: BTreeSet<_>| entries.contains(&entry);
                     // A list that does not decode says nothing.
                     if !decode(&value.extra).map_or(true, lists_it) {
                         ops.push(Op::Remove { key: at });
                     }
                 }
-                Stored::Absent if self.is_replaced(&key) => ops.push(Op::Remove { key: at }),
-                Stored::Absent => part.gone.push(key),
-                Stored::Damaged => part.unread.push(object_range_of(&key)),
+                Object::Absent if self.is_replaced(&key) => ops.push(Op::Remove { key: at }),
+                Object::Absent => part.gone.push(key),
+                Object::Damaged => part.unread.push(object_range_of(&key)),
             }
         }
         Ok((ops, part))

@@ -6,9 +6,8 @@ use kvorum_backend::{
     Snapshot, Visited, Visitor,
 };
 use kvorum_encoding::StorageKey;
+use kvorum_index_entries::keyspace::{object_key, object_range, storage_key};
 use kvorum_lsm::{LsmSnapshot, ScanEnd, ScanRange, ScanStep, Shown};
-
-use crate::keyspace::{object_key, object_range, storage_key};
 
 /// A consistent view of a store.
 pub(crate) struct LeveldbSnapshot {

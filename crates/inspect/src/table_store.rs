@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_backend_bitcask::check::{Checked, Finding};
-use kvorum_backend_leveldb::keyspace::key_shown;
 use kvorum_disk::{Disk, ErrorKind};
+use kvorum_index_entries::keyspace::key_shown;
 use kvorum_lsm::check::{Contents, ListedFile, contents, entry_summary, is_table_name, segment_of};
 use kvorum_lsm::tiers::{CARD_OF_FAST, whole_disk};
 use kvorum_sst::{

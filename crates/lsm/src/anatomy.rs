@@ -239,9 +239,10 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::DoubtKind;
     use crate::doubts::{BadBlock, DoubtRecord};
     use crate::manifest::Manifest;
-    use crate::{DoubtKind, KeyRange};
+    use kvorum_encoding::KeyRange;
 
     #[test]
     fn a_manifest_with_all_that_it_may_have_is_taken_apart_to_its_last_byte() {

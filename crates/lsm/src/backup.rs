@@ -12,9 +12,10 @@ use kvorum_disk::{ErrorKind as DiskErrorKind, copy_file};
 
 use crate::blob::blob_path;
 use crate::error::IntoBackend;
+use crate::files::{sync_directory, table_path};
 use crate::install::list_files;
 use crate::manifest;
-use crate::store::{Store, sync_directory, table_path};
+use crate::store::Store;
 
 impl Store {
     /// Makes a copy in a directory that does not exist. It has everything that was put before the

@@ -17,8 +17,9 @@ use crate::Entry;
 use crate::blob::blob_path;
 use crate::compaction::WrittenBlob;
 use crate::error::IntoBackend;
+use crate::files::table_path;
 use crate::install::{are_unlisted, blob_record, record};
-use crate::store::{Store, table_path};
+use crate::store::Store;
 use crate::{Lsm, Op};
 
 /// What became of a write below memory.

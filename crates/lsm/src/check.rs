@@ -11,8 +11,8 @@ use crate::Entry;
 use crate::lost::LostLog;
 use crate::manifest;
 
+pub use crate::files::LOCK_NAME;
 pub use crate::logged::segment_of;
-pub use crate::lsm::LOCK_NAME;
 pub use crate::manifest::find_store;
 
 /// A file that the manifest lists.

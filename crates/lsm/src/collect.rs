@@ -13,9 +13,10 @@ use kvorum_sst::{ScanItem, ScanOptions, TableScan, WrittenTable};
 use crate::Body;
 use crate::blob::{BlobFile, BlobWriter, blob_path, ordinal_of, split_blob};
 use crate::error::IntoBackend;
+use crate::files::sync_directory;
+use crate::in_tables::newest_in_tables;
 use crate::install::blob_record;
-use crate::merge::newest_in_tables;
-use crate::store::{Store, sync_directory};
+use crate::store::Store;
 use crate::upkeep::Upkeep;
 use crate::version::{LevelTable, Version};
 

@@ -11,9 +11,10 @@ use kvorum_sst::{Mark, TableWriter, WrittenTable};
 
 use crate::blob::{BlobWriter, blob_path};
 use crate::error::IntoBackend;
+use crate::files::table_path;
 use crate::merge::{MergeWalk, Merged};
 use crate::moved::Moved;
-use crate::store::{Store, table_path};
+use crate::store::Store;
 use crate::version::{Outline, Version};
 use crate::{Body, Entry};
 

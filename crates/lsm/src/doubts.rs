@@ -9,9 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
-use kvorum_encoding::{ByteReader, Truncated, put_varint};
-use kvorum_sst::Mark;
+use kvorum_encoding::{ByteReader, KeyRange, Truncated, put_varint};
 use parking_lot::Mutex;
 
 use crate::version::{LevelTable, Version};
@@ -20,83 +18,6 @@ use crate::version::{LevelTable, Version};
 const OPEN_MAX: usize = 1_000;
 /// Blocks that are remembered; what is met beyond is news each time.
 const BLOCKS_MAX: usize = 100_000;
-
-/// The keys from `from` up to but without `to`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyRange {
-    /// The first key.
-    pub from: Bytes,
-    /// The first key behind; `None` for all from the first on.
-    pub to: Option<Bytes>,
-}
-
-impl KeyRange {
-    /// All keys.
-    pub fn everything() -> Self {
-        let (from, to) = (Bytes::new(), None);
-        Self { from, to }
-    }
-
-    pub(crate) fn of_mark(mark: &Mark) -> Self {
-        Self {
-            from: mark.from.clone(),
-            to: Some(mark.to.clone()),
-        }
-    }
-
-    /// True for a key of the range.
-    pub fn contains(&self, key: &[u8]) -> bool {
-        &self.from[..] <= key && self.to.as_ref().is_none_or(|to| key < &to[..])
-    }
-
-    /// True when a key may be in both.
-    pub fn overlaps(&self, other: &Self) -> bool {
-        let ends_behind = |one: &Self, from: &Bytes| one.to.as_ref().is_none_or(|to| to > from);
-        ends_behind(self, &other.from) && ends_behind(other, &self.from)
-    }
-
-    fn has_all_of(&self, other: &Self) -> bool {
-        let ends_no_sooner = match (&self.to, &other.to) {
-            (None, _) => true,
-            (Some(to), Some(other)) => to >= other,
-            (Some(_), None) => false,
-        };
-        self.from <= other.from && ends_no_sooner
-    }
-
-    /// The range from the first to the last key of both.
-    #[must_use]
-    pub fn with(&self, other: &Self) -> Self {
-        Self {
-            from: self.from.clone().min(other.from.clone()),
-            to: match (&self.to, &other.to) {
-                (Some(one), Some(other)) => Some(one.max(other).clone()),
-                _ => None,
-            },
-        }
-    }
-
-    /// Appends it: varint length and bytes of the first key, 1 or 0 for whether there is a key behind,
-    /// and if there is, varint length and bytes of it.
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.from.len() as u64);
-        out.extend_from_slice(&self.from);
-        out.push(u8::from(self.to.is_some()));
-        if let Some(to) = &self.to {
-            put_varint(out, to.len() as u64);
-            out.extend_from_slice(to);
-        }
-    }
-
-    fn decode(reader: &mut ByteReader<'_>) -> Result<Self, Truncated> {
-        let from = Bytes::copy_from_slice(reader.take_prefixed()?);
-        let to = match reader.u8()? {
-            0 => None,
-            _ => Some(Bytes::copy_from_slice(reader.take_prefixed()?)),
-        };
-        Ok(Self { from, to })
-    }
-}
 
 /// Why keys are in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -336,6 +257,8 @@ impl Doubts {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn range(from: &'static str, to: &'static str) -> KeyRange {

@@ -7,9 +7,10 @@ use kvorum_sst::{KnownTable, Table, WrittenTable};
 
 use crate::blob::BlobFile;
 use crate::error::IntoBackend;
+use crate::files::{sync_directory, table_path};
 use crate::manifest::{BlobRecord, Manifest, TableRecord};
 use crate::policy::Pick;
-use crate::store::{Store, sync_directory, table_path};
+use crate::store::Store;
 use crate::version::{LevelTable, Version};
 
 impl Store {

@@ -7,8 +7,8 @@
 //!
 //! # Who decides what
 //!
-//! [`policy`] says which tables to merge, from sizes and key ranges alone; it is simulated over stores
-//! that do not exist. The mechanism does it in steps of bounded bytes that somebody else schedules
+//! A [`policy`] says which tables to merge, from sizes and key ranges alone; it is simulated over stores
+//! that do not exist. Levelled merging is one. The mechanism does it in steps of bounded bytes that somebody else schedules
 //! ([`Lsm::maintenance_step`]). Nothing here starts a thread or reads a clock.
 //!
 //! # What readers see
@@ -50,12 +50,16 @@ pub mod check;
 mod collect;
 mod compaction;
 mod doubts;
+mod draw;
 mod entry;
 mod error;
 mod expiry;
+mod files;
 mod flush;
 mod held;
+mod in_tables;
 mod install;
+mod leveled;
 mod log;
 mod logged;
 mod lost;
@@ -66,10 +70,12 @@ mod memtable;
 mod merge;
 mod merging;
 mod moved;
+mod op;
 mod opening;
 mod pins;
 pub mod policy;
 mod read;
+mod read_side;
 mod recovery;
 mod relocation;
 pub mod repair;
@@ -90,14 +96,15 @@ mod write;
 
 pub use below::PutBelow;
 pub use cache::SharedCache;
-pub use doubts::{Doubt, DoubtKind, KeyRange};
+pub use doubts::{Doubt, DoubtKind};
+pub use draw::DrawNumber;
 pub use entry::{BlobPlace, Body, Entry, Value};
 pub use logged::LoggedPlace;
 pub use lsm::Lsm;
 pub use memory::MemoryBudget;
+pub use op::Op;
 pub use settings::{LsmSettings, Shared, SyncStrategy};
 pub use snapshot::{LsmSnapshot, ScanEnd, ScanRange, ScanStep, Shown};
-pub use store::DrawNumber;
-pub use write::{Guard, Op};
+pub use write::Guard;
 
 pub use kvorum_sst::{Compression, FilterKind};

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use kvorum_backend::{LOST_NAME, LostDirectory, LostRange, is_news};
 use kvorum_disk::Disk;
+use kvorum_encoding::KeyRange;
 use kvorum_sst::{DamageSink, Part, TableDamage};
 use parking_lot::Mutex;
 
-use crate::KeyRange;
 use crate::doubts::Doubts;
 
 pub(crate) const DIRECTORY: &str = LOST_NAME;

@@ -10,20 +10,21 @@ use kvorum_backend::{
     StepBudget, StepOutcome, StoreBackup, StoreId, Task, Timestamp,
 };
 use kvorum_disk::{Disk, Reserve};
+use kvorum_encoding::KeyRange;
 use kvorum_value_log::ValueLog;
 
 use crate::error::IntoBackend;
+use crate::files::LOCK_NAME;
+use crate::files::table_path;
 use crate::log::log_path;
 use crate::lost::LostLog;
 use crate::memtable::Memtable;
+use crate::op::Op;
 use crate::recovery::Recovery;
 use crate::snapshot::{LsmSnapshot, ScanRange};
-use crate::store::{Store, table_path};
-use crate::write::{Guard, Op};
-use crate::{Doubt, DoubtKind, DrawNumber, KeyRange, LsmSettings, Shared, Value};
-
-/// The lock of a store.
-pub const LOCK_NAME: &str = "lock";
+use crate::store::Store;
+use crate::write::Guard;
+use crate::{Doubt, DoubtKind, DrawNumber, LsmSettings, Shared, Value};
 
 /// A store of keys, each with fields, extra bytes, a head and a body.
 pub struct Lsm {
@@ -232,7 +233,7 @@ impl Lsm {
     pub fn pressure_permille(&self) -> u64 {
         let version = self.store.version.load();
         let shape = self.store.shape(&version);
-        crate::policy::debt(&shape, &self.store.settings.policy).pressure_permille
+        self.store.debt(&shape).pressure_permille
     }
 
     /// The sequence up to which every batch is in tables.
@@ -437,7 +438,7 @@ impl Store {
         self.remove_files(tables.chain(blobs).chain(logs));
         drop(old);
         self.replaced.release_unread();
-        crate::store::sync_directory(&*self.disk, directory)?;
+        crate::files::sync_directory(&*self.disk, directory)?;
         match &self.log {
             Some(log) => log.forget(erased, StoreId(identity)),
             None => Ok(()),

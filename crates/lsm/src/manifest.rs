@@ -22,7 +22,7 @@ use kvorum_sst::anatomy::TableAnatomy;
 
 use crate::doubts::DoubtRecord;
 use crate::error::IntoBackend;
-use crate::recovery::number_of;
+use crate::files::number_of;
 
 pub(crate) const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmmft";
@@ -387,7 +387,8 @@ mod tests {
     use kvorum_disk::{MemoryDisk, OpenMode, replace_file};
 
     use super::*;
-    use crate::{DoubtKind, KeyRange};
+    use crate::DoubtKind;
+    use kvorum_encoding::KeyRange;
 
     fn manifest() -> Manifest {
         Manifest {

@@ -5,17 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::Result;
-use kvorum_sst::{
-    Mark, MarkKind, Marks, ReadContext, ScanFilter, ScanItem, ScanOptions, TableScan, hash_key,
-};
+use kvorum_encoding::KeyRange;
+use kvorum_sst::{Mark, MarkKind, Marks, ScanFilter, ScanItem, ScanOptions, TableScan};
 
 use crate::Entry;
-use crate::KeyRange;
-use crate::error::{IntoBackend, from_sst};
+use crate::error::IntoBackend;
 use crate::memtable::{Memtable, Page, Paged};
-use crate::policy::layers;
-use crate::store::ReadSide;
-use crate::version::{LevelTable, Version};
+use crate::read_side::ReadSide;
+use crate::version::{LevelTable, Version, gap_of_table, layers_of};
 
 /// Entries of a memtable copied at once: the search for the place to go on is shared by so many.
 const PAGE_ENTRIES: usize = 64;
@@ -173,7 +170,7 @@ impl Source {
                 };
                 match current.advance(&read.for_folds()).into_backend()? {
                     ScanItem::Entry => return Ok(Advanced::Entry),
-                    ScanItem::Gap(gap) => self.gaps.push(lost(gap.from, gap.to, gap.filter)),
+                    ScanItem::Gap(gap) => self.gaps.push(Mark::lost(gap.from, gap.to, gap.filter)),
                     ScanItem::End => *scan = None,
                 }
             },
@@ -190,34 +187,6 @@ impl Source {
         let removal = self.marks.strongest(key);
         removal.is_some_and(|mark| mark.kind == MarkKind::Removed && mark.sequence > sequence)
     }
-}
-
-fn lost(from: Bytes, to: Bytes, filter: Bytes) -> Mark {
-    Mark {
-        from,
-        to,
-        sequence: 0,
-        kind: MarkKind::Lost,
-        filter,
-    }
-}
-
-/// All keys of a table that cannot be opened.
-pub(crate) fn gap_of_table(table: &LevelTable) -> Mark {
-    gap_between(&table.properties.smallest, &table.properties.largest)
-}
-
-/// All keys from one to another, both included.
-pub(crate) fn gap_between(smallest: &Bytes, largest: &Bytes) -> Mark {
-    let mut behind = largest.to_vec();
-    behind.push(0);
-    lost(smallest.clone(), behind.into(), Bytes::new())
-}
-
-/// The runs of level 0, newest first.
-pub(crate) fn layers_of(zero: &[LevelTable]) -> impl Iterator<Item = Arc<Vec<LevelTable>>> {
-    let layers = layers(zero, |it| (&it.properties.smallest, &it.properties.largest));
-    layers.map(|it| Arc::new(it.to_vec()))
 }
 
 /// How a walk hands out entries.
@@ -331,7 +300,7 @@ impl MergeWalk {
         self.sources.iter().any(|source| {
             let marks = source.marks.iter().chain(&source.gaps);
             let mut lost = marks.filter(|mark| mark.kind == MarkKind::Lost);
-            lost.any(|mark| KeyRange::of_mark(mark).overlaps(range))
+            lost.any(|mark| mark.range().overlaps(range))
         })
     }
 
@@ -390,18 +359,5 @@ impl MergeWalk {
         let at = self.order.iter().position(is_behind);
         self.order.insert(at.unwrap_or(self.order.len()), source);
         Ok(())
-    }
-}
-
-/// The newest that tables have of a key; memtables are not looked at.
-pub(crate) fn newest_in_tables(
-    version: &Version,
-    key: &[u8],
-    context: &ReadContext<'_>,
-) -> Result<Option<Entry>> {
-    match crate::read::find_in_tables(version, key, hash_key(key), context) {
-        Ok(found) => Ok(found),
-        Err(crate::read::Unread::Sst(error)) => Err(from_sst(&error)),
-        Err(crate::read::Unread::Lost(error) | crate::read::Unread::GivenUp(error)) => Err(error),
     }
 }

@@ -9,13 +9,14 @@ use kvorum_backend::{ErrorKind, Result, StepOutcome, Task, TaskKind, Timestamp, 
 use kvorum_sst::{ScanOptions, Table};
 
 use crate::compaction::{Job, Reached};
+use crate::files::table_path;
 use crate::install::are_unlisted;
-use crate::merge::{MergeWalk, READ_AHEAD_BYTES, Source, layers_of};
+use crate::merge::{MergeWalk, READ_AHEAD_BYTES, Source};
 use crate::opening::is_manifest_readable;
 use crate::policy::{Pick, Reason};
-use crate::store::{Store, table_path};
+use crate::store::Store;
 use crate::upkeep::Upkeep;
-use crate::version::{LevelTable, Version};
+use crate::version::{LevelTable, Version, layers_of};
 
 /// However many layers are merged, each is read in pieces of so many bytes.
 const READ_AHEAD_BYTES_MIN: usize = 32 << 10;

@@ -10,18 +10,17 @@ use kvorum_disk::{Disk, DiskError, OpenMode, Operation, Reading};
 use kvorum_sst::{KnownTable, Properties, SstError, Table, TableId};
 use kvorum_value_log::{LogSegment, Whereabouts};
 
-use crate::KeyRange;
 use crate::blob::{BlobFile, blob_path};
 use crate::error::from_sst;
+use crate::files::table_path;
 use crate::logged::{lost_name, segment_of};
 use crate::lost::shown;
 use crate::manifest::{self, BlobRecord, Manifest, TableRecord};
 use crate::memtable::Memtable;
-use crate::merge::gap_between;
+use crate::read_side::ReadSide;
 use crate::recovery::Recovery;
-use crate::store::{ReadSide, table_path};
 use crate::tiers::{CARD_OF_FAST, has_slow};
-use crate::version::{LevelTable, Version};
+use crate::version::{LevelTable, Version, gap_between};
 
 impl Recovery {
     pub(crate) fn open_files(&self, manifest: &Manifest, read_side: &ReadSide) -> Result<Version> {
@@ -123,8 +122,7 @@ impl Recovery {
                 held,
             );
             let gap = gap_between(from, to);
-            self.doubts
-                .open_for(record.number, 0, KeyRange::of_mark(&gap));
+            self.doubts.open_for(record.number, 0, gap.range());
         })
     }
 

@@ -11,6 +11,7 @@ use kvorum_backend::{
     set_copy_aside,
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind};
+use kvorum_encoding::KeyRange;
 use kvorum_segment::{
     Compressor, FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError,
     SegmentReader, SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
@@ -21,18 +22,21 @@ use parking_lot::Mutex;
 use crate::doubts::Doubts;
 use crate::error::{IntoBackend, from_segment};
 use crate::expiry::Expiry;
+use crate::files;
+use crate::files::sync_directory;
 use crate::log::{self, log_id, log_path};
 use crate::logged::segment_of;
 use crate::lost::LostLog;
 use crate::manifest::{self, Manifest};
 use crate::memtable::Memtable;
 use crate::pins::Pins;
+use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
-use crate::store::{ReadSide, Store, WriteSide, sync_directory};
+use crate::store::{Store, WriteSide};
 use crate::tiers::SlowSide;
 use crate::uncovered::Uncovered;
 use crate::upkeep::Upkeep;
-use crate::{DoubtKind, DrawNumber, KeyRange, LsmSettings, Shared};
+use crate::{DoubtKind, DrawNumber, LsmSettings, Shared};
 
 /// What opening works with.
 pub(crate) struct Recovery {
@@ -259,7 +263,7 @@ impl Recovery {
                 self.disk.remove_file(&path).into_backend()?;
                 continue;
             }
-            let Some((number, suffix)) = number_of(&entry.name) else {
+            let Some((number, suffix)) = files::number_of(&entry.name) else {
                 continue;
             };
             next = next.max(number + 1);
@@ -478,12 +482,4 @@ impl Recovery {
 fn names_segments(manifest: &Manifest) -> bool {
     let mut uses = manifest.tables.iter().flat_map(|it| &it.properties.blobs);
     uses.any(|it| segment_of(it.file).is_some())
-}
-
-/// The number and the kind in the name of a file of the store.
-pub(crate) fn number_of(name: &str) -> Option<(u64, &str)> {
-    let (digits, suffix) = name.split_once('.')?;
-    let is_ours = digits.len() == 10 && matches!(suffix, "sst" | "blob" | "segment");
-    let number = digits.parse().ok()?;
-    is_ours.then_some((number, suffix))
 }

@@ -29,6 +29,7 @@ mod examine;
 mod install;
 mod journal;
 mod listing;
+mod options;
 #[cfg(test)]
 mod overlap_test;
 mod rebuild;
@@ -41,9 +42,11 @@ use std::sync::Arc;
 
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::{Disk, DiskLock};
+use kvorum_encoding::KeyRange;
 use parking_lot::Mutex;
 
 pub use self::decision::Problem;
+pub use self::options::RepairOptions;
 pub use self::report::{RepairReport, RepairVerdict};
 pub use self::work::Doubt;
 
@@ -53,37 +56,12 @@ use self::journal::{Journal, Told};
 use self::listing::{FileKind, Listing};
 use self::rebuild::{RangeMerge, RebuildPlan};
 use self::work::{Done, Ground, Output, SourceTable, Unit};
+use crate::DoubtKind;
 use crate::error::IntoBackend;
+use crate::files::{LOCK_NAME, sync_directory};
 use crate::logged::segment_of;
-use crate::lsm::LOCK_NAME;
 use crate::manifest::{BlobRecord, Manifest, TableRecord};
-use crate::store::sync_directory;
 use crate::tiers::{TieredDisk, whole_disk};
-use crate::{DoubtKind, KeyRange, LsmSettings};
-
-/// How a store is repaired.
-#[derive(Clone, Debug)]
-pub struct RepairOptions {
-    /// Say what would be done and write nothing.
-    pub is_dry_run: bool,
-    /// Serve older entries where a newer one or a removal may have been lost.
-    pub keeps_doubtful: bool,
-    /// Pieces of work of about this many bytes, where tables are merged anew.
-    pub unit_bytes: u64,
-    /// How tables are written.
-    pub settings: LsmSettings,
-}
-
-impl Default for RepairOptions {
-    fn default() -> Self {
-        Self {
-            is_dry_run: false,
-            keeps_doubtful: false,
-            unit_bytes: 64 << 20,
-            settings: LsmSettings::default(),
-        }
-    }
-}
 
 /// A piece of work of the present stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -343,7 +321,7 @@ impl Repair {
         let outputs = state.told.done.values().flat_map(|it| &it.outputs);
         let finished: Vec<u64> = outputs.map(|it| it.number).collect();
         for entry in self.disk.list(&self.directory).into_backend()? {
-            if let Some((number, "sst" | "blob")) = crate::recovery::number_of(&entry.name)
+            if let Some((number, "sst" | "blob")) = crate::files::number_of(&entry.name)
                 && number >= self.listing.base
                 && !finished.contains(&number)
             {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use kvorum_backend::Belonging;
 use kvorum_sst::{Compression, FilterKind, TableOptions};
 
-use crate::policy::PolicySettings;
+use crate::leveled::Leveled;
+use crate::policy::{Policy, PolicySettings};
 use crate::tiers::Tiers;
 use crate::{MemoryBudget, SharedCache};
 
@@ -82,6 +83,8 @@ pub struct LsmSettings {
     pub blob_compression: Compression,
     /// Bits a key of the filters of tables that will soon be merged; 0 for no filters at all.
     pub filter_bits_per_key: u8,
+    /// The rule by which tables are merged.
+    pub compaction: &'static dyn Policy,
     /// When tables are merged.
     pub policy: PolicySettings,
     /// Where old tables go; `None` for one directory.
@@ -112,6 +115,7 @@ impl Default for LsmSettings {
             compression: vec![Compression::None, Compression::None, Compression::Lz4],
             blob_compression: Compression::None,
             filter_bits_per_key: 10,
+            compaction: &Leveled,
             policy: PolicySettings::default(),
             tiers: None,
             sync_every_bytes: 8 << 20,

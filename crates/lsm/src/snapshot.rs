@@ -8,15 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use kvorum_backend::{Fields, FoldFilter, Lease, LeaseWatch, Result, Sequence};
 use kvorum_disk::Reading;
+use kvorum_encoding::KeyRange;
 use kvorum_sst::ScanFilter;
 
+use crate::Value;
 use crate::blob::BlobsAhead;
 use crate::held::{Held, HeldValue};
 use crate::merge::{MergeWalk, Merged};
 use crate::pins::Pin;
 use crate::store::Store;
 use crate::version::Version;
-use crate::{KeyRange, Value};
 
 /// A range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]

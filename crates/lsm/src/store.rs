@@ -5,33 +5,30 @@
 //! takes. Reads take none.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use kvorum_backend::{BackendError, ErrorKind, GroupSync, Purpose, Result, Written, mark_suspect};
-use kvorum_disk::{Disk, DiskLock, Headroom, Operation, Reading, Reserve};
+use kvorum_disk::{Disk, DiskLock, Headroom, Operation, Reserve};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter};
-use kvorum_sst::{ReadContext, SstError, Table, TableId};
+use kvorum_sst::{SstError, Table, TableId};
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
-use crate::doubts::Doubts;
-use crate::error::{IntoBackend, from_segment, from_sst};
+use crate::DrawNumber;
+use crate::error::{from_segment, from_sst};
 use crate::expiry::Expiry;
-use crate::lost::{LostLog, LostSink};
 use crate::manifest::{self, Manifest};
 use crate::pins::Pins;
+use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
 use crate::tiers::SlowSide;
 use crate::uncovered::Uncovered;
 use crate::upkeep::Upkeep;
 use crate::version::Version;
-use crate::{LsmSettings, Shared, SharedCache};
-
-/// Draws a random number.
-pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
+use crate::{LsmSettings, Shared};
 
 /// What all parts of an open store share.
 pub(crate) struct Store {
@@ -76,17 +73,6 @@ pub(crate) struct Store {
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
 
-/// What reading needs beside a version.
-pub(crate) struct ReadSide {
-    pub(crate) cache: Arc<SharedCache>,
-    /// Under which the cache has bodies that this store read from the node's log.
-    pub(crate) cached_bodies: u64,
-    pub(crate) lost: Arc<LostLog>,
-    pub(crate) doubts: Arc<Doubts>,
-    pub(crate) tables: LostSink,
-    pub(crate) blobs: LostSink,
-}
-
 /// What the writer's lock protects.
 pub(crate) struct WriteSide {
     pub(crate) log: Option<SegmentWriter>,
@@ -118,52 +104,6 @@ pub(crate) struct Counters {
     pub(crate) flushes: AtomicU64,
     pub(crate) merges: AtomicU64,
     pub(crate) moves: AtomicU64,
-}
-
-impl ReadSide {
-    pub(crate) fn new(cache: Arc<SharedCache>, lost: Arc<LostLog>, doubts: Arc<Doubts>) -> Self {
-        let sink = |suffix, doubts| LostSink {
-            log: lost.clone(),
-            doubts,
-            suffix,
-        };
-        Self {
-            cached_bodies: cache.new_table(),
-            cache,
-            tables: sink(".sst", Some(doubts.clone())),
-            blobs: sink(".blob", None),
-            lost,
-            doubts,
-        }
-    }
-
-    /// For point reads.
-    pub(crate) fn at(&self, reading: Reading) -> ReadContext<'_> {
-        ReadContext {
-            cache: &*self.cache,
-            sink: &self.tables,
-            reading,
-            fills_cache: true,
-        }
-    }
-
-    /// For bodies. They are read from the page cache as often as not, and would push out what many
-    /// reads need.
-    pub(crate) fn at_blobs(&self, reading: Reading) -> ReadContext<'_> {
-        ReadContext {
-            sink: &self.blobs,
-            fills_cache: false,
-            ..self.at(reading)
-        }
-    }
-
-    /// For folds and merges, which see each block once.
-    pub(crate) fn for_folds(&self) -> ReadContext<'_> {
-        ReadContext {
-            fills_cache: false,
-            ..self.at(Reading::MayBlock)
-        }
-    }
 }
 
 impl Store {
@@ -432,13 +372,4 @@ impl Store {
     pub(crate) fn has_defect(&self, defect: kvorum_backend::PlantedDefect) -> bool {
         self.settings.defect == Some(defect)
     }
-}
-
-/// The path of a table.
-pub(crate) fn table_path(directory: &Path, number: u64) -> PathBuf {
-    directory.join(format!("{number:010}.sst"))
-}
-
-pub(crate) fn sync_directory(disk: &dyn Disk, directory: &Path) -> Result<()> {
-    disk.sync_directory(directory).into_backend()
 }

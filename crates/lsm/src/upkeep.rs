@@ -14,16 +14,15 @@ use kvorum_backend::{
 use crate::collect::CollectJob;
 use crate::compaction::Job;
 use crate::flush::{Flush, flush_task};
-use crate::merge::layers_of;
 use crate::merging::{Payer, merge_task};
-use crate::policy::{self, Pick};
+use crate::policy::{self, Debt, Pick};
 use crate::relocation::Relocation;
 use crate::scrub::ScrubJob;
 use crate::settings::SyncStrategy;
 use crate::settling::Search;
 use crate::store::Store;
 use crate::trouble::Troubles;
-use crate::version::{LevelTable, Version};
+use crate::version::{LevelTable, Version, layers_of};
 
 /// A put pays for merging at most so many bytes at once.
 const PAID_BYTES_MAX: u64 = 256 << 10;
@@ -74,7 +73,7 @@ impl Store {
         if is_flushing || self.wants_flush(&version) {
             due.push(flush_task(&version));
         }
-        let debt = policy::debt(&self.shape(&version), &self.settings.policy);
+        let debt = self.debt(&self.shape(&version));
         let is_scarce = self.headroom().is_scarce();
         let urgency = match debt.pressure_permille {
             0 if !is_scarce => Urgency::Normal,
@@ -190,7 +189,7 @@ impl Store {
             return;
         }
         let zero = layers_of(&version.levels[0]).count();
-        let debt = policy::debt(&self.shape(&version), settings);
+        let debt = self.debt(&self.shape(&version));
         let least = if is_flushing_late { FLUSHED_FACTOR } else { 1 };
         let factor = least + PAID_FACTOR_MAX * debt.pressure_permille / 1000;
         let budget = (factor * put_bytes).min(PAID_BYTES_MAX);
@@ -253,6 +252,10 @@ impl Store {
         version.shape(self.expiry.age_micros(), is_misplaced)
     }
 
+    pub(crate) fn debt(&self, shape: &policy::Shape) -> Debt {
+        self.settings.compaction.debt(shape, &self.settings.policy)
+    }
+
     /// The merges that are due. Where puts are refused for want of space, new tables are merged at once if
     /// that may free a part of what is there: what they supersede in older ones counts as used until then.
     pub(crate) fn picks(&self, version: &Version, now: Timestamp) -> Vec<Pick> {
@@ -266,6 +269,6 @@ impl Store {
         {
             settings.level_zero_tables = 1;
         }
-        policy::picks(&shape, &settings, now.0)
+        self.settings.compaction.picks(&shape, &settings, now.0)
     }
 }

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kvorum_sst::{MarkKind, Properties, Table};
+use bytes::Bytes;
+use kvorum_encoding::KeyRange;
+use kvorum_sst::{Mark, MarkKind, Properties, Table};
 
 use kvorum_value_log::LogSegment;
 
-use crate::KeyRange;
 use crate::blob::BlobFile;
 use crate::logged::segment_of;
 use crate::memtable::Memtable;
-use crate::merge::gap_of_table;
-use crate::policy::{Shape, TableShape};
+use crate::policy::{Shape, TableShape, layers};
 
 /// A table on a level.
 #[derive(Clone)]
@@ -32,11 +32,11 @@ impl LevelTable {
     pub(crate) fn lost_ranges(&self) -> impl Iterator<Item = KeyRange> + '_ {
         let all = self.table.is_none().then(|| {
             let gap = gap_of_table(self);
-            KeyRange::of_mark(&gap)
+            gap.range()
         });
         let marks = self.properties.marks.iter();
         let lost = marks.filter(|mark| mark.kind == MarkKind::Lost);
-        all.into_iter().chain(lost.map(KeyRange::of_mark))
+        all.into_iter().chain(lost.map(kvorum_sst::Mark::range))
     }
 }
 
@@ -217,6 +217,24 @@ impl Version {
         segments.retain(|number, _| used.contains_key(number));
         self.segments = Arc::new(segments);
     }
+}
+
+/// All keys of a table that cannot be opened.
+pub(crate) fn gap_of_table(table: &LevelTable) -> Mark {
+    gap_between(&table.properties.smallest, &table.properties.largest)
+}
+
+/// All keys from one to another, both included.
+pub(crate) fn gap_between(smallest: &Bytes, largest: &Bytes) -> Mark {
+    let mut behind = largest.to_vec();
+    behind.push(0);
+    Mark::lost(smallest.clone(), behind.into(), Bytes::new())
+}
+
+/// The runs of level 0, newest first.
+pub(crate) fn layers_of(zero: &[LevelTable]) -> impl Iterator<Item = Arc<Vec<LevelTable>>> {
+    let layers = layers(zero, |it| (&it.properties.smallest, &it.properties.largest));
+    layers.map(|it| Arc::new(it.to_vec()))
 }
 
 /// When about half of a table is expired.

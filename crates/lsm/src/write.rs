@@ -9,47 +9,19 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use kvorum_backend::{
     BackendError, Durability, Durable, ErrorKind, Purpose, Receipt, Result, Sequence, StoreId,
-    SyncTicket, Tag,
+    SyncTicket,
 };
 use kvorum_segment::{SegmentWriter, WriterOptions};
-use kvorum_sst::{KEY_BYTES_MAX, hash_key};
+use kvorum_sst::hash_key;
 use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
 
 use crate::error::IntoBackend;
 use crate::log::{Encoded, is_kept, log_id, log_path, shared_records};
 use crate::logged::taken_bytes;
+use crate::op::Op;
 use crate::settings::SyncStrategy;
 use crate::store::{Store, WriteSide};
-use crate::{Body, LoggedPlace, Value};
-
-/// The largest body: what a table's block and a log's record can hold.
-const BODY_BYTES_MAX: u64 = 256 << 20;
-
-/// One change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// Stores a value, replacing what the key held. Its body is inline; one that a log gives back is where
-    /// it was logged.
-    Put {
-        /// The key.
-        key: Bytes,
-        /// The value. Kept in memory as it is given when it is large: a slice of something larger keeps
-        /// that too.
-        value: Value,
-    },
-    /// Removes a key.
-    Remove {
-        /// The key.
-        key: Bytes,
-    },
-    /// Removes all keys from `from` up to but without `to`.
-    RemoveRange {
-        /// The first key.
-        from: Bytes,
-        /// The first key behind.
-        to: Bytes,
-    },
-}
+use crate::{Body, LoggedPlace};
 
 /// What a writer saw before it decided what to write; see [`crate::Lsm::write_if_unchanged`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,44 +48,6 @@ enum Applied {
     Changed,
     /// The store was erased since it was noted that there are extra bytes.
     Erased,
-}
-
-impl Op {
-    /// True for a write that ends in free space.
-    fn frees(&self) -> bool {
-        match self {
-            Self::Put { value, .. } => value.fields.tag == Tag::TOMBSTONE,
-            Self::Remove { .. } | Self::RemoveRange { .. } => true,
-        }
-    }
-
-    fn check(&self) -> Result<()> {
-        let too_large = |what: &str, got: usize| {
-            let detail = format!("{what} of {got} bytes");
-            Err(BackendError::new(ErrorKind::TooLarge, detail))
-        };
-        let (key, value) = match self {
-            Self::Put { key, value } => (key, Some(value)),
-            Self::Remove { key } => (key, None),
-            Self::RemoveRange { from, to } => (if from > to { from } else { to }, None),
-        };
-        if key.len() >= KEY_BYTES_MAX {
-            return too_large("key", key.len());
-        }
-        if let Some(value) = value {
-            let front = value.head.len() + value.extra.len();
-            if front > 32 << 20 {
-                return too_large("head", front);
-            }
-            if value.body_len() > BODY_BYTES_MAX {
-                return too_large(
-                    "body",
-                    usize::try_from(value.body_len()).unwrap_or(usize::MAX),
-                );
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Store {

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use kvorum_backend_bitcask::check::is_store as is_bitcask;
-use kvorum_backend_leveldb::keyspace::key_shown;
 use kvorum_backend_leveldb::repair::{
     Doubt, Repair, RepairReport, RepairVerdict, fast_of, has_store_files, options,
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind, RealDisk};
+use kvorum_index_entries::keyspace::key_shown;
 use kvorum_inspect::{Kind, Plan, VerifyOptions, is_node_directory, recognise};
 
 use self::outcome::{OtherChecked, Outcome};

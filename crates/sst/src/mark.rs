@@ -4,7 +4,7 @@
 //! layer to the oldest and stops at the first entry or mark that tells.
 
 use bytes::Bytes;
-use kvorum_encoding::{ByteReader, Truncated, put_varint};
+use kvorum_encoding::{ByteReader, KeyRange, Truncated, put_varint};
 
 use crate::filter::{hash_key, may_contain};
 
@@ -35,6 +35,25 @@ pub struct Mark {
 }
 
 impl Mark {
+    /// A mark over keys that damage has taken.
+    pub fn lost(from: Bytes, to: Bytes, filter: Bytes) -> Self {
+        Self {
+            from,
+            to,
+            sequence: 0,
+            kind: MarkKind::Lost,
+            filter,
+        }
+    }
+
+    /// The keys that it is over.
+    pub fn range(&self) -> KeyRange {
+        KeyRange {
+            from: self.from.clone(),
+            to: Some(self.to.clone()),
+        }
+    }
+
     /// True when `key` is in the range, and in the filter if there is one.
     pub fn covers(&self, key: &[u8]) -> bool {
         let is_in_range = &self.from[..] <= key && key < &self.to[..];

@@ -13,9 +13,9 @@ use super::salvage::{blob_source, context, scan_of};
 use super::work::{Ground, SourceTable};
 use crate::blob::{blob_path, split_blob};
 use crate::error::IntoBackend;
+use crate::files::table_path;
 use crate::logged::segment_of;
 use crate::manifest::BlobRecord;
-use crate::store::table_path;
 use crate::{BlobPlace, Body, Entry};
 
 /// Entries that a file is tried with.

@@ -11,9 +11,9 @@ use kvorum_disk::Disk;
 use super::decision::Decision;
 use super::journal::{self, Journal};
 use crate::error::IntoBackend;
+use crate::files::sync_directory;
 use crate::lost::{DIRECTORY, LostLog};
 use crate::manifest::{self, Manifest};
-use crate::store::sync_directory;
 
 /// Writes down what was lost, and gives replaced files their names in `lost/`.
 pub(crate) fn set_aside(

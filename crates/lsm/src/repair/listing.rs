@@ -8,8 +8,8 @@ use kvorum_encoding::{ByteReader, Truncated, put_varint};
 use kvorum_segment::SegmentAnatomy;
 
 use crate::error::IntoBackend;
+use crate::files::number_of;
 use crate::manifest::{self, Manifest};
-use crate::recovery::number_of;
 
 /// What a numbered file of a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -18,8 +18,8 @@ use super::salvage::{READ_AHEAD_BYTES, all_of, context, doubt, finish};
 use super::work::{Done, Ground, SourceTable, behind, end_of, lost_mark};
 use crate::Entry;
 use crate::error::IntoBackend;
+use crate::files::table_path;
 use crate::logged::segment_of;
-use crate::store::table_path;
 
 /// Places for cuts that are looked at, of all tables together.
 const CUTS_MAX: usize = 100_000;

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-use super::RepairOptions;
 use super::decision::{Decision, Problem};
 use super::journal::Told;
 use super::listing::Listing;
+use super::options::RepairOptions;
 use super::work::{Doubt, Unit};
 
 /// How a repair ended.

@@ -16,9 +16,9 @@ use kvorum_sst::{
 use super::work::{Done, Doubt, Ground, Output, SourceTable, behind, end_of, lost_mark};
 use crate::blob::{BlobWriter, blob_path, ordinal_of, split_blob};
 use crate::error::{IntoBackend, from_segment};
+use crate::files::table_path;
 use crate::log::{self, log_id, log_path};
 use crate::manifest::BlobRecord;
-use crate::store::table_path;
 use crate::{Body, Entry, Op};
 
 /// Read at once of a table that is walked.

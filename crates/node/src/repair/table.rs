@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kvorum_backend_leveldb::keyspace::key_shown;
 use kvorum_backend_leveldb::repair::{RepairReport, RepairVerdict};
+use kvorum_index_entries::keyspace::key_shown;
 use kvorum_maintenance::{bytes_text, counted};
 
 use super::outcome::{OtherChecked, Outcome};

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::policy::is_zero_worth_merging;
 
 const KEY_BYTES: u64 = 100;
 

@@ -13,8 +13,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use kvorum_backend::{FoldRange, IndexEntry, IndexRange};
-use kvorum_encoding::StorageKey;
-use kvorum_lsm::KeyRange;
+use kvorum_encoding::{KeyRange, StorageKey};
 
 const OBJECT: u8 = b'o';
 const INDEX: u8 = b'i';
@@ -125,7 +124,7 @@ impl IndexKeys {
 }
 
 /// All index entries.
-pub(crate) fn all_entries() -> KeyRange {
+pub fn all_entries() -> KeyRange {
     KeyRange {
         from: Bytes::from_static(&[INDEX]),
         to: Some(Bytes::from_static(&[INDEX + 1])),
@@ -133,7 +132,7 @@ pub(crate) fn all_entries() -> KeyRange {
 }
 
 /// All objects.
-pub(crate) fn objects() -> KeyRange {
+pub fn objects() -> KeyRange {
     KeyRange {
         from: Bytes::from_static(&[OBJECT]),
         to: Some(Bytes::from_static(&[OBJECT + 1])),
@@ -141,7 +140,7 @@ pub(crate) fn objects() -> KeyRange {
 }
 
 /// The range of one object.
-pub(crate) fn object_range_of(key: &StorageKey) -> KeyRange {
+pub fn object_range_of(key: &StorageKey) -> KeyRange {
     let from = object_key(key.as_bytes());
     let mut to = from.to_vec();
     to.push(0);
@@ -151,7 +150,7 @@ pub(crate) fn object_range_of(key: &StorageKey) -> KeyRange {
 
 /// The objects that may have entries in a range of the tree: those of its buckets. The ends of the range
 /// may stand anywhere, also within a bucket's prefix.
-pub(crate) fn objects_of_entries(entries: &KeyRange) -> KeyRange {
+pub fn objects_of_entries(entries: &KeyRange) -> KeyRange {
     let mut objects = objects();
     if entries.from.first() == Some(&INDEX) {
         let rest = &entries.from[1..];
@@ -168,7 +167,7 @@ pub(crate) fn objects_of_entries(entries: &KeyRange) -> KeyRange {
 }
 
 /// The index entry and the storage key in the tree's key of an index entry.
-pub(crate) fn entry_and_key(index_key: &[u8]) -> Option<(IndexEntry, StorageKey)> {
+pub fn entry_and_key(index_key: &[u8]) -> Option<(IndexEntry, StorageKey)> {
     let rest = index_key.strip_prefix(&[INDEX])?;
     let parts = &rest[bucket_of(rest)?.len()..];
     let (field, parts) = take_part(parts)?;

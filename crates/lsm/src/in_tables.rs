@@ -1,0 +1,106 @@
+//! The newest that tables have of a key; memtables are not looked at.
+
+use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_sst::{MarkKind, ReadContext, SstError, hash_key};
+
+use crate::entry::Entry;
+use crate::error::from_sst;
+use crate::version::{LevelTable, Version};
+
+/// Why a read has no answer.
+pub(crate) enum Unread {
+    /// The disk, or damage met now.
+    Sst(SstError),
+    /// Damage met before, of a file that may be readable again later.
+    Lost(BackendError),
+    /// A merge gave up what could not be read of this key, and what is below counts as lost with it.
+    GivenUp(BackendError),
+}
+
+impl From<SstError> for Unread {
+    fn from(error: SstError) -> Self {
+        Self::Sst(error)
+    }
+}
+
+/// What a layer tells of a key.
+enum Told {
+    Nothing,
+    Entry(Entry),
+    Removed,
+}
+
+/// The newest that tables have of a key; memtables are not looked at.
+pub(crate) fn newest_in_tables(
+    version: &Version,
+    key: &[u8],
+    context: &ReadContext<'_>,
+) -> Result<Option<Entry>> {
+    match find_in_tables(version, key, hash_key(key), context) {
+        Ok(found) => Ok(found),
+        Err(Unread::Sst(error)) => Err(from_sst(&error)),
+        Err(Unread::Lost(error) | Unread::GivenUp(error)) => Err(error),
+    }
+}
+
+/// The newest that tables have of a key: an entry or a removal.
+pub(crate) fn find_in_tables(
+    version: &Version,
+    key: &[u8],
+    hash: u64,
+    context: &ReadContext<'_>,
+) -> std::result::Result<Option<Entry>, Unread> {
+    for table in version.levels[0].iter() {
+        match ask(table, key, hash, context)? {
+            Told::Entry(entry) => return Ok(Some(entry)),
+            Told::Removed => return Ok(None),
+            Told::Nothing => {}
+        }
+    }
+    for level in 1..version.levels.len() {
+        for table in version.tables_for(level, key) {
+            match ask(table, key, hash, context)? {
+                Told::Entry(entry) => return Ok(Some(entry)),
+                Told::Removed => return Ok(None),
+                Told::Nothing => {}
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn ask(
+    table: &LevelTable,
+    key: &[u8],
+    hash: u64,
+    context: &ReadContext<'_>,
+) -> std::result::Result<Told, Unread> {
+    let properties = &table.properties;
+    if key < &properties.smallest[..] || key > &properties.largest[..] {
+        return Ok(Told::Nothing);
+    }
+    let corrupt = |what: &str| {
+        let detail = format!("{what} of table {} was lost", table.number);
+        BackendError::new(ErrorKind::Corrupt, detail)
+    };
+    let lost = |what: &str| Unread::Lost(corrupt(what));
+    let opened = table.table.as_ref().ok_or_else(|| lost("the file"))?;
+    let mark = properties.marks.strongest(key);
+    let entry = match opened.get(key, hash, context)? {
+        Some(found) => {
+            Some(Entry::decode(&found.value).map_err(|_| lost("an entry with a good checksum"))?)
+        }
+        None => None,
+    };
+    Ok(match (entry, mark) {
+        (Some(entry), Some(mark))
+            if mark.kind == MarkKind::Removed && mark.sequence > entry.sequence =>
+        {
+            Told::Removed
+        }
+        (Some(entry), _) => Told::Entry(entry),
+        (None, Some(mark)) if mark.kind == MarkKind::Removed => Told::Removed,
+        (None, Some(_)) => return Err(Unread::GivenUp(corrupt("a range with the key"))),
+        (None, None) => Told::Nothing,
+    })
+}

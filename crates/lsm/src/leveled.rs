@@ -1,0 +1,334 @@
+//! Levelled merging, with sizes that follow the last level: it holds what it holds, each level above is to
+//! hold a fixed part of the one below, and the first one in use is the first whose target would be
+//! small enough. So nine tenths of the data are on the last level however much there is, and space
+//! amplification stays near one ninth. A ladder of fixed sizes has a nearly empty last level most of
+//! the time, and as many dead entries as live ones.
+//!
+//! Level 0 holds flushed tables, which overlap, newest first. All of it is merged at once: a part
+//! would leave the same tables to be looked at by every read and save nothing. Where space is scarce, no
+//! more of it is merged at once than there is room for, the oldest first. On a small disk a flush writes
+//! several tables without keys in common, which count as one.
+
+use bytes::Bytes;
+
+use crate::policy::{
+    Debt, Pick, Policy, PolicySettings, Reason, Shape, TableShape, layers, tables,
+};
+
+/// The policy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leveled;
+
+impl Policy for Leveled {
+    fn picks(&self, shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick> {
+        picks(shape, settings, now)
+    }
+
+    fn debt(&self, shape: &Shape, settings: &PolicySettings) -> Debt {
+        debt(shape, settings)
+    }
+}
+
+/// What each level is to hold, in bytes; 0 for levels that are not in use.
+fn targets(shape: &Shape, settings: &PolicySettings) -> Vec<u64> {
+    let last = last_level(settings);
+    let mut targets = vec![0; last + 1];
+    let mut target = level_bytes(shape, last).max(settings.base_bytes);
+    let mut level = last;
+    targets[last] = target;
+    while level > 1 && target > settings.base_bytes {
+        level -= 1;
+        target /= settings.multiplier.max(2);
+        targets[level] = target.max(1);
+    }
+    targets
+}
+
+/// The first level below level 0 that is in use.
+fn base_level(shape: &Shape, settings: &PolicySettings) -> usize {
+    let targets = targets(shape, settings);
+    targets
+        .iter()
+        .position(|it| *it > 0)
+        .unwrap_or(last_level(settings))
+}
+
+fn zero_layers(shape: &Shape) -> usize {
+    layers(tables(shape, 0), |it| (&it.smallest, &it.largest)).count()
+}
+
+/// The merges that are due, most wanted first.
+fn picks(shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick> {
+    let mut picks: Vec<Pick> = size_picks(shape, settings).collect();
+    picks.sort_by_key(|pick| std::cmp::Reverse(pick.score_percent));
+    if picks.is_empty() {
+        picks.extend(garbage_pick(shape, settings, now));
+    }
+    if picks.is_empty() {
+        picks.extend(misplaced_pick(shape));
+    }
+    picks
+}
+
+/// What the store owes.
+fn debt(shape: &Shape, settings: &PolicySettings) -> Debt {
+    let targets = targets(shape, settings);
+    let zero = zero_layers(shape);
+    let mut bytes = 0;
+    // What is over in a level moves down with what it overlaps, and is then over in the next.
+    let mut carried = match zero >= settings.level_zero_tables {
+        true => level_bytes(shape, 0),
+        false => 0,
+    };
+    let base = base_level(shape, settings);
+    for (level, target) in targets.iter().enumerate().skip(1) {
+        if carried > 0 && level >= base {
+            let below = level_bytes(shape, level);
+            let share = match level == base {
+                true => below,
+                false => below.min(carried * settings.multiplier),
+            };
+            bytes += 2 * (carried + share);
+        }
+        let is_last = level == last_level(settings);
+        let held = level_bytes(shape, level) + if level >= base { carried } else { 0 };
+        if !is_last {
+            carried = held.saturating_sub(*target);
+        }
+    }
+    let slow = zero.saturating_sub(settings.slow_from_tables) as u64;
+    let span = settings
+        .slowest_at_tables
+        .saturating_sub(settings.slow_from_tables)
+        .max(1) as u64;
+    Debt {
+        bytes,
+        pressure_permille: (1000 * slow / span).min(1000),
+    }
+}
+
+fn last_level(settings: &PolicySettings) -> usize {
+    settings.levels.max(2) - 1
+}
+
+fn level_bytes(shape: &Shape, level: usize) -> u64 {
+    tables(shape, level).iter().map(|it| it.bytes).sum()
+}
+
+fn size_picks<'a>(
+    shape: &'a Shape,
+    settings: &'a PolicySettings,
+) -> impl Iterator<Item = Pick> + 'a {
+    let targets = targets(shape, settings);
+    let base = base_level(shape, settings);
+    (0..last_level(settings)).filter_map(move |level| {
+        let held = level_bytes(shape, level);
+        let percent = if level == 0 {
+            let by_count = 100 * zero_layers(shape) / settings.level_zero_tables.max(1);
+            by_count as u64
+        } else if level < base {
+            // Not in use any more: drained before anything else grows.
+            if held > 0 { 1_000 } else { 0 }
+        } else {
+            (100 * held).checked_div(targets[level]).unwrap_or(0)
+        };
+        let is_over = match level {
+            0 => percent >= 100,
+            _ => held > targets[level],
+        };
+        if !is_over {
+            return None;
+        }
+        let output = next_below(shape, level, base);
+        let inputs: Vec<&TableShape> = match level {
+            0 => of_level_zero(shape, output, settings),
+            _ => cheapest(shape, level, output, settings)
+                .into_iter()
+                .collect(),
+        };
+        pick(shape, Reason::Size, percent, level, &inputs, output)
+    })
+}
+
+/// The level that tables go down to: none that has older entries is passed over.
+fn next_below(shape: &Shape, level: usize, base: usize) -> usize {
+    let mut unused = level + 1..base;
+    let next = unused.find(|it| !tables(shape, *it).is_empty());
+    next.unwrap_or(base.max(level + 1))
+}
+
+/// What a merge writes at most before anything that it replaces is removed: the tables of one part, which
+/// ends where one of the level below does.
+fn part_bytes(shape: &Shape, output: usize, settings: &PolicySettings) -> u64 {
+    let longest = tables(shape, output).iter().map(|it| it.bytes).max();
+    settings
+        .table_bytes_max
+        .saturating_add(longest.unwrap_or(0))
+}
+
+/// The tables of level 0 that are merged: all, or as many of the oldest as there is room for. Where there is
+/// none even for the oldest, the smallest goes that has nothing older below it on the level.
+fn of_level_zero<'a>(
+    shape: &'a Shape,
+    output: usize,
+    settings: &PolicySettings,
+) -> Vec<&'a TableShape> {
+    let zero = tables(shape, 0);
+    let Some(room_bytes) = settings.room_bytes else {
+        return zero.iter().collect();
+    };
+    let mut needed = part_bytes(shape, output, settings);
+    let oldest_first = zero.iter().rev();
+    let fitting = oldest_first.take_while(|table| {
+        needed = needed.saturating_add(table.bytes);
+        needed <= room_bytes
+    });
+    let count = fitting.count();
+    if count > 0 {
+        return zero[zero.len() - count..].iter().collect();
+    }
+    let is_oldest = |(at, table): &(usize, &TableShape)| {
+        let mut older = zero[at + 1..].iter();
+        !older.any(|it| it.overlaps(&table.smallest, &table.largest))
+    };
+    let alone = zero.iter().enumerate().filter(is_oldest);
+    let smallest = alone.min_by_key(|(_, table)| table.bytes);
+    smallest.into_iter().map(|(_, table)| table).collect()
+}
+
+/// The table that moves down with the least to rewrite for what it is, among those for which there is room.
+/// A removal frees what it removes, so it counts double.
+fn cheapest<'a>(
+    shape: &'a Shape,
+    level: usize,
+    output: usize,
+    settings: &PolicySettings,
+) -> Option<&'a TableShape> {
+    let part_bytes = part_bytes(shape, output, settings);
+    let lacks_room = |table: &TableShape| {
+        let mut room = settings.room_bytes.iter();
+        room.any(|room| part_bytes.saturating_add(table.bytes) > *room)
+    };
+    tables(shape, level).iter().min_by_key(|table| {
+        let below = tables(shape, output);
+        let first = below.partition_point(|it| it.largest < table.smallest);
+        let overlapping = below[first..]
+            .iter()
+            .take_while(|it| it.smallest <= table.largest);
+        let overlap: u64 = overlapping.map(|it| it.bytes).sum();
+        let removals = table.bytes * table.removals / table.entries.max(1);
+        let cost = 1000 * (overlap + table.bytes) / (table.bytes + removals).max(1);
+        (lacks_room(table), cost)
+    })
+}
+
+fn pick(
+    shape: &Shape,
+    reason: Reason,
+    score_percent: u64,
+    level: usize,
+    inputs: &[&TableShape],
+    output: usize,
+) -> Option<Pick> {
+    let smallest = inputs.iter().map(|it| &it.smallest).min()?;
+    let largest = inputs.iter().map(|it| &it.largest).max()?;
+    let below = match output == level {
+        true => Vec::new(),
+        false => overlapping(shape, output, smallest, largest),
+    };
+    Some(Pick {
+        reason,
+        score_percent,
+        level,
+        inputs: inputs.iter().map(|it| it.number).collect(),
+        output,
+        bytes: inputs.iter().chain(&below).map(|it| it.bytes).sum(),
+        below: below.iter().map(|it| it.number).collect(),
+    })
+}
+
+/// A table that is mostly removals moves down to where they can be dropped; one that is mostly
+/// expired is rewritten where it is, or moves down if something may be below.
+fn garbage_pick(shape: &Shape, settings: &PolicySettings, now: u64) -> Option<Pick> {
+    let last = last_level(settings);
+    for level in (1..=last).rev() {
+        for table in tables(shape, level) {
+            let output = (level + 1).min(last);
+            let is_mostly_removals = 2 * table.removals > table.entries;
+            let frees_enough =
+                || is_mostly_removals || frees_enough(shape, &[table], output, settings);
+            let reason = if is_expired(table, settings, now) {
+                Reason::Expired
+            } else if level < last && frees_enough() {
+                Reason::Removals
+            } else {
+                continue;
+            };
+            return pick(shape, reason, 0, level, &[table], output);
+        }
+    }
+    let output = next_below(shape, 0, base_level(shape, settings));
+    let zero = of_level_zero(shape, output, settings);
+    let reason = if zero.iter().all(|it| is_expired(it, settings, now)) {
+        Reason::Expired
+    } else if frees_enough(shape, &zero, output, settings) {
+        Reason::Removals
+    } else {
+        return None;
+    };
+    pick(shape, reason, 0, 0, &zero, output)
+}
+
+/// A table that is written again on its own level, in the directory where it belongs.
+fn misplaced_pick(shape: &Shape) -> Option<Pick> {
+    let levels = shape.levels.iter().enumerate().skip(1);
+    let mut misplaced = levels.filter_map(|(level, tables)| {
+        let table = tables.iter().find(|it| it.is_misplaced)?;
+        pick(shape, Reason::Misplaced, 0, level, &[table], level)
+    });
+    misplaced.next()
+}
+
+fn is_expired(table: &TableShape, settings: &PolicySettings, now: u64) -> bool {
+    let at = match settings.rewrites_expired {
+        true => table.half_expired_at.or(table.expired_at),
+        false => table.expired_at,
+    };
+    at.is_some_and(|it| it <= now)
+}
+
+/// True when the removals of these tables are enough to pay for what is read to merge them.
+fn frees_enough(
+    shape: &Shape,
+    inputs: &[&TableShape],
+    output: usize,
+    settings: &PolicySettings,
+) -> bool {
+    let removals: u64 = inputs.iter().map(|it| it.removals).sum();
+    if settings.removals_trigger.is_none_or(|it| removals < it) {
+        return false;
+    }
+    let smallest = inputs.iter().map(|it| &it.smallest).min();
+    let largest = inputs.iter().map(|it| &it.largest).max();
+    let (Some(smallest), Some(largest)) = (smallest, largest) else {
+        return false;
+    };
+    let below = overlapping(shape, output, smallest, largest);
+    let read = inputs.iter().chain(&below).map(|it| it.entries);
+    10 * removals >= read.sum()
+}
+
+/// Tables of a level with keys between these, both included.
+fn overlapping<'a>(
+    shape: &'a Shape,
+    level: usize,
+    smallest: &Bytes,
+    largest: &Bytes,
+) -> Vec<&'a TableShape> {
+    let tables = tables(shape, level).iter();
+    tables.filter(|it| it.overlaps(smallest, largest)).collect()
+}
+
+#[cfg(test)]
+#[path = "leveled_test.rs"]
+mod leveled_test;

@@ -1,0 +1,67 @@
+//! What reading needs beside a version: the cache, and where damage is reported.
+
+use std::sync::Arc;
+
+use kvorum_disk::Reading;
+use kvorum_sst::ReadContext;
+
+use crate::cache::SharedCache;
+use crate::doubts::Doubts;
+use crate::lost::{LostLog, LostSink};
+
+/// See the module.
+pub(crate) struct ReadSide {
+    pub(crate) cache: Arc<SharedCache>,
+    /// Under which the cache has bodies that this store read from the node's log.
+    pub(crate) cached_bodies: u64,
+    pub(crate) lost: Arc<LostLog>,
+    pub(crate) doubts: Arc<Doubts>,
+    pub(crate) tables: LostSink,
+    pub(crate) blobs: LostSink,
+}
+
+impl ReadSide {
+    pub(crate) fn new(cache: Arc<SharedCache>, lost: Arc<LostLog>, doubts: Arc<Doubts>) -> Self {
+        let sink = |suffix, doubts| LostSink {
+            log: lost.clone(),
+            doubts,
+            suffix,
+        };
+        Self {
+            cached_bodies: cache.new_table(),
+            cache,
+            tables: sink(".sst", Some(doubts.clone())),
+            blobs: sink(".blob", None),
+            lost,
+            doubts,
+        }
+    }
+
+    /// For point reads.
+    pub(crate) fn at(&self, reading: Reading) -> ReadContext<'_> {
+        ReadContext {
+            cache: &*self.cache,
+            sink: &self.tables,
+            reading,
+            fills_cache: true,
+        }
+    }
+
+    /// For bodies. They are read from the page cache as often as not, and would push out what many
+    /// reads need.
+    pub(crate) fn at_blobs(&self, reading: Reading) -> ReadContext<'_> {
+        ReadContext {
+            sink: &self.blobs,
+            fills_cache: false,
+            ..self.at(reading)
+        }
+    }
+
+    /// For folds and merges, which see each block once.
+    pub(crate) fn for_folds(&self) -> ReadContext<'_> {
+        ReadContext {
+            fills_cache: false,
+            ..self.at(Reading::MayBlock)
+        }
+    }
+}
