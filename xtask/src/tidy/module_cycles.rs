@@ -19,7 +19,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("lsm", 34),
     ("node", 5),
     ("sim", 5),
-    ("value-log", 8),
 ];
 
 /// Crates with more cycles than the list says, or fewer.
