@@ -199,7 +199,7 @@ impl Arbiter {
         self.accounts.retain(|owner, _| written.contains_key(owner));
         for (owner, written) in written {
             let period = match owner {
-                Owner::CommitLog => ASK_LOG,
+                Owner::ValueLog => ASK_LOG,
                 Owner::Store(_) => self.budgets.ask_period,
             };
             let account = self.accounts.entry(owner);
@@ -239,7 +239,7 @@ impl Arbiter {
         self.looked_at = now;
         let is_idle = debts.sum() == 0;
         self.look_at = now.plus(if is_idle { LOOK_IDLE } else { LOOK_BUSY });
-        if let Some(log) = self.accounts.get_mut(&Owner::CommitLog) {
+        if let Some(log) = self.accounts.get_mut(&Owner::ValueLog) {
             // What it finds idle twice is due for a mark.
             log.ask_within(if is_idle { LOOK_IDLE } else { LOOK_BUSY });
         }
@@ -252,7 +252,7 @@ impl Arbiter {
         account.is_busy = false;
         let change = account.told(told, self.scarcity, self.selection.floors(), now);
         match owner {
-            Owner::CommitLog => {
+            Owner::ValueLog => {
                 self.is_log_trimming &= !told.tasks.is_empty();
                 // What is put to the log is put to stores, and counted there.
                 self.pace.log_owes(change.arisen_bytes, now);
@@ -309,7 +309,7 @@ impl Arbiter {
                 } else {
                     account.backoff.went_well(id);
                 }
-                let is_log_cut = order.owner == Owner::CommitLog && !outcome.is_done;
+                let is_log_cut = order.owner == Owner::ValueLog && !outcome.is_done;
                 // The log says anew after each step whether there is another.
                 account.ask_within(if is_log_cut {
                     Duration::ZERO
@@ -433,7 +433,7 @@ impl Arbiter {
             }
             debts.normal = debts.normal.saturating_add(account.unlisted_bytes());
         }
-        let log = self.accounts.get(&Owner::CommitLog);
+        let log = self.accounts.get(&Owner::ValueLog);
         debts.log = log.map_or(0, |log| log.merge_bytes(now));
         debts
     }

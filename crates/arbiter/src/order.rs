@@ -8,7 +8,7 @@ use kvorum_backend::{StepBudget, Task, TaskKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
     /// The node's value log.
-    CommitLog,
+    ValueLog,
     /// The store of a vnode, by its partition's number.
     Store(u16),
 }

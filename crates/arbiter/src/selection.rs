@@ -76,8 +76,8 @@ impl Selection {
             })
             .min_by_key(|(owner, account, owed)| {
                 let served = match owner {
-                    Owner::CommitLog if self.stores_bytes < budget_of(&owed.task) => 0,
-                    Owner::CommitLog => u64::MAX,
+                    Owner::ValueLog if self.stores_bytes < budget_of(&owed.task) => 0,
+                    Owner::ValueLog => u64::MAX,
                     Owner::Store(_) => account.served[owed.rank.place()],
                 };
                 // Of those that were served alike, as of a store that was not served yet, the log is
@@ -106,7 +106,7 @@ impl Selection {
             self.waiters_bytes = self.waiters_bytes.saturating_sub(declared_bytes);
             return;
         }
-        if chosen.owner == Owner::CommitLog {
+        if chosen.owner == Owner::ValueLog {
             let due = self.stores_bytes + declared_bytes / (STORES_PART - 1);
             self.stores_bytes = due.min(SAVED_MAX);
         } else {

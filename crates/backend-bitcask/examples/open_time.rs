@@ -4,7 +4,7 @@
 //! Run with `cargo run --release -p kvorum-backend-bitcask --example open_time [DIRECTORY] [KEYS]`. The
 //! directory is removed at the end. Targets for 10 million keys: about 2 s, 2 s and 10 s.
 //!
-//! These stores have their entries in files of their own; `adopted_open_time` of `kvorum-value-log` opens
+//! These stores have their entries in files of their own; `tenant_open_time` of `kvorum-value-log` opens
 //! stores that have them in the value log.
 
 #![expect(

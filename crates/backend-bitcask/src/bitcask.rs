@@ -71,7 +71,7 @@ impl Bitcask {
     ///
     /// # Errors
     /// As [`Bitcask::open`].
-    pub fn open_adopting(
+    pub fn open_in_log(
         disk: Arc<dyn Disk>,
         directory: &Path,
         settings: BitcaskSettings,

@@ -61,7 +61,7 @@ impl Leveldb {
     ///
     /// # Errors
     /// As [`Leveldb::open`].
-    pub fn open_adopting(
+    pub fn open_in_log(
         disk: Arc<dyn Disk>,
         directory: &Path,
         settings: &LeveldbSettings,
@@ -69,7 +69,7 @@ impl Leveldb {
         draw: DrawNumber,
         log: ValueLog,
     ) -> Result<Self> {
-        let lsm = Lsm::open_adopting(disk, directory, settings.to_lsm(), shared, draw, log)?;
+        let lsm = Lsm::open_in_log(disk, directory, settings.to_lsm(), shared, draw, log)?;
         Ok(Self::over(lsm, settings))
     }
 

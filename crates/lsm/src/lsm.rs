@@ -56,7 +56,7 @@ impl Lsm {
     ///
     /// # Errors
     /// As [`Lsm::open`].
-    pub fn open_adopting(
+    pub fn open_in_log(
         disk: Arc<dyn Disk>,
         directory: &Path,
         settings: LsmSettings,

@@ -252,7 +252,7 @@ impl Maintenance {
             .iter()
             .map(|vnode| (owner_of(vnode), vnode.status().puts))
             .chain([hints])
-            .chain(log.map(|log| (Owner::CommitLog, log.batches())))
+            .chain(log.map(|log| (Owner::ValueLog, log.batches())))
             .collect();
         if let (Some(reserve), None) = (&self.reserve, log) {
             // The log counts what its stores take.
@@ -358,7 +358,7 @@ impl Maintenance {
 
     fn ask(&self, owner: Owner) {
         let asked = || match owner {
-            Owner::CommitLog => {
+            Owner::ValueLog => {
                 let (log, now) = (self.node_log.as_deref(), self.wall_time());
                 log.map_or_else(Told::default, |log| {
                     let mut told = log.owed(now);
@@ -473,11 +473,11 @@ impl Maintenance {
 
     fn step_of(&self, order: &Order) -> Result<StepOutcome, BackendError> {
         let partition = match (order.owner, &self.node_log) {
-            (Owner::CommitLog, Some(log)) if order.task.kind == TaskKind::Scrub => {
+            (Owner::ValueLog, Some(log)) if order.task.kind == TaskKind::Scrub => {
                 return log.scrub_step(order.budget, self.scrub_period, self.wall_time());
             }
-            (Owner::CommitLog, Some(log)) => return log.step(&order.task, order.budget),
-            (Owner::CommitLog, None) => return Ok(StepOutcome::nothing_left()),
+            (Owner::ValueLog, Some(log)) => return log.step(&order.task, order.budget),
+            (Owner::ValueLog, None) => return Ok(StepOutcome::nothing_left()),
             (Owner::Store(partition), _) => partition,
         };
         let Some(backend) = self.store(partition) else {
@@ -562,7 +562,7 @@ fn latency_of(times: &Histogram, last: &mut LastReading, now: Moment) -> Latency
 
 pub(crate) fn name_of(owner: Owner) -> String {
     match owner {
-        Owner::CommitLog => "the node's log".to_owned(),
+        Owner::ValueLog => "the node's log".to_owned(),
         Owner::Store(HINTS) => "the hints".to_owned(),
         Owner::Store(partition) => format!("partition {partition}"),
     }
@@ -571,7 +571,7 @@ pub(crate) fn name_of(owner: Owner) -> String {
 /// The name of a step as operators see it: its task and its owner.
 pub fn step_name(order: &Order) -> String {
     match order.owner {
-        Owner::CommitLog if order.task.kind == TaskKind::Sync => {
+        Owner::ValueLog if order.task.kind == TaskKind::Sync => {
             "upkeep of the node's log".to_owned()
         }
         owner => format!("{} of {}", order.task.kind.name(), name_of(owner)),

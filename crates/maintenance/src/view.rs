@@ -594,7 +594,7 @@ fn labelled_metrics(report: &Report, text: &mut MetricsText) {
 
 fn partition(owner: Owner) -> Option<u16> {
     match owner {
-        Owner::CommitLog => None,
+        Owner::ValueLog => None,
         Owner::Store(partition) => Some(partition),
     }
 }

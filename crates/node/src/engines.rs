@@ -396,7 +396,7 @@ impl Engines {
         let (disk, shared) = (self.disk.clone(), shared.clone());
         let opened = match log {
             Some(log) => {
-                Leveldb::open_adopting(disk, directory, &settings, shared, draw, log.clone())
+                Leveldb::open_in_log(disk, directory, &settings, shared, draw, log.clone())
             }
             None => Leveldb::open(disk, directory, &settings, shared, draw),
         };
@@ -422,7 +422,7 @@ impl Engines {
         settings.belonging = belonging;
         let disk = self.disk.clone();
         let opened = match log {
-            Some(log) => Bitcask::open_adopting(disk, directory, settings, draw, log.clone()),
+            Some(log) => Bitcask::open_in_log(disk, directory, settings, draw, log.clone()),
             None => Bitcask::open(disk, directory, settings, draw),
         };
         let store = opened.with_context(|| format!("open {}", directory.display()))?;

@@ -295,7 +295,7 @@ impl SimulatedStores {
                     ..leveldb_settings()
                 };
                 let shared = self.shared();
-                let opened = Leveldb::open_adopting(disk, path, &own, shared, draw, log);
+                let opened = Leveldb::open_in_log(disk, path, &own, shared, draw, log);
                 let store = opened.with_context(told)?;
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
@@ -305,7 +305,7 @@ impl SimulatedStores {
                     belonging,
                     ..bitcask_settings()
                 };
-                let opened = Bitcask::open_adopting(disk, path, own, draw, log);
+                let opened = Bitcask::open_in_log(disk, path, own, draw, log);
                 let store = Arc::new(opened.with_context(told)?);
                 (store.clone(), store)
             }

@@ -6,7 +6,7 @@
 //!   index: what the device and the system can do.
 //! - `file each`: every store syncs its own file, in groups, in parallel with the others.
 //! - `adopted`: the real engine with its entries in the value log, as the server runs it.
-//! - `values`: our value log with the least that an adopting store needs, a hash map of places: what
+//! - `values`: our value log with the least that a tenant needs, a hash map of places: what
 //!   entries cost that stay where they were logged.
 //!
 //! Rounds are interleaved, medians and their ratios to the straw man are printed:
@@ -71,7 +71,7 @@ fn measure(size: usize, time: Duration, rounds: usize, directory: &Path, only: O
         ("straw man", |directory| Arc::new(StrawMan::open(directory))),
         ("file each", |directory| Arc::new(FileEach::open(directory))),
         ("adopted", |directory| {
-            Arc::new(AdoptedStores::open(directory))
+            Arc::new(TenantStores::open(directory))
         }),
         ("values", |directory| Arc::new(ValueStores::open(directory))),
     ];
@@ -356,12 +356,12 @@ impl Stores for ValueStores {
 }
 
 /// 64 bitcasks whose entries stay in one value log.
-struct AdoptedStores {
+struct TenantStores {
     running: RunningValueLog,
     stores: Vec<Arc<Bitcask>>,
 }
 
-impl AdoptedStores {
+impl TenantStores {
     fn open(directory: &Path) -> Self {
         let running = RunningValueLog::open(&directory.join("value_log"));
         let open = |store: usize| -> Arc<Bitcask> {
@@ -375,7 +375,7 @@ impl AdoptedStores {
             let path = directory.join(store.to_string());
             let log = running.log.clone();
             let disk = Arc::new(RealDisk);
-            Arc::new(Bitcask::open_adopting(disk, &path, settings, draw, log).unwrap())
+            Arc::new(Bitcask::open_in_log(disk, &path, settings, draw, log).unwrap())
         };
         let stores: Vec<_> = (0..STORES).map(open).collect();
         running.log.admit(&tenants_of(&stores)).unwrap();
@@ -383,7 +383,7 @@ impl AdoptedStores {
     }
 }
 
-impl Stores for AdoptedStores {
+impl Stores for TenantStores {
     fn write(&self, store: usize, key: u64, value: &Bytes) {
         let receipt = self.stores[store]
             .put(&batch(key, value), Durability::Grouped)

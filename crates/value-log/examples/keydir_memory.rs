@@ -218,7 +218,7 @@ fn open(directory: &Path, store: u64, log: Option<&ValueLog>) -> Arc<Bitcask> {
     let (disk, settings) = (Arc::new(RealDisk), BitcaskSettings::default());
     let opened = match log {
         None => Bitcask::open(disk, &directory, settings, draw),
-        Some(log) => Bitcask::open_adopting(disk, &directory, settings, draw, log.clone()),
+        Some(log) => Bitcask::open_in_log(disk, &directory, settings, draw, log.clone()),
     };
     Arc::new(opened.unwrap())
 }

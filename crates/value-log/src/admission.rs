@@ -23,7 +23,7 @@ use kvorum_segment::{Damage, RECORD_HEADER_BYTES, Remains, Scanned};
 
 use crate::dropped::Numbers;
 use crate::error::from_segment;
-use crate::log::ValueLog;
+use crate::keeper::Keeper;
 use crate::log_segment::LogSegment;
 use crate::record::{LoggedRecord, PREFIX_BYTES};
 use crate::tenant::{Tenant, UNKNOWN_SEQUENCES};
@@ -40,7 +40,7 @@ pub struct Admission {
     /// Stores that could not take what they lack, and why. They are not admitted.
     pub failed: Vec<(StoreId, BackendError)>,
     /// Stores of which batches up to this one are lost, if that was not known before: they are incomplete, and
-    /// may have values that are older than what was acknowledged. [`ValueLog::note_loss`] ends that.
+    /// may have values that are older than what was acknowledged. [`ValueLog::note_loss`](crate::ValueLog::note_loss) ends that.
     pub lost: Vec<(StoreId, Sequence)>,
 }
 
@@ -112,94 +112,93 @@ struct Replay {
     admission: Admission,
 }
 
-impl ValueLog {
-    pub(crate) fn admit_stores(&self, stores: &[Arc<dyn Tenant>]) -> Result<Admission> {
-        let mut replay = Replay {
-            newcomers: BTreeMap::new(),
-            gaps: self.missing_segments(),
-            let_go: self.files().let_go(),
-            admission: Admission::default(),
+/// Gives stores what they lack, and makes them known.
+pub(crate) fn admit(keeper: &Keeper, stores: &[Arc<dyn Tenant>]) -> Result<Admission> {
+    let mut replay = Replay {
+        newcomers: BTreeMap::new(),
+        gaps: missing_segments(keeper),
+        let_go: keeper.files().let_go(),
+        admission: Admission::default(),
+    };
+    for tenant in stores {
+        let newcomer = Newcomer {
+            tenant: tenant.clone(),
+            reached: tenant.covered(),
+            known: tenant.known(),
+            has_covered: tenant.covered() > Sequence(0),
+            at: None,
+            lost_to: None,
         };
-        for tenant in stores {
-            let newcomer = Newcomer {
-                tenant: tenant.clone(),
-                reached: tenant.covered(),
-                known: tenant.known(),
-                has_covered: tenant.covered() > Sequence(0),
-                at: None,
-                lost_to: None,
-            };
-            replay.newcomers.insert(tenant.store_id(), newcomer);
-        }
-        self.take_back_erasures(&replay.newcomers)?;
-        // A store may have been closed and opened again while the log went on.
-        if self.files().appended() > 0 {
-            self.sync()?;
-        }
-        if !is_planted(PlantedDefect::ReplaySkipped) {
-            for segment in self.files().segments() {
-                replay.read(&segment)?;
-            }
-            replay.end();
-        }
-        self.note_lost(&mut replay)?;
-        let mut registered = self.keeper.stores.lock();
-        for (store, newcomer) in &replay.newcomers {
-            registered.insert(*store, Arc::downgrade(&newcomer.tenant));
-        }
-        drop(registered);
-        self.measure_room();
-        self.usage_changed();
-        Ok(replay.admission)
+        replay.newcomers.insert(tenant.store_id(), newcomer);
     }
+    take_back_erasures(keeper, &replay.newcomers)?;
+    // A store may have been closed and opened again while the log went on.
+    if keeper.files().appended() > 0 {
+        keeper.sync()?;
+    }
+    if !is_planted(PlantedDefect::ReplaySkipped) {
+        for segment in keeper.files().segments() {
+            replay.read(&segment)?;
+        }
+        replay.end();
+    }
+    note_lost(keeper, &mut replay)?;
+    let mut registered = keeper.stores.lock();
+    for (store, newcomer) in &replay.newcomers {
+        registered.insert(*store, Arc::downgrade(&newcomer.tenant));
+    }
+    drop(registered);
+    keeper.measure_room();
+    keeper.usage_changed();
+    Ok(replay.admission)
+}
 
-    /// Segments that are missing, of which no opening before has told.
-    fn missing_segments(&self) -> Vec<Gap> {
-        let bytes = self.files().settings.segment_bytes;
-        let numbers = self.files().newly_missing();
-        let gaps = numbers.into_iter().map(|number| Gap {
-            at: (number, 0),
-            held: Held::AtMost(bytes / RECORD_BYTES_MIN),
-        });
-        gaps.collect()
-    }
+/// Segments that are missing, of which no opening before has told.
+fn missing_segments(keeper: &Keeper) -> Vec<Gap> {
+    let bytes = keeper.files().settings.segment_bytes;
+    let numbers = keeper.files().newly_missing();
+    let gaps = numbers.into_iter().map(|number| Gap {
+        at: (number, 0),
+        held: Held::AtMost(bytes / RECORD_BYTES_MIN),
+    });
+    gaps.collect()
+}
 
-    /// Has stores give out no sequence that was lost, and tells what is new.
-    fn note_lost(&self, replay: &mut Replay) -> Result<()> {
-        let newest = self.files().newest();
-        let stores: Vec<StoreId> = replay.newcomers.keys().copied().collect();
-        for store in stores {
-            let Some(newcomer) = replay.newcomers.get(&store) else {
-                continue;
-            };
-            self.losses().forget(store, newcomer.tenant.covered())?;
-            let Some(lost_to) = newcomer.lost_to else {
-                continue;
-            };
-            if !self.losses().knows(store, lost_to) {
-                replay.admission.lost.push((store, lost_to));
-            }
-            replay.give(&newest, store, lost_to, &[]);
+/// Has stores give out no sequence that was lost, and tells what is new.
+fn note_lost(keeper: &Keeper, replay: &mut Replay) -> Result<()> {
+    let newest = keeper.files().newest();
+    let stores: Vec<StoreId> = replay.newcomers.keys().copied().collect();
+    for store in stores {
+        let Some(newcomer) = replay.newcomers.get(&store) else {
+            continue;
+        };
+        keeper.losses.forget(store, newcomer.tenant.covered())?;
+        let Some(lost_to) = newcomer.lost_to else {
+            continue;
+        };
+        if !keeper.losses.knows(store, lost_to) {
+            replay.admission.lost.push((store, lost_to));
         }
-        Ok(())
+        replay.give(&newest, store, lost_to, &[]);
     }
+    Ok(())
+}
 
-    /// A store that was about to be erased and is there all the same is not erased.
-    fn take_back_erasures(&self, newcomers: &BTreeMap<StoreId, Newcomer>) -> Result<()> {
-        let mut identity = self.keeper.identity.lock();
-        let before = identity.known.erased.len();
-        identity
-            .known
-            .erased
-            .retain(|store| !newcomers.contains_key(store));
-        identity
-            .undecided
-            .retain(|store| !newcomers.contains_key(store));
-        if identity.known.erased.len() < before {
-            self.write_identity(&mut identity)?;
-        }
-        Ok(())
+/// A store that was about to be erased and is there all the same is not erased.
+fn take_back_erasures(keeper: &Keeper, newcomers: &BTreeMap<StoreId, Newcomer>) -> Result<()> {
+    let mut identity = keeper.identity.lock();
+    let before = identity.known.erased.len();
+    identity
+        .known
+        .erased
+        .retain(|store| !newcomers.contains_key(store));
+    identity
+        .undecided
+        .retain(|store| !newcomers.contains_key(store));
+    if identity.known.erased.len() < before {
+        keeper.write_identity(&mut identity)?;
     }
+    Ok(())
 }
 
 impl Replay {

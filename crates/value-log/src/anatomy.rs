@@ -17,7 +17,7 @@ use crate::{contents, identity, losses};
 pub use crate::dropped::in_words;
 
 /// The kind in the headers of the value log's segments.
-pub const VALUE_LOG_KIND: u8 = crate::files::SEGMENT_KIND;
+pub const VALUE_LOG_KIND: u8 = crate::log_segment::SEGMENT_KIND;
 
 /// What one of the value log's files is, segments apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

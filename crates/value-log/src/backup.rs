@@ -21,8 +21,8 @@ impl ValueLog {
     pub fn backup(&self, directory: &Path) -> Result<BackedUp> {
         let mut backed_up = BackedUp::default();
         let held = self.held();
-        let files = self.files();
-        let next = self.close_written()?;
+        let files = self.keeper.files();
+        let next = self.keeper.close_written()?;
         if !files.has_files() {
             return Ok(backed_up);
         }
@@ -57,26 +57,9 @@ impl ValueLog {
     /// What the copies of stores need that are under way.
     fn held(&self) -> Vec<Arc<HeldSegments>> {
         let stores: Vec<StoreId> = self.keeper.stores.lock().keys().copied().collect();
-        let tenants = stores.into_iter().filter_map(|store| self.tenant(store));
+        let tenants = stores
+            .into_iter()
+            .filter_map(|store| self.keeper.tenant(store));
         tenants.flat_map(|tenant| tenant.held()).collect()
-    }
-
-    /// Closes the segment that is appended to, and seals what is closed. Returns the number of the one
-    /// that is appended to now.
-    pub(crate) fn close_written(&self) -> Result<u32> {
-        let files = self.files();
-        let next = files.roll()?.number;
-        loop {
-            // With this, nothing is queued for an older segment.
-            self.sync()?;
-            files.begin(next).map_err(|failure| self.told(failure))?;
-            if !files.is_behind(next) {
-                break;
-            }
-            // What was queued meanwhile begins the segment.
-            files.sync_written().map_err(|failure| self.told(failure))?;
-        }
-        while files.seal_one()? {}
-        Ok(next)
     }
 }

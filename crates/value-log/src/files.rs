@@ -15,6 +15,7 @@
 //! gets its first record. So only the newest one can be torn.
 
 mod closing;
+mod failure;
 #[cfg(test)]
 mod files_test;
 mod noting;
@@ -26,27 +27,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kvorum_backend::{BackendError, ErrorKind, Purpose, Result};
-use kvorum_disk::{Disk, Operation, Reserve};
+use kvorum_disk::{Disk, Reserve};
 use kvorum_runtime::{PlantedDefect, is_planted};
-use kvorum_segment::{
-    Location, RECORD_ALIGN_BYTES, Record, SegmentError, SegmentSync, SegmentWriter, file_name,
-};
+use kvorum_segment::{Location, RECORD_ALIGN_BYTES, Record, SegmentSync, SegmentWriter, file_name};
 use parking_lot::{Mutex, RwLock};
 
 use crate::dropped::Settled;
 use crate::error::from_segment;
-use crate::files::room::{Cursor, FileRoom, Fit};
+use crate::files::failure::{failed_end, failed_sync, out_of_place};
+use crate::files::room::{Cursor, Fit, Room};
 use crate::item::{Batch, Item};
-use crate::log_segment::LogSegment;
+use crate::log_segment::{LOG_SEGMENT_BYTES_MAX, LogSegment};
 use crate::opening::{Opened, TornEnd};
 use crate::queue::{GroupFailure, GroupWriter, LogPromise};
 use crate::settings::ValueLogSettings;
 
-/// The kind that the headers of the log's segments carry.
-pub(crate) const SEGMENT_KIND: u8 = b'V';
-/// Where a segment ends at the latest, whatever is configured: engines remember where a record begins in
-/// 30 bits, in units of 8 bytes.
-pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = RECORD_ALIGN_BYTES << 30;
 /// Records in one write: systems take some 1,000 parts, and a record has three.
 const RECORDS_AT_ONCE: usize = 300;
 /// Less than this is not worth a write of its own. Bytes.
@@ -65,19 +60,11 @@ pub(crate) struct Files {
     pub(crate) reserve: Arc<Reserve>,
     /// All segments, the one that is appended to included.
     segments: RwLock<BTreeMap<u32, Arc<LogSegment>>>,
-    /// Where the next batch goes. Taken within the queue's lock.
-    cursor: Mutex<Cursor>,
     /// Batches that have their places and that no write has taken yet, in order.
     placed: Mutex<Placed>,
     state: Mutex<State>,
-    /// Files that were made ahead of need, oldest first. The lock is held while one is created, by
-    /// whoever does it.
-    spares: Mutex<VecDeque<SegmentWriter>>,
-    /// The highest number for which there is a file with its space, or one of an earlier run.
-    ready_to: AtomicU64,
-    /// The room in files that were created ahead of need.
-    rooms: Mutex<BTreeMap<u64, FileRoom>>,
-    has_directory: AtomicBool,
+    /// Where the next batches go.
+    pub(crate) room: Room,
     /// The last place that was handed out, and up to where the log is durable.
     appended: AtomicU64,
     synced: AtomicU64,
@@ -86,8 +73,6 @@ pub(crate) struct Files {
     /// Which segments are gone, and whether they should be.
     dropped: Mutex<Settled>,
     is_stalled: AtomicBool,
-    /// There was no space for a spare, or no file handle: it is not tried again before somebody needs one.
-    is_full: AtomicBool,
 }
 
 /// What comes of asking for a place.
@@ -158,36 +143,46 @@ impl Files {
         };
         let mut segments = found;
         segments.insert(number, next.clone());
+        let reserve = Arc::new(Reserve::new(disk.clone(), &directory));
+        let log_id = opened.identity.log_id;
+        let room = Room {
+            disk: disk.clone(),
+            directory: directory.clone(),
+            log_id,
+            segment_bytes: settings.segment_bytes,
+            reserve: reserve.clone(),
+            cursor: Mutex::new(Cursor::at(next)),
+            spares: Mutex::default(),
+            ready_to: AtomicU64::new(u64::from(newest_file)),
+            rooms: Mutex::default(),
+            has_directory: AtomicBool::new(has_directory),
+            is_full: AtomicBool::new(false),
+        };
         Self {
-            reserve: Arc::new(Reserve::new(disk.clone(), &directory)),
+            room,
+            reserve,
             disk,
             directory,
-            log_id: opened.identity.log_id,
+            log_id,
             settings,
             segments: RwLock::new(segments),
-            cursor: Mutex::new(Cursor::at(next)),
             placed: Mutex::default(),
             state: Mutex::new(State {
                 torn: opened.torn,
                 ..State::default()
             }),
-            spares: Mutex::default(),
-            ready_to: AtomicU64::new(u64::from(newest_file)),
-            rooms: Mutex::default(),
-            has_directory: AtomicBool::new(has_directory),
             appended: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             newest_file: AtomicU64::new(u64::from(newest_file)),
             dropped: Mutex::new(opened.dropped),
             is_stalled: AtomicBool::new(false),
-            is_full: AtomicBool::new(false),
         }
     }
 
     /// Gives a batch its place, in a file whose space is reserved. Called in the queue's order.
     pub(crate) fn place(&self, batch: Batch, purpose: Purpose) -> Result<Placing> {
-        let mut cursor = self.cursor.lock();
-        match self.fit(&cursor, batch.stored_len(), purpose) {
+        let mut cursor = self.room.cursor.lock();
+        match self.room.fit(&cursor, batch.stored_len(), purpose) {
             Fit::Here => {}
             Fit::Next => self.advance(&mut cursor)?,
             Fit::Lacking(_) => return Ok(Placing::NoRoom(batch)),
@@ -211,9 +206,34 @@ impl Files {
         Ok(next)
     }
 
+    /// Goes on to the next segment, even before its file exists.
+    fn advance(&self, cursor: &mut Cursor) -> Result<()> {
+        let next = self.next_segment(&cursor.segment)?;
+        self.room.advance(cursor, next);
+        Ok(())
+    }
+
+    /// Makes a file for a batch of this length if there is none. To be asked before a place is.
+    ///
+    /// # Errors
+    /// There is no space for it.
+    pub(crate) fn make_room(
+        &self,
+        len: u64,
+        purpose: Purpose,
+    ) -> std::result::Result<(), GroupFailure> {
+        while let Some(short) = self.room.make_file(len, purpose)? {
+            let headroom = self.reserve.measure();
+            let mut state = self.state.lock();
+            let active = state.active.as_mut().map(|active| &mut active.writer);
+            self.room.widen(short, len, purpose, &headroom, active)?;
+        }
+        Ok(())
+    }
+
     /// The segment that the next batch goes to.
     pub(crate) fn newest(&self) -> Arc<LogSegment> {
-        self.cursor.lock().segment.clone()
+        self.room.newest()
     }
 
     pub(crate) fn segment(&self, number: u32) -> Option<Arc<LogSegment>> {
@@ -357,11 +377,11 @@ impl Files {
         }
         let segment = self.segment(number).ok_or_else(out_of_place)?;
         let writer = {
-            let mut spares = self.spares.lock();
+            let mut spares = self.room.spares.lock();
             let is_this = |spare: &SegmentWriter| spare.id().number == u64::from(number);
             let writer = match spares.pop_front().filter(is_this) {
                 Some(ready) => ready,
-                None => self.create_segment(number, 0, Purpose::Store)?,
+                None => self.room.create_segment(number, 0, Purpose::Store)?,
             };
             self.newest_file
                 .fetch_max(u64::from(number), Ordering::AcqRel);
@@ -402,6 +422,11 @@ impl Files {
         let active = state.active.as_ref().map(Active::to_sync);
         drop(state);
         self.sync_active(active)
+    }
+
+    /// What the log's files take, in bytes.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.bytes() + self.room.ahead_bytes()
     }
 
     /// Bytes of all segments.
@@ -483,42 +508,5 @@ impl Active {
             .map_err(|error| GroupFailure::ThisGroup(from_segment(&error)))?;
         self.segment.set_written(self.writer.end());
         Ok(())
-    }
-}
-
-/// Places were handed out that the file does not have: nothing may be written any more.
-fn out_of_place() -> GroupFailure {
-    let detail = "a batch of the value log has no place in its segment; report this bug";
-    GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))
-}
-
-/// There may be room later, and what cannot be read now may be read then: nothing was promised of what
-/// waits. All else is final.
-fn failed_end(error: &SegmentError) -> GroupFailure {
-    let is_unread =
-        matches!(error, SegmentError::Disk(disk) if disk.operation() == Operation::Read);
-    let error = from_segment(error);
-    match error.kind() {
-        ErrorKind::Full | ErrorKind::Exhausted => GroupFailure::ThisGroup(error),
-        _ if is_unread => GroupFailure::ThisGroup(error),
-        _ => GroupFailure::ForGood(error),
-    }
-}
-
-fn failed_sync(error: &SegmentError) -> GroupFailure {
-    // Whatever its kind (a full disk may show as late as this), it is final.
-    let detail = from_segment(error).to_string();
-    GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))
-}
-
-/// A new file whose sync fails holds nothing, and yet the device has failed to keep a promise.
-fn failed_creation(error: &SegmentError) -> GroupFailure {
-    match error {
-        SegmentError::Disk(disk)
-            if matches!(disk.operation(), Operation::Sync | Operation::SyncDirectory) =>
-        {
-            failed_sync(error)
-        }
-        error => GroupFailure::ThisGroup(from_segment(error)),
     }
 }

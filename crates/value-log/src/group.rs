@@ -5,14 +5,41 @@ use std::sync::{Condvar, OnceLock, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
 use kvorum_backend::{BackendError, ErrorKind, Result, SyncPoint};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
-use crate::queue::{GroupWriter, Queue, Shared};
+/// The queue of a group, as those see it who wait for the group.
+pub(crate) trait Committing: Send + Sync {
+    /// True while a driver commits groups.
+    fn is_driven(&self) -> bool;
+
+    /// An error where awaiting a ticket would take for ever.
+    fn check_driven(&self) -> Result<()>;
+
+    /// Writes what is queued if another thread's sync keeps this thread waiting.
+    fn write_ahead(&self);
+
+    /// The part of a thread that waits for this group. One that is to sleep is counted
+    /// ([`Group::count_sleeper`]) under the queue's lock.
+    fn turn(&self, group: &Group) -> Turn;
+
+    /// Commits the oldest group; for a thread whose turn it is.
+    fn commit_next(&self);
+}
+
+/// What a thread that waits for a group is to do.
+pub(crate) enum Turn {
+    /// Nothing: the group has ended.
+    Ended,
+    /// Commit the oldest group.
+    Commit,
+    /// Sleep: another thread commits.
+    Sleep,
+}
 
 /// The sync point of its tickets, whose positions are places in the group. An outcome lives as long
 /// as a ticket that may ask for it, and no longer.
-pub(crate) struct Group<W: GroupWriter> {
-    log: Weak<Shared<W>>,
+pub(crate) struct Group {
+    queue: Weak<dyn Committing>,
     outcome: OnceLock<Result<()>>,
     tasks: Mutex<Tasks>,
     bell: Bell,
@@ -72,10 +99,10 @@ struct Tasks {
     others: Vec<Waker>,
 }
 
-impl<W: GroupWriter> Group<W> {
-    pub(crate) fn new(log: Weak<Shared<W>>) -> Self {
+impl Group {
+    pub(crate) fn new(queue: Weak<dyn Committing>) -> Self {
         Self {
-            log,
+            queue,
             outcome: OnceLock::new(),
             tasks: Mutex::default(),
             bell: Bell::default(),
@@ -84,15 +111,15 @@ impl<W: GroupWriter> Group<W> {
     }
 
     /// A group whose outcome is known from the start.
-    pub(crate) fn ended(log: Weak<Shared<W>>, outcome: Result<()>) -> Self {
-        let group = Self::new(log);
+    pub(crate) fn ended(queue: Weak<dyn Committing>, outcome: Result<()>) -> Self {
+        let group = Self::new(queue);
         let _first = group.outcome.set(outcome);
         group
     }
 
-    /// Says how the group ended, once. The queue's lock is held, so whoever counts as a sleeper later
-    /// sees it.
-    pub(crate) fn end(&self, outcome: Result<()>, _queue: &MutexGuard<'_, Queue<W>>) {
+    /// Notes how the group ended, once. The caller holds the queue's lock: a thread that is counted as a
+    /// sleeper later sees it.
+    pub(crate) fn end(&self, outcome: Result<()>) {
         let _first = self.outcome.set(outcome);
     }
 
@@ -118,11 +145,18 @@ impl<W: GroupWriter> Group<W> {
         self.bell.ring_for_leader();
     }
 
-    /// Sleeps until the group is done or a leader is wanted.
-    fn sleep(&self, queue: MutexGuard<'_, Queue<W>>) {
-        // Under the lock: whoever ends the group or looks for a leader sees this thread.
+    /// Counts a thread that is about to sleep. The caller holds the queue's lock: whoever ends the group or
+    /// looks for a leader sees this thread.
+    pub(crate) fn count_sleeper(&self) {
         self.sleepers.fetch_add(1, Ordering::Relaxed);
-        drop(queue);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.outcome.get().is_some()
+    }
+
+    /// Sleeps until the group is done or a leader is wanted. The thread was counted before.
+    fn sleep(&self) {
         self.bell.listen();
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
@@ -147,15 +181,15 @@ impl Tasks {
     }
 }
 
-impl<W: GroupWriter> SyncPoint for Group<W> {
+impl SyncPoint for Group {
     fn poll_synced(&self, position: u64, waker: &Waker) -> Poll<Result<()>> {
         if let Some(outcome) = self.outcome() {
             return Poll::Ready(outcome);
         }
-        let Some(log) = self.log.upgrade() else {
+        let Some(queue) = self.queue.upgrade() else {
             return Poll::Ready(self.outcome().unwrap_or_else(|| Err(dropped())));
         };
-        if let Err(error) = log.check_driven() {
+        if let Err(error) = queue.check_driven() {
             return Poll::Ready(self.outcome().unwrap_or(Err(error)));
         }
         let mut tasks = self.tasks.lock();
@@ -172,36 +206,29 @@ impl<W: GroupWriter> SyncPoint for Group<W> {
     }
 
     fn is_driven(&self) -> bool {
-        self.outcome.get().is_some() || self.log.upgrade().is_some_and(|log| log.is_driven())
+        self.has_ended() || self.queue.upgrade().is_some_and(|queue| queue.is_driven())
     }
 }
 
-impl<W: GroupWriter> Group<W> {
+impl Group {
     /// Waits until the group is done, committing if nobody else does.
     pub(crate) fn wait(&self) -> Result<()> {
         if let Some(outcome) = self.outcome() {
             return outcome;
         }
-        let Some(log) = self.log.upgrade() else {
+        let Some(queue) = self.queue.upgrade() else {
             return self.outcome().unwrap_or_else(|| Err(dropped()));
         };
-        if log.queue.lock().has_committer() {
-            log.write_ahead();
-        }
+        queue.write_ahead();
         loop {
             // Whoever was woken because the group ended has no need of the lock.
             if let Some(outcome) = self.outcome() {
                 return outcome;
             }
-            let mut queue = log.queue.lock();
-            if self.outcome().is_some() {
-                continue;
-            }
-            if queue.takes_turn() {
-                drop(queue);
-                log.commit_next();
-            } else {
-                self.sleep(queue);
+            match queue.turn(self) {
+                Turn::Ended => {}
+                Turn::Commit => queue.commit_next(),
+                Turn::Sleep => self.sleep(),
             }
         }
     }

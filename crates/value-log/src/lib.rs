@@ -13,7 +13,7 @@
 //! Where to look: `log` is what stores and the node call; `tenant` is what the log asks of stores; `queue` and
 //! `group` decide which records are committed together and wake those who wait; `files` hands out places and
 //! writes, `log_segment` reads, `opening` finds the end after a crash, `dropped` tells what was let go from
-//! what was lost, `admission` brings stores up to date, `upkeep` decides what goes, and `policy` which segment
+//! what was lost, `keeper` has the files and the tenants, `admission` brings stores up to date, `upkeep` decides what goes, and `policy` which segment
 //! is collected; `backup` links what copies of stores need.
 //!
 //! What this crate must not know: which engine a store is, and what fronts and backs mean.
@@ -29,6 +29,7 @@ mod files;
 mod group;
 mod identity;
 mod item;
+mod keeper;
 mod log;
 mod log_segment;
 mod losses;

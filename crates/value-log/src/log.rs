@@ -1,9 +1,9 @@
 //! The log as stores and the node see it: appends, syncs, what became of a segment, and upkeep in steps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
     BackendError, ErrorKind, Purpose, Result, Scrubbing, Sequence, StepBudget, StepOutcome,
@@ -14,16 +14,17 @@ use kvorum_runtime::{PlantedDefect, Runtime, is_planted};
 use kvorum_segment::{FILE_HEADER_BYTES, Scan};
 use parking_lot::Mutex;
 
-use crate::admission::Admission;
+use crate::admission::{self, Admission};
 use crate::error::from_disk;
-use crate::files::{Files, LOG_SEGMENT_BYTES_MAX, Placing};
+use crate::files::{Files, Placing};
 use crate::group::Group;
 use crate::identity::Identity;
 use crate::item::Batch;
-use crate::log_segment::LogSegment;
+use crate::keeper::{Keeper, KnownIdentity};
+use crate::log_segment::{LOG_SEGMENT_BYTES_MAX, LogSegment};
 use crate::losses::Losses;
 use crate::opening::{self, ValueLogOpening};
-use crate::queue::{GroupFailure, LogPromise, Shared};
+use crate::queue::LogPromise;
 use crate::record::{LogPlace, LogRecord};
 use crate::settings::ValueLogSettings;
 use crate::task_driver::TaskDriver;
@@ -56,33 +57,9 @@ pub struct ValueLogStatus {
 /// The value log of a node. Cheap to clone.
 #[derive(Clone)]
 pub struct ValueLog {
-    shared: Arc<Shared<Files>>,
     pub(crate) keeper: Arc<Keeper>,
-}
-
-/// Weak: the log keeps no store open.
-pub(crate) type Stores = BTreeMap<StoreId, Weak<dyn Tenant>>;
-
-/// Who needs what.
-pub(crate) struct Keeper {
-    losses: Losses,
-    pub(crate) identity: Mutex<KnownIdentity>,
-    pub(crate) stores: Mutex<Stores>,
-    pub(crate) upkeep: Mutex<Upkeep>,
-    appended_bytes: AtomicU64,
-    searches: AtomicU64,
-    /// Fall of the stores' usage since they were last asked for it, appends not counted. Bytes.
-    pub(crate) fallen_bytes: AtomicU64,
-    pub(crate) scrub: Mutex<Scrubbing<Box<Scan>>>,
-}
-
-pub(crate) struct KnownIdentity {
-    pub(crate) known: Identity,
-    /// Those of the erased stores that an earlier run was about to erase, and that may be there all the
-    /// same: as long as not all stores were admitted, nothing of them goes.
-    pub(crate) undecided: BTreeSet<StoreId>,
-    /// The file says the same.
-    pub(crate) is_written: bool,
+    pub(crate) upkeep: Arc<Upkeep>,
+    pub(crate) scrub: Arc<Mutex<Scrubbing<Box<Scan>>>>,
 }
 
 impl ValueLog {
@@ -106,22 +83,16 @@ impl ValueLog {
         let (known, report) = (opened.identity.clone(), opened.report.clone());
         let losses = Losses::open(disk.clone(), directory, known.log_id)?;
         let files = Files::new(disk, directory.to_owned(), settings, opened);
+        let identity = KnownIdentity {
+            undecided: known.erased.clone(),
+            known,
+            is_written,
+        };
+        let keeper = Arc::new(Keeper::new(files, losses, identity));
         let log = Self {
-            shared: Arc::new(Shared::new(files)),
-            keeper: Arc::new(Keeper {
-                losses,
-                identity: Mutex::new(KnownIdentity {
-                    undecided: known.erased.clone(),
-                    known,
-                    is_written,
-                }),
-                stores: Mutex::default(),
-                upkeep: Mutex::default(),
-                appended_bytes: AtomicU64::new(0),
-                searches: AtomicU64::new(0),
-                fallen_bytes: AtomicU64::new(0),
-                scrub: Mutex::default(),
-            }),
+            upkeep: Arc::new(Upkeep::of(keeper.clone())),
+            keeper,
+            scrub: Arc::default(),
         };
         Ok((log, report))
     }
@@ -132,7 +103,7 @@ impl ValueLog {
     /// # Errors
     /// Those of the disk and of the stores; it may be called again.
     pub fn admit(&self, stores: &[Arc<dyn Tenant>]) -> Result<Admission> {
-        let mut admission = self.admit_stores(stores)?;
+        let mut admission = admission::admit(&self.keeper, stores)?;
         if let Some((_, error)) = admission.failed.pop() {
             return Err(error);
         }
@@ -147,7 +118,7 @@ impl ValueLog {
     /// # Errors
     /// Those of reading the log; it may be called again.
     pub fn admit_some(&self, stores: &[Arc<dyn Tenant>]) -> Result<Admission> {
-        self.admit_stores(stores)
+        admission::admit(&self.keeper, stores)
     }
 
     /// All stores that are there were admitted: of those that an earlier run was about to erase, and
@@ -160,31 +131,31 @@ impl ValueLog {
     /// Commits groups until [`ValueLog::stop`]; for one thread of its own. While it runs, awaiting a
     /// ticket is enough.
     pub fn drive(&self) {
-        self.shared.drive();
+        self.keeper.queue.drive();
     }
 
     /// Wakes whoever drives once the tasks that are ready have queued what they have, until
     /// [`ValueLog::stop`]; for a task among those that write.
     pub async fn call_driver(&self, runtime: &Runtime) {
-        self.shared.call_driver(runtime).await;
+        self.keeper.queue.call_driver(runtime).await;
     }
 
     /// The driver for where there are no threads, as in a simulation: a task that waits until something
     /// is queued, lets as much time pass as a device would take, and commits.
     pub fn task_driver(&self) -> TaskDriver {
-        TaskDriver::of(self.shared.clone())
+        TaskDriver::of(self.keeper.queue.clone())
     }
 
     /// Ends [`ValueLog::drive`] once everything queued is committed. What is appended later is
     /// committed by those who wait for it on a thread.
     pub fn stop(&self) {
-        self.shared.stop();
+        self.keeper.queue.stop();
     }
 
     /// Puts collections off, or lets them go on; at first they may. Meanwhile segments that nobody
     /// needs go all the same, and of the others nothing is read or copied.
     pub fn hold_collections(&self, is_held: bool) {
-        self.keeper.upkeep.lock().set_held(is_held);
+        self.upkeep.set_held(is_held);
     }
 
     /// True when [`ValueLog::upkeep_step`] has something to do.
@@ -208,7 +179,7 @@ impl ValueLog {
 
     /// True when [`ValueLog::chore_step`] has something to do.
     pub fn is_chore_due(&self) -> bool {
-        self.is_any_chore_due()
+        self.upkeep.is_chore_due()
     }
 
     /// Makes the next segment's file, seals a closed one, or asks what is needed and drops the rest:
@@ -218,12 +189,12 @@ impl ValueLog {
     /// # Errors
     /// Those of the disk.
     pub fn chore_step(&self) -> Result<bool> {
-        self.do_chore()
+        self.upkeep.do_chore()
     }
 
     /// The collection that is under way or due, unless collections are held.
     pub fn collection_due(&self) -> Option<CollectionDue> {
-        self.next_collection()
+        self.upkeep.next_collection()
     }
 
     /// Reads on in the segment that is collected, and has stores copy what they need of it.
@@ -231,17 +202,17 @@ impl ValueLog {
     /// # Errors
     /// Those of the disk and of the stores; the segment is collected anew.
     pub fn collection_step(&self, budget: StepBudget) -> Result<StepOutcome> {
-        self.collect(budget)
+        self.upkeep.collect(budget)
     }
 
     /// The reserve of the log's file system, and of others that are added to it.
     pub fn reserve(&self) -> &Arc<Reserve> {
-        &self.files().reserve
+        &self.keeper.files().reserve
     }
 
     /// What puts can append, in bytes, without what is held back. Asks the file systems.
     pub fn room_for_puts(&self) -> u64 {
-        self.files().room_for_puts()
+        self.keeper.files().room.room_for_puts()
     }
 
     /// Bytes of batches appended since the start.
@@ -251,22 +222,22 @@ impl ValueLog {
 
     /// Why the log takes nothing any more, once a sync or a write has failed for good.
     pub fn failure(&self) -> Option<BackendError> {
-        self.shared.queue.lock().failure().cloned()
+        self.keeper.queue.queue.lock().failure().cloned()
     }
 
     /// What is queued to be written, in bytes of memory.
     pub fn queued_bytes(&self) -> u64 {
-        self.files().placed_bytes()
+        self.keeper.files().placed_bytes()
     }
 
     /// Sizes and counts.
     pub fn status(&self) -> ValueLogStatus {
-        let (groups, batches) = self.shared.queue.lock().counts();
-        let (dead_bytes, waiting_bytes) = self.dead_and_waiting_bytes();
+        let (groups, batches) = self.keeper.queue.queue.lock().counts();
+        let (dead_bytes, waiting_bytes) = self.upkeep.dead_and_waiting_bytes();
         ValueLogStatus {
-            bytes: self.files().bytes(),
+            bytes: self.keeper.files().bytes(),
             dead_bytes,
-            segments: self.files().segments().len() as u64,
+            segments: self.keeper.files().segments().len() as u64,
             waiting_bytes,
             groups,
             batches,
@@ -276,7 +247,7 @@ impl ValueLog {
 
     /// The stores that need something in the log, as far as is known.
     pub fn holders(&self) -> BTreeSet<StoreId> {
-        let segments = self.files().segments().into_iter();
+        let segments = self.keeper.files().segments().into_iter();
         let holders = segments.flat_map(|it| it.holders());
         let needing = holders.filter(|(_, holding)| holding.is_needed);
         needing.map(|(store, _)| store).collect()
@@ -284,7 +255,7 @@ impl ValueLog {
 
     /// Damage that was found since this was asked last, in words.
     pub fn take_damage(&self) -> Vec<String> {
-        std::mem::take(&mut self.keeper.upkeep.lock().damage)
+        self.keeper.take_damage()
     }
 
     /// Notes for good that a store has lost batches up to this one, once the node has noted that the store is
@@ -293,38 +264,14 @@ impl ValueLog {
     /// # Errors
     /// Those of the disk.
     pub fn note_loss(&self, store: StoreId, lost_to: Sequence) -> Result<()> {
-        self.losses().note(store, lost_to)
-    }
-
-    pub(crate) fn losses(&self) -> &Losses {
-        &self.keeper.losses
-    }
-
-    pub(crate) fn files(&self) -> &Files {
-        &self.shared.writer
-    }
-
-    /// An open store.
-    pub(crate) fn tenant(&self, store: StoreId) -> Option<Arc<dyn Tenant>> {
-        self.keeper.stores.lock().get(&store)?.upgrade()
-    }
-
-    /// What cannot be promised any more ends the log.
-    pub(crate) fn told(&self, failure: GroupFailure) -> BackendError {
-        match failure {
-            GroupFailure::ThisGroup(error) => error,
-            GroupFailure::ForGood(error) => {
-                self.shared.fail_for_good(&error);
-                error
-            }
-        }
+        self.keeper.losses.note(store, lost_to)
     }
 }
 
 impl ValueLog {
     /// Tells this log from others. A store that refers to another log has lost what was there.
     pub fn log_id(&self) -> u64 {
-        self.files().log_id
+        self.keeper.files().log_id
     }
 
     /// Waits until there is room for what is to be appended; to be called without a lock.
@@ -332,7 +279,7 @@ impl ValueLog {
     /// # Errors
     /// The log takes nothing any more.
     pub fn wait_for_room(&self) -> Result<()> {
-        self.shared.wait_for_room()
+        self.keeper.queue.wait_for_room()
     }
 
     /// Queues a batch: its records become durable together or not at all, and without being asked if that was
@@ -356,14 +303,18 @@ impl ValueLog {
             let detail = format!("a batch of {len} bytes; a segment has {LOG_SEGMENT_BYTES_MAX}");
             return Err(BackendError::new(ErrorKind::TooLarge, detail));
         }
-        if self.files().is_stalled() {
-            self.files().retry().map_err(|failure| self.told(failure))?;
+        if self.keeper.files().is_stalled() {
+            self.keeper
+                .files()
+                .retry()
+                .map_err(|failure| self.keeper.told(failure))?;
         }
         let mut batch = batch;
         let appended = loop {
-            self.files()
+            self.keeper
+                .files()
                 .make_room(len, purpose)
-                .map_err(|failure| self.told(failure))?;
+                .map_err(|failure| self.keeper.told(failure))?;
             match self.push(batch, purpose, promise)? {
                 Pushing::Done(appended) => break appended,
                 // The room that was made went to somebody else.
@@ -377,25 +328,25 @@ impl ValueLog {
     /// The room on the file systems of the log and of its stores, at the log's last look: at most a tenth of
     /// a second ago while the log is written to. A store's upkeep goes by it.
     pub fn headroom(&self) -> Headroom {
-        self.files().reserve.seen()
+        self.keeper.files().reserve.seen()
     }
 
     /// Number of segments that a store's own files may lie behind the log, where it would wait for `most` of
     /// them: fewer where the disk has no room for so many.
     pub fn segments_behind_max(&self, most: u32) -> u32 {
         let room = self.headroom().available / UNCOVERED_PART;
-        let segments = room / self.files().segment_bytes().max(1);
+        let segments = room / self.keeper.files().room.segment_bytes().max(1);
         most.min(u32::try_from(segments).unwrap_or(u32::MAX)).max(1)
     }
 
     /// The segment of this number, or `None` when the log has none.
     pub fn segment(&self, number: u32) -> Option<Arc<LogSegment>> {
-        self.files().segment(number)
+        self.keeper.files().segment(number)
     }
 
     /// What became of a segment in which a store had something that was durable.
     pub fn whereabouts(&self, store: StoreId, number: u32) -> Whereabouts {
-        let files = self.files();
+        let files = self.keeper.files();
         match files.segment(number) {
             // Of a damaged one it is not known who has something in it.
             Some(segment)
@@ -415,14 +366,14 @@ impl ValueLog {
     /// not cover has to be read again after a crash, segment by segment: stores should cover what lies
     /// far behind.
     pub fn newest_segment(&self) -> u32 {
-        self.files().newest().number
+        self.keeper.files().newest().number
     }
 
     /// The oldest segment that still has anything of a store, needed or not. A removal hides nothing
     /// in the log when all that is older is gone.
     pub fn oldest_segment_of(&self, store: StoreId) -> Option<u32> {
         self.keeper.searches.fetch_add(1, Ordering::Relaxed);
-        let segments = self.files().segments();
+        let segments = self.keeper.files().segments();
         let oldest = segments.iter().find(|it| it.holding(store).is_some())?;
         Some(oldest.number)
     }
@@ -432,29 +383,12 @@ impl ValueLog {
     /// # Errors
     /// Those of the disk; a failed sync is final.
     pub fn sync(&self) -> Result<()> {
-        let files = self.files();
-        let appended = files.appended();
-        if files.is_synced_to(appended) {
-            return Ok(());
-        }
-        let flushed = self.shared.flush();
-        if files.is_synced_to(appended) {
-            return Ok(());
-        }
-        flushed?;
-        // What a full disk refused before, and took since, belongs to no group.
-        files.sync_written().map_err(|failure| self.told(failure))?;
-        if files.is_synced_to(appended) {
-            return Ok(());
-        }
-        // A failure that was final left what was queued unwritten.
-        let detail = "the value log failed before, and has not written everything";
-        Err(BackendError::new(ErrorKind::Failed, detail))
+        self.keeper.sync()
     }
 
     /// Says that [`Tenant::usage`] of a store has shrunk without anything having been appended.
     pub fn usage_changed(&self) {
-        self.keeper.upkeep.lock().is_usage_new = true;
+        self.keeper.usage_changed();
     }
 
     /// Says that a store needs this much less of the log than it has appended, as after deletes. Stores are
@@ -469,7 +403,7 @@ impl ValueLog {
     /// # Errors
     /// Those of the disk.
     pub fn roll(&self) -> Result<()> {
-        self.close_written().map(drop)
+        self.keeper.close_written().map(drop)
     }
 
     /// Gives a closed segment a second name, for a backup. The store's usage has to name the segment
@@ -478,13 +412,13 @@ impl ValueLog {
     /// # Errors
     /// Those of the disk; [`ErrorKind::Misuse`] for a segment that is not there or not closed.
     pub fn link(&self, number: u32, path: &Path) -> Result<()> {
-        let closed = self.files().closed();
+        let closed = self.keeper.files().closed();
         let segment = closed.iter().find(|it| it.number == number);
         let segment = segment.ok_or_else(|| {
             let detail = format!("segment {number} of the value log is not there, or not closed");
             BackendError::new(ErrorKind::Misuse, detail)
         })?;
-        let linked = self.files().disk.link(&segment.path, path);
+        let linked = self.keeper.files().disk.link(&segment.path, path);
         linked.map_err(|error| from_disk(&error))
     }
 
@@ -493,7 +427,7 @@ impl ValueLog {
     /// # Errors
     /// Those of the disk.
     pub fn announce_erasure(&self, store: StoreId) -> Result<()> {
-        if !self.files().has_files() {
+        if !self.keeper.files().has_files() {
             return Ok(());
         }
         let mut identity = self.keeper.identity.lock();
@@ -502,7 +436,7 @@ impl ValueLog {
         if !identity.known.erased.insert(store) && identity.is_written {
             return Ok(());
         }
-        self.write_identity(&mut identity)
+        self.keeper.write_identity(&mut identity)
     }
 
     /// Says that a store's contents are gone, and whose they are from now on: segments that nobody
@@ -517,7 +451,7 @@ impl ValueLog {
                 stores.insert(now, engine);
             }
         }
-        self.release_all(erased)
+        self.upkeep.release_all(erased)
     }
 }
 
@@ -556,9 +490,8 @@ impl ValueLog {
     fn push(&self, batch: Batch, purpose: Purpose, promise: LogPromise) -> Result<Pushing> {
         let mut placed = None;
         let mut refused = None;
-        let pushed = self
-            .shared
-            .push(promise, || match self.files().place(batch, purpose)? {
+        let pushed = self.keeper.queue.push(promise, || {
+            match self.keeper.files().place(batch, purpose)? {
                 Placing::Placed(item, segment) => {
                     placed = Some((segment, item.places.clone()));
                     Ok(item)
@@ -568,7 +501,8 @@ impl ValueLog {
                     let detail = "no file of the value log has space for a batch";
                     Err(BackendError::new(ErrorKind::Full, detail))
                 }
-            });
+            }
+        });
         if let Some(batch) = refused {
             return Ok(Pushing::NoRoom(batch));
         }
@@ -578,7 +512,7 @@ impl ValueLog {
         })?;
         let is_early = is_planted(PlantedDefect::AcknowledgedBeforeSync);
         let ticket = if is_early {
-            let ended = Group::ended(Arc::downgrade(&self.shared), Ok(()));
+            let ended = Group::ended(self.keeper.queue.committing(), Ok(()));
             SyncTicket::new(Arc::new(ended), 0)
         } else {
             pushed.ticket
@@ -589,13 +523,5 @@ impl ValueLog {
             ticket,
             is_crowded: pushed.is_crowded,
         }))
-    }
-
-    pub(crate) fn write_identity(&self, identity: &mut KnownIdentity) -> Result<()> {
-        identity.is_written = false;
-        let files = self.files();
-        identity.known.write(&*files.disk, &files.directory)?;
-        identity.is_written = true;
-        Ok(())
     }
 }

@@ -10,13 +10,19 @@ use bytes::Bytes;
 use kvorum_backend::{Sequence, StoreId};
 use kvorum_disk::Reading;
 use kvorum_segment::{
-    FILE_HEADER_BYTES, Location, Part, Result, ScanOptions, SegmentError, SegmentReader,
-    StoredRecord,
+    FILE_HEADER_BYTES, Location, Part, RECORD_ALIGN_BYTES, Result, ScanOptions, SegmentError,
+    SegmentReader, StoredRecord,
 };
 use parking_lot::Mutex;
 
 use crate::item::Item;
 use crate::record::{LoggedFront, LoggedRecord};
+
+/// The kind that the headers of the log's segments carry.
+pub(crate) const SEGMENT_KIND: u8 = b'V';
+/// Where a segment ends at the latest, whatever is configured: engines remember where a record begins in
+/// 30 bits, in units of 8 bytes.
+pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = RECORD_ALIGN_BYTES << 30;
 
 /// What a store has in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,9 +20,8 @@ use kvorum_segment::{
 use crate::contents::{Contents, contents_path};
 use crate::dropped::{Dropped, Settled, in_words};
 use crate::error::{from_disk, from_segment};
-use crate::files::SEGMENT_KIND;
 use crate::identity::Identity;
-use crate::log_segment::{Holding, LogSegment};
+use crate::log_segment::{Holding, LogSegment, SEGMENT_KIND};
 use crate::record::split_front;
 
 /// Where damaged files go, below the log's directory.

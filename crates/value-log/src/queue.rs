@@ -6,14 +6,14 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
 use kvorum_backend::{BackendError, ErrorKind, Result, SyncTicket};
 use kvorum_runtime::Runtime;
 use parking_lot::{Condvar, Mutex};
 
-use crate::group::Group;
+use crate::group::{Committing, Group, Turn};
 
 /// A group is cut here, so that one write stays bounded. Bytes.
 const GROUP_BYTES_MAX: u64 = 8 << 20;
@@ -65,7 +65,7 @@ pub(crate) struct Queue<W: GroupWriter> {
     /// Groups that gather, oldest first.
     gathering: VecDeque<Gathering<W>>,
     /// The group that is being committed.
-    committing: Option<Arc<Group<W>>>,
+    committing: Option<Arc<Group>>,
     /// Bytes queued, those of the group being written included.
     bytes: u64,
     has_committer: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Queue<W: GroupWriter> {
 
 /// A group that more records may join.
 struct Gathering<W: GroupWriter> {
-    group: Arc<Group<W>>,
+    group: Arc<Group>,
     records: Vec<W::Record>,
     bytes: u64,
     /// The most that any of its records was promised.
@@ -100,8 +100,8 @@ pub(crate) struct Signals {
 }
 
 /// A record's place in the queue.
-pub(crate) struct Queued<W: GroupWriter> {
-    pub(crate) group: Arc<Group<W>>,
+pub(crate) struct Queued {
+    pub(crate) group: Arc<Group>,
     pub(crate) place: u64,
     /// The device is slower than what comes in.
     pub(crate) is_crowded: bool,
@@ -156,8 +156,8 @@ impl<W: GroupWriter> Queue<W> {
         &mut self,
         record: W::Record,
         promise: LogPromise,
-        new_group: impl FnOnce() -> Group<W>,
-    ) -> Queued<W> {
+        new_group: impl FnOnce() -> Group,
+    ) -> Queued {
         let bytes = W::queued_bytes(&record);
         let is_full = |last: &Gathering<W>| last.bytes > 0 && last.bytes + bytes > GROUP_BYTES_MAX;
         if self.gathering.back().is_none_or(is_full) {
@@ -207,7 +207,7 @@ impl<W: GroupWriter> Queue<W> {
     }
 
     /// The group that ends last of those there are.
-    pub(crate) fn last_group(&self) -> Option<Arc<Group<W>>> {
+    pub(crate) fn last_group(&self) -> Option<Arc<Group>> {
         let gathering = self.gathering.back().map(|it| &it.group);
         gathering.or(self.committing.as_ref()).cloned()
     }
@@ -223,7 +223,7 @@ impl<W: GroupWriter> Queue<W> {
     }
 
     /// Takes everything that waits.
-    pub(crate) fn take_all(&mut self) -> Vec<Arc<Group<W>>> {
+    pub(crate) fn take_all(&mut self) -> Vec<Arc<Group>> {
         self.gathering.drain(..).map(|it| it.group).collect()
     }
 
@@ -285,7 +285,7 @@ impl<W: GroupWriter> Shared<W> {
             group,
             place,
             is_crowded,
-        } = queue.push(record()?, promise, || Group::new(Arc::downgrade(self)));
+        } = queue.push(record()?, promise, || Group::new(self.committing()));
         if queue.is_driven() {
             queue.call_committer(&self.signals);
         }
@@ -295,13 +295,18 @@ impl<W: GroupWriter> Shared<W> {
         })
     }
 
+    /// The queue as those see it who wait for a group.
+    pub(crate) fn committing(self: &Arc<Self>) -> Weak<dyn Committing> {
+        Arc::<Self>::downgrade(self)
+    }
+
     /// Ends the log: nothing can be promised any more.
     pub(crate) fn fail_for_good(&self, error: &BackendError) {
         let mut queue = self.queue.lock();
         queue.failure.get_or_insert(error.clone());
         let ended = queue.take_all();
         for group in &ended {
-            group.end(Err(error.clone()), &queue);
+            group.end(Err(error.clone()));
         }
         self.signals.room.notify_all();
         drop(queue);
@@ -310,37 +315,10 @@ impl<W: GroupWriter> Shared<W> {
         }
     }
 
-    /// For a thread that is about to wait for a group that another thread's sync keeps waiting.
-    pub(crate) fn write_ahead(&self) {
-        if let Err(GroupFailure::ForGood(error)) = self.writer.write_ahead() {
-            self.fail_for_good(&error);
-        }
-    }
-
     /// Waits until everything queued so far is committed, or is not going to be.
     pub(crate) fn flush(&self) -> Result<()> {
         let last = self.queue.lock().last_group();
         last.map_or(Ok(()), |group| group.wait())
-    }
-
-    pub(crate) fn is_driven(&self) -> bool {
-        self.queue.lock().is_driven()
-    }
-
-    /// An error where awaiting a ticket would take for ever.
-    pub(crate) fn check_driven(&self) -> Result<()> {
-        let queue = self.queue.lock();
-        if queue.is_driven() {
-            return Ok(());
-        }
-        Err(if queue.is_stopping() {
-            BackendError::new(ErrorKind::Closed, "the value log was stopped")
-        } else {
-            BackendError::new(
-                ErrorKind::Misuse,
-                "a ticket of a value log without a driver was awaited; wait for it on a thread",
-            )
-        })
     }
 
     /// Ends [`Shared::drive`] once everything queued is committed.
@@ -450,14 +428,14 @@ impl<W: GroupWriter> Shared<W> {
         let Some(gathering) = next else {
             return;
         };
-        let mut turn = Turn {
+        let mut commit = GroupCommit {
             log: self,
             group: gathering.group,
             bytes: gathering.bytes,
             batches: gathering.records.len() as u64,
             outcome: None,
         };
-        turn.outcome = Some(self.writer.write(gathering.records, gathering.promise));
+        commit.outcome = Some(self.writer.write(gathering.records, gathering.promise));
     }
 
     /// Waits until the queue has room, committing if nobody else does.
@@ -483,23 +461,23 @@ impl<W: GroupWriter> Shared<W> {
         }
     }
 
-    fn end_group(&self, turn: &mut Turn<'_, W>) {
-        let outcome = turn.outcome.take().unwrap_or_else(|| {
+    fn end_group(&self, commit: &mut GroupCommit<'_, W>) {
+        let outcome = commit.outcome.take().unwrap_or_else(|| {
             let detail = "the thread that committed the group panicked";
             Err(GroupFailure::ForGood(BackendError::new(
                 ErrorKind::Failed,
                 detail,
             )))
         });
-        let mut ended = vec![turn.group.clone()];
+        let mut ended = vec![commit.group.clone()];
         let mut queue = self.queue.lock();
         queue.has_committer = false;
         queue.committing = None;
-        queue.bytes -= turn.bytes;
+        queue.bytes -= commit.bytes;
         let outcome = match outcome {
             Ok(()) => {
                 queue.groups += 1;
-                queue.batches += turn.batches;
+                queue.batches += commit.batches;
                 Ok(())
             }
             Err(GroupFailure::ThisGroup(error)) => Err(error),
@@ -511,7 +489,7 @@ impl<W: GroupWriter> Shared<W> {
             }
         };
         for group in &ended {
-            group.end(outcome.clone(), &queue);
+            group.end(outcome.clone());
         }
         queue.call_committer(&self.signals);
         self.signals.room.notify_all();
@@ -522,16 +500,62 @@ impl<W: GroupWriter> Shared<W> {
     }
 }
 
+impl<W: GroupWriter> Committing for Shared<W> {
+    fn is_driven(&self) -> bool {
+        self.queue.lock().is_driven()
+    }
+
+    fn check_driven(&self) -> Result<()> {
+        let queue = self.queue.lock();
+        if queue.is_driven() {
+            return Ok(());
+        }
+        Err(if queue.is_stopping() {
+            BackendError::new(ErrorKind::Closed, "the value log was stopped")
+        } else {
+            BackendError::new(
+                ErrorKind::Misuse,
+                "a ticket of a value log without a driver was awaited; wait for it on a thread",
+            )
+        })
+    }
+
+    fn write_ahead(&self) {
+        if !self.queue.lock().has_committer() {
+            return;
+        }
+        if let Err(GroupFailure::ForGood(error)) = self.writer.write_ahead() {
+            self.fail_for_good(&error);
+        }
+    }
+
+    fn turn(&self, group: &Group) -> Turn {
+        let mut queue = self.queue.lock();
+        if group.has_ended() {
+            return Turn::Ended;
+        }
+        if queue.takes_turn() {
+            return Turn::Commit;
+        }
+        group.count_sleeper();
+        Turn::Sleep
+    }
+
+    fn commit_next(&self) {
+        Self::commit_next(self);
+    }
+}
+
 /// One group in the making. Whatever happens to the committer, the group ends.
-struct Turn<'a, W: GroupWriter> {
+struct GroupCommit<'a, W: GroupWriter> {
     log: &'a Shared<W>,
-    group: Arc<Group<W>>,
+    group: Arc<Group>,
     bytes: u64,
     batches: u64,
     outcome: Option<std::result::Result<(), GroupFailure>>,
 }
 
-impl<W: GroupWriter> Drop for Turn<'_, W> {
+impl<W: GroupWriter> Drop for GroupCommit<'_, W> {
     fn drop(&mut self) {
         self.log.end_group(self);
     }
@@ -579,12 +603,10 @@ impl<W: GroupWriter> Drop for Shared<W> {
     /// No thread waits, for it would hold the log; tasks may.
     fn drop(&mut self) {
         let groups = self.queue.get_mut().take_all();
-        let queue = self.queue.lock();
         for group in &groups {
             let detail = "the value log was dropped before its sync";
-            group.end(Err(BackendError::new(ErrorKind::Closed, detail)), &queue);
+            group.end(Err(BackendError::new(ErrorKind::Closed, detail)));
         }
-        drop(queue);
         for group in groups {
             group.wake_all();
         }

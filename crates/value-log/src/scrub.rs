@@ -17,9 +17,9 @@ use crate::log_segment::LogSegment;
 impl ValueLog {
     /// What scrubbing would read now, if each closed segment is to be read once in a period.
     pub fn scrub_due(&self, period: Option<Duration>, now: Timestamp) -> Option<Task> {
-        let files = self.files();
+        let files = self.keeper.files();
         let closed: Vec<ScrubFile> = files.closed().iter().map(|it| file_of(it)).collect();
-        let mut scrub = self.keeper.scrub.lock();
+        let mut scrub = self.scrub.lock();
         scrub.due(&*files.disk, &files.directory, &closed, period, now)
     }
 
@@ -33,7 +33,7 @@ impl ValueLog {
         let Some(task) = self.scrub_due(period, now) else {
             return Ok(StepOutcome::nothing_left());
         };
-        let files = self.files();
+        let files = self.keeper.files();
         let number = u32::try_from(task.subject).ok();
         let found = number.and_then(|number| files.segment(number));
         let Some((segment, reader)) = found.as_ref().and_then(|it| Some((it, it.reader()?))) else {
@@ -44,10 +44,12 @@ impl ValueLog {
             scan.map(Box::new).map_err(|error| from_segment(&error))
         };
         let read = |scan: &mut Box<Scan>| {
-            let checked = scan.check(budget.bytes, |damage| self.note_damage(segment, &damage));
+            let checked = scan.check(budget.bytes, |damage| {
+                self.keeper.note_damage(segment, &damage);
+            });
             checked.map_err(|error| from_segment(&error))
         };
-        let mut scrub = self.keeper.scrub.lock();
+        let mut scrub = self.scrub.lock();
         let (disk, directory) = (&*files.disk, &files.directory);
         let (mut cost_bytes, is_read) =
             scrub.step(disk, directory, file_of(segment), open, read)?;
@@ -67,7 +69,7 @@ impl ValueLog {
             "{}: missing or damaged; nothing is lost, and it was written anew",
             contents_path(&segment.path).display()
         );
-        self.keeper.upkeep.lock().damage.push(what);
+        self.keeper.report(what);
     }
 }
 

@@ -14,10 +14,11 @@ use std::sync::atomic::Ordering;
 use kvorum_backend::{
     BackendError, ErrorKind, Result, StepBudget, StepOutcome, StoreId, Unreadable,
 };
-use kvorum_segment::{Damage, Scan, Scanned};
+use kvorum_segment::{Scan, Scanned};
+use parking_lot::Mutex;
 
 use crate::error::from_segment;
-use crate::log::{Stores, ValueLog};
+use crate::keeper::{Keeper, Stores};
 use crate::log_segment::LogSegment;
 use crate::opening::LOST_NAME;
 use crate::policy::{SegmentFacts, choose, owed_bytes, totals};
@@ -34,13 +35,15 @@ const EXHAUSTED_DEAD_PERCENT: u8 = 5;
 /// The same where removals are soon refused too: those of small values take nearly as much as they free.
 const DEAD_PERCENT_FOR_REMOVALS: u8 = 1;
 
+/// The upkeep of a log: surveys of what stores need, and collections.
+pub(crate) struct Upkeep {
+    keeper: Arc<Keeper>,
+    state: Mutex<State>,
+}
+
 /// What upkeep knows and does.
 #[derive(Default)]
-pub(super) struct Upkeep {
-    /// Usage has to be asked for again.
-    pub(super) is_usage_new: bool,
-    /// Damage that was not told yet.
-    pub(super) damage: Vec<String>,
+struct State {
     /// The newest segment when usage was asked for last, and its end.
     surveyed: Option<(u32, u64)>,
     /// The segments as they were then.
@@ -57,22 +60,20 @@ pub(super) struct Upkeep {
     is_held: bool,
 }
 
-impl Upkeep {
-    pub(crate) fn set_held(&mut self, is_held: bool) {
-        self.is_held = is_held;
-    }
-
+impl State {
     /// As of the last survey.
     fn facts_of(&self, segment: u32) -> Option<SegmentFacts> {
         let mut facts = self.facts.iter();
         facts.find(|it| it.number == segment).copied()
     }
 
-    fn collection_failed(&mut self, segment: u32, error: &BackendError) {
-        if self.unreadable.failed_in_any_way(segment.into(), error) {
+    /// True when the segment stays as it is from here on.
+    fn collection_failed(&mut self, segment: u32, error: &BackendError) -> bool {
+        let is_given_up = self.unreadable.failed_in_any_way(segment.into(), error);
+        if is_given_up {
             self.settled.insert(segment);
-            self.is_usage_new = true;
         }
+        is_given_up
     }
 }
 
@@ -128,24 +129,35 @@ struct Needed {
     is_passing: bool,
 }
 
-impl ValueLog {
-    pub(crate) fn is_any_chore_due(&self) -> bool {
-        let files = self.files();
+impl Upkeep {
+    pub(crate) fn of(keeper: Arc<Keeper>) -> Self {
+        Self {
+            keeper,
+            state: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn set_held(&self, is_held: bool) {
+        self.state.lock().is_held = is_held;
+    }
+
+    pub(crate) fn is_chore_due(&self) -> bool {
+        let files = self.keeper.files();
         let wants_mark = files.wants_mark();
         wants_mark
             || files.wants_seal()
-            || files.wants_spare()
+            || files.room.wants_spare()
             || self.wants_identity()
             || files.wants_note()
             || files.wants_retry()
-            || self.is_survey_due(&self.keeper.upkeep.lock())
+            || self.is_survey_due(&self.state.lock())
     }
 
     pub(crate) fn next_collection(&self) -> Option<CollectionDue> {
-        let headroom = self.files().reserve.measure();
+        let headroom = self.keeper.files().reserve.measure();
         let is_pressing = headroom.is_scarce() || self.is_too_much_dead();
         let percent_max = self.dead_percent_max();
-        let upkeep = self.keeper.upkeep.lock();
+        let upkeep = self.state.lock();
         let (facts, read_to) = match &upkeep.collection {
             Some(under_way) if !upkeep.is_held => (under_way.facts, under_way.scan.read_to()),
             _ => (upkeep.facts_of(self.victim(&upkeep)?)?, 0),
@@ -166,26 +178,27 @@ impl ValueLog {
     }
 
     /// True when appends or deletes since the last survey may have left much garbage.
-    fn is_survey_due(&self, upkeep: &Upkeep) -> bool {
-        let files = self.files();
+    fn is_survey_due(&self, upkeep: &State) -> bool {
+        let files = self.keeper.files();
         let newest = files.newest();
-        let is_much = |bytes: u64| bytes * SURVEYS_PER_SEGMENT >= files.segment_bytes();
+        let is_much = |bytes: u64| bytes * SURVEYS_PER_SEGMENT >= files.room.segment_bytes();
         let is_appended = upkeep.surveyed.is_none_or(|(number, end)| {
             let appended = newest.end().saturating_sub(end);
             number != newest.number || is_much(appended)
         });
-        upkeep.is_usage_new || is_appended || self.has_usage_fallen(is_much)
+        let is_usage_new = self.keeper.is_usage_new.load(Ordering::Acquire);
+        is_usage_new || is_appended || self.has_usage_fallen(is_much)
     }
 
     /// On a full disk there are few appends, and only deletes make room.
     fn has_usage_fallen(&self, is_much: impl Fn(u64) -> bool) -> bool {
         let fallen = self.keeper.fallen_bytes.load(Ordering::Relaxed);
-        let is_exhausted = || self.files().reserve.seen().is_exhausted();
+        let is_exhausted = || self.keeper.files().reserve.seen().is_exhausted();
         is_much(fallen) || (fallen > 0 && is_exhausted())
     }
 
     pub(crate) fn is_too_much_dead(&self) -> bool {
-        let upkeep = self.keeper.upkeep.lock();
+        let upkeep = self.state.lock();
         if upkeep.is_held {
             return false;
         }
@@ -196,7 +209,7 @@ impl ValueLog {
 
     /// The garbage allowed in the log at present. A log that is never collected keeps its setting.
     fn dead_percent_max(&self) -> u8 {
-        let files = self.files();
+        let files = self.keeper.files();
         let set = files.settings.dead_percent_max;
         let headroom = files.reserve.seen();
         if set >= 100 || !headroom.is_exhausted() {
@@ -208,40 +221,33 @@ impl ValueLog {
         }
     }
 
-    /// Measures the room, given the space that the log and its stores take.
-    pub(crate) fn measure_room(&self) {
-        let stores: Vec<StoreId> = self.keeper.stores.lock().keys().copied().collect();
-        let tenants = stores.into_iter().filter_map(|store| self.tenant(store));
-        let own_bytes: u64 = tenants.map(|tenant| tenant.own_bytes()).sum();
-        let files = self.files();
-        files.reserve.set_own_bytes(own_bytes + files.taken_bytes());
-        files.reserve.measure();
-    }
-
     pub(crate) fn dead_and_waiting_bytes(&self) -> (u64, u64) {
-        let upkeep = self.keeper.upkeep.lock();
+        let upkeep = self.state.lock();
         (totals(&upkeep.facts).1, upkeep.waiting_bytes)
     }
 
     /// Does a chore; false when there is none.
     pub(crate) fn do_chore(&self) -> Result<bool> {
-        let files = self.files();
-        let has_spare = files.make_spare().map_err(|failure| self.told(failure))?;
+        let files = self.keeper.files();
+        let has_spare = files
+            .room
+            .make_spare()
+            .map_err(|failure| self.keeper.told(failure))?;
         if has_spare || self.settle_identity()? || files.write_note()? || files.seal_one()? {
             return Ok(true);
         }
         files.mark_if_idle()?;
         let is_survey_due = {
-            let mut upkeep = self.keeper.upkeep.lock();
-            let is_due = self.is_survey_due(&upkeep);
-            upkeep.is_usage_new = false;
+            let upkeep = self.state.lock();
+            let is_usage_new = self.keeper.is_usage_new.swap(false, Ordering::AcqRel);
+            let is_due = is_usage_new || self.is_survey_due(&upkeep);
             if is_due {
                 self.keeper.fallen_bytes.store(0, Ordering::Relaxed);
             }
             is_due
         };
         if is_survey_due {
-            self.survey().inspect_err(|_| self.usage_changed())?;
+            self.survey().inspect_err(|_| self.keeper.usage_changed())?;
             return Ok(true);
         }
         self.write_what_was_refused()
@@ -250,11 +256,13 @@ impl ValueLog {
     /// Makes durable what found no room when it was put, if there may be room now: it can be read, and would be
     /// gone after a crash for as long as nothing else is put.
     fn write_what_was_refused(&self) -> Result<bool> {
-        let files = self.files();
+        let files = self.keeper.files();
         if !files.wants_retry() {
             return Ok(false);
         }
-        files.sync_written().map_err(|failure| self.told(failure))?;
+        files
+            .sync_written()
+            .map_err(|failure| self.keeper.told(failure))?;
         Ok(true)
     }
 
@@ -262,7 +270,7 @@ impl ValueLog {
     fn survey(&self) -> Result<()> {
         // In this order: what was appended to a segment before it was closed is seen by usage, and
         // what superseded it is durable behind the sync.
-        let files = self.files();
+        let files = self.keeper.files();
         let (newest, closed) = (files.newest(), files.closed());
         let surveyed = (newest.number, newest.end());
         let open = files.segments().into_iter();
@@ -270,12 +278,12 @@ impl ValueLog {
             open.filter(|it| it.has_records() && closed.iter().all(|i| i.number != it.number));
         let open: Vec<_> = open.map(|it| (it.end(), it)).collect();
         let needs = self.ask_stores();
-        self.sync()?;
+        self.keeper.sync()?;
         let erased = self.erased_for_certain();
         let mut unneeded = Vec::new();
         let mut facts = Vec::new();
         let mut waiting_bytes = 0;
-        let settled = self.keeper.upkeep.lock().settled.clone();
+        let settled = self.state.lock().settled.clone();
         for segment in closed {
             let is_needed = segment.judge_holders(|store, was_needed| {
                 if needs.asked.contains(&store) {
@@ -301,8 +309,8 @@ impl ValueLog {
         facts.extend(open.map(|(end, segment)| needs.facts_of(segment, *end, false)));
         self.drop_unneeded(&unneeded)?;
         self.forget_erased()?;
-        self.measure_room();
-        let mut upkeep = self.keeper.upkeep.lock();
+        self.keeper.measure_room();
+        let mut upkeep = self.state.lock();
         let is_there = |number: &u32| facts.iter().any(|it| it.number == *number);
         upkeep.settled.retain(is_there);
         upkeep.facts = facts;
@@ -315,7 +323,7 @@ impl ValueLog {
         let stores: Vec<StoreId> = self.keeper.stores.lock().keys().copied().collect();
         let mut needs = Needs::default();
         for store in stores {
-            let Some(tenant) = self.tenant(store) else {
+            let Some(tenant) = self.keeper.tenant(store) else {
                 continue;
             };
             let usage = tenant.usage();
@@ -343,38 +351,39 @@ impl ValueLog {
     }
 
     fn drop_unneeded(&self, unneeded: &[Arc<LogSegment>]) -> Result<()> {
-        let lost = self.files().directory.join(LOST_NAME);
-        self.files().drop_segments(unneeded, &lost)?;
+        let lost = self.keeper.files().directory.join(LOST_NAME);
+        self.keeper.files().drop_segments(unneeded, &lost)?;
         // One of which everything died while it was collected.
-        let is_dropped = |it: &mut Collection| self.files().segment(it.segment.number).is_none();
-        let _given_up = self.keeper.upkeep.lock().collection.take_if(is_dropped);
+        let is_dropped =
+            |it: &mut Collection| self.keeper.files().segment(it.segment.number).is_none();
+        let _given_up = self.state.lock().collection.take_if(is_dropped);
         Ok(())
     }
 
     /// Nobody waits any more for what an erased store has in the log.
     pub(crate) fn release_all(&self, erased: StoreId) -> Result<()> {
-        let newest = self.files().newest();
+        let newest = self.keeper.files().newest();
         let is_alone = newest.has_records()
             && !newest.judge_holders(|store, was_needed| was_needed && store != erased);
         if is_alone {
             // Its room is wanted now. Where there is none for a new segment, it goes later.
-            let _rolled_or_later = self.roll();
+            let _rolled_or_later = self.keeper.close_written();
         }
         let is_unneeded = |segment: &Arc<LogSegment>| {
             !segment.judge_holders(|store, was_needed| was_needed && store != erased)
         };
-        let closed = self.files().closed();
+        let closed = self.keeper.files().closed();
         let unneeded: Vec<_> = closed.into_iter().filter(is_unneeded).collect();
         self.drop_unneeded(&unneeded)?;
-        self.usage_changed();
+        self.keeper.usage_changed();
         Ok(())
     }
 
     /// Erased stores of which nothing is left need not be remembered.
     fn forget_erased(&self) -> Result<()> {
-        let segments = self.files().segments();
+        let segments = self.keeper.files().segments();
         let is_left = |store: &StoreId| segments.iter().any(|it| it.holding(*store).is_some());
-        let is_open = |store: &StoreId| self.tenant(*store).is_some();
+        let is_open = |store: &StoreId| self.keeper.tenant(*store).is_some();
         let mut identity = self.keeper.identity.lock();
         let before = identity.known.erased.len();
         identity
@@ -382,13 +391,13 @@ impl ValueLog {
             .erased
             .retain(|store| is_left(store) || is_open(store));
         if identity.known.erased.len() < before {
-            self.write_identity(&mut identity)?;
+            self.keeper.write_identity(&mut identity)?;
         }
         Ok(())
     }
 
     fn wants_identity(&self) -> bool {
-        let files = self.files();
+        let files = self.keeper.files();
         files.has_files() && !files.is_full() && !self.keeper.identity.lock().is_written
     }
 
@@ -397,21 +406,21 @@ impl ValueLog {
             return Ok(false);
         }
         let mut identity = self.keeper.identity.lock();
-        match self.write_identity(&mut identity) {
+        match self.keeper.write_identity(&mut identity) {
             // The rest of upkeep makes room.
             Err(error) if error.kind() == ErrorKind::Full => {
-                self.files().note_full();
+                self.keeper.files().note_full();
                 Ok(false)
             }
             written => written.map(|()| true),
         }
     }
 
-    fn victim(&self, upkeep: &Upkeep) -> Option<u32> {
+    fn victim(&self, upkeep: &State) -> Option<u32> {
         if upkeep.is_held {
             return None;
         }
-        let headroom = self.files().reserve.seen();
+        let headroom = self.keeper.files().reserve.seen();
         let room_bytes = match headroom.is_scarce() {
             true => headroom.available,
             false => u64::MAX,
@@ -422,7 +431,7 @@ impl ValueLog {
     /// Goes on collecting a segment, or begins.
     pub(crate) fn collect(&self, budget: StepBudget) -> Result<StepOutcome> {
         let collection = {
-            let mut upkeep = self.keeper.upkeep.lock();
+            let mut upkeep = self.state.lock();
             if upkeep.is_held {
                 return Ok(StepOutcome::nothing_left());
             }
@@ -440,18 +449,20 @@ impl ValueLog {
         let number = collection.segment.number;
         let collected = self.offer_and_settle(&mut collection, budget);
         let (cost_bytes, is_done) = collected.inspect_err(|error| {
-            self.keeper.upkeep.lock().collection_failed(number, error);
+            if self.state.lock().collection_failed(number, error) {
+                self.keeper.usage_changed();
+            }
         })?;
-        let is_dropped = self.files().segment(number).is_none();
+        let is_dropped = self.keeper.files().segment(number).is_none();
         let is_done = is_done || is_dropped;
         // Where one was opened meanwhile, the segment is offered again from its start.
         let is_settled = is_done && collection.is_for(&self.keeper.stores.lock());
-        let mut upkeep = self.keeper.upkeep.lock();
+        let mut upkeep = self.state.lock();
         if is_settled {
             upkeep.settled.insert(number);
         }
         if is_done {
-            upkeep.is_usage_new = true;
+            self.keeper.usage_changed();
         } else {
             upkeep.collection = Some(collection);
         }
@@ -513,14 +524,14 @@ impl ValueLog {
 
     fn begin_collection(&self) -> Result<Option<Collection>> {
         let facts = {
-            let upkeep = self.keeper.upkeep.lock();
+            let upkeep = self.state.lock();
             let victim = self.victim(&upkeep);
             victim.and_then(|number| upkeep.facts_of(number))
         };
         let Some(facts) = facts else {
             return Ok(None);
         };
-        let Some(segment) = self.files().segment(facts.number) else {
+        let Some(segment) = self.keeper.files().segment(facts.number) else {
             return Ok(None);
         };
         let stores = self.keeper.stores.lock().clone();
@@ -560,7 +571,7 @@ impl ValueLog {
                 }
                 Scanned::Damage(damage) => {
                     cost_bytes += damage.len;
-                    self.note_damage(segment, &damage);
+                    self.keeper.note_damage(segment, &damage);
                 }
             }
         }
@@ -571,15 +582,6 @@ impl ValueLog {
             }
         }
         Ok((cost_bytes, is_read))
-    }
-
-    /// Damage is told once of each segment.
-    pub(crate) fn note_damage(&self, segment: &LogSegment, damage: &Damage) {
-        if !segment.is_damaged() {
-            let what = format!("{}: {damage}", segment.path.display());
-            self.keeper.upkeep.lock().damage.push(what);
-        }
-        segment.set_damaged();
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) fn open_bitcask(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> 
             None => Bitcask::open(disk.clone(), directory, settings, draw.clone())?,
             Some(log) => {
                 let log = Arc::new(log.clone());
-                Bitcask::open_adopting(disk.clone(), directory, settings, draw.clone(), log)?
+                Bitcask::open_in_log(disk.clone(), directory, settings, draw.clone(), log)?
             }
         };
         Ok(Arc::new(store.with_cache(cache.clone())))
@@ -137,7 +137,7 @@ fn leveldb(opening: &Opening<'_>, blob_threshold_bytes: usize) -> Result<Arc<dyn
             None => Leveldb::open(disk.clone(), directory, &settings, shared, draw)?,
             Some(log) => {
                 let log = Arc::new(log.clone());
-                Leveldb::open_adopting(disk.clone(), directory, &settings, shared, draw, log)?
+                Leveldb::open_in_log(disk.clone(), directory, &settings, shared, draw, log)?
             }
         };
         Ok(Arc::new(store))

@@ -26,7 +26,7 @@ impl Arbiter {
         took: Duration,
         now: Moment,
     ) {
-        let is_log = order.owner == Owner::CommitLog;
+        let is_log = order.owner == Owner::ValueLog;
         if is_log {
             // A step that costs something had to sync a store; others prepare it for more, or free files.
             self.is_log_trimming = outcome.is_some_and(|outcome| outcome.cost_bytes > 0);
@@ -47,7 +47,7 @@ impl Arbiter {
     /// The value log's next step, or a round of syncs; nothing while the device has its rest.
     pub(super) fn next_sync(&mut self, now: Moment) -> Option<Decision> {
         let is_rest_over = self.sync_after <= now;
-        let log = self.accounts.get(&Owner::CommitLog);
+        let log = self.accounts.get(&Owner::ValueLog);
         let log = log.filter(|log| !log.is_busy);
         let log_task = log
             .and_then(|log| log.next_sync(now))
@@ -64,7 +64,7 @@ impl Arbiter {
             return Some(Decision::Syncs(round));
         }
         // The stores are synced: nothing keeps the log's oldest segment.
-        let order = self.sync_order(Owner::CommitLog, log_task?, now);
+        let order = self.sync_order(Owner::ValueLog, log_task?, now);
         Some(Decision::Step(order))
     }
 
@@ -73,7 +73,7 @@ impl Arbiter {
         let wanting = self
             .accounts
             .iter()
-            .filter(|(owner, account)| **owner != Owner::CommitLog && !account.is_busy);
+            .filter(|(owner, account)| **owner != Owner::ValueLog && !account.is_busy);
         let chosen: Vec<(Owner, Task)> = wanting
             .filter_map(|(owner, account)| {
                 if let Some(owed) = account.next_sync(now) {

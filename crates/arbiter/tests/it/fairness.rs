@@ -173,7 +173,7 @@ fn the_log_does_not_wait_for_the_turns_of_all_stores() {
     let mut arbiter = Arbiter::new(Budgets::default());
     let now = Moment::from_start(Duration::from_secs(1));
     let stores = (0..8).map(Owner::Store);
-    let owners: Vec<Owner> = stores.chain([Owner::CommitLog]).collect();
+    let owners: Vec<Owner> = stores.chain([Owner::ValueLog]).collect();
     let written = owners.iter().map(|owner| (*owner, 0)).collect();
     let looked = Looked {
         written,
@@ -182,7 +182,7 @@ fn the_log_does_not_wait_for_the_turns_of_all_stores() {
     arbiter.step(Event::Looked(looked), now);
     let mut served: BTreeMap<Owner, u64> = owners.iter().map(|owner| (*owner, 0)).collect();
     let owed = |owner: Owner, served: u64| match owner {
-        Owner::CommitLog => merge_of(LOG_BYTES.saturating_sub(served)),
+        Owner::ValueLog => merge_of(LOG_BYTES.saturating_sub(served)),
         Owner::Store(_) => merge_of(1 << 30),
     };
     let mut by_stores_meanwhile = None;
@@ -198,7 +198,7 @@ fn the_log_does_not_wait_for_the_turns_of_all_stores() {
         };
         let owner = order.owner;
         *served.entry(owner).or_default() += order.declared_bytes;
-        let is_done = owner == Owner::CommitLog && served[&owner] >= LOG_BYTES;
+        let is_done = owner == Owner::ValueLog && served[&owner] >= LOG_BYTES;
         if is_done {
             by_stores_meanwhile = Some(by_store(&served).sum::<u64>());
         }
@@ -224,7 +224,7 @@ fn the_log_does_not_wait_for_the_turns_of_all_stores() {
 fn by_store(served: &BTreeMap<Owner, u64>) -> impl Iterator<Item = u64> {
     let stores = served
         .iter()
-        .filter(|(owner, _)| **owner != Owner::CommitLog);
+        .filter(|(owner, _)| **owner != Owner::ValueLog);
     stores.map(|(_, bytes)| *bytes)
 }
 

@@ -57,7 +57,7 @@ impl LogWorld {
                     let written = if self.writes_go_on { self.looks } else { 5 };
                     let stores = (0..self.stores).map(|store| (Owner::Store(store), written));
                     let looked = Looked {
-                        written: stores.chain([(Owner::CommitLog, 9)]).collect(),
+                        written: stores.chain([(Owner::ValueLog, 9)]).collect(),
                         ..Looked::default()
                     };
                     self.arbiter.step(Event::Looked(looked), self.now);
@@ -69,7 +69,7 @@ impl LogWorld {
                         urgency: self.urgency,
                         cost_bytes: 0,
                     };
-                    let is_log = owner == Owner::CommitLog;
+                    let is_log = owner == Owner::ValueLog;
                     let told = Told {
                         tasks: is_log.then_some(task).into_iter().collect(),
                         ..Told::default()
@@ -98,7 +98,7 @@ impl LogWorld {
 
     fn log_step(&mut self) -> Order {
         match self.next_sync() {
-            Decision::Step(order) if order.owner == Owner::CommitLog => order,
+            Decision::Step(order) if order.owner == Owner::ValueLog => order,
             other => unreachable!("{other:?} in place of a step of the log"),
         }
     }

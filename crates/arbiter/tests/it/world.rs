@@ -318,7 +318,7 @@ impl World {
         match owner {
             Owner::Store(slot) => &mut self.stores[usize::from(slot)],
             // Nobody has told of a value log.
-            Owner::CommitLog => &mut self.stores[0],
+            Owner::ValueLog => &mut self.stores[0],
         }
     }
 }

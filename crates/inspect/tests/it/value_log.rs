@@ -41,7 +41,7 @@ fn open_stores(disk: &MemoryDisk, log: &ValueLog) -> Vec<Arc<dyn Backend>> {
         let (disk, directory) = (Arc::new(disk.clone()), format!("{DATA}/bitcask/{number}"));
         let (settings, shared) = (BitcaskSettings::default(), log.clone());
         let store =
-            Bitcask::open_adopting(disk, Path::new(&directory), settings, draw, shared).unwrap();
+            Bitcask::open_in_log(disk, Path::new(&directory), settings, draw, shared).unwrap();
         Arc::new(store)
     };
     let stores: Vec<_> = (0..2).map(open).collect();
@@ -270,7 +270,7 @@ fn with_tables(log_id: u64) -> MemoryDisk {
     };
     let (log, _) = ValueLog::open(shared_disk.clone(), Path::new(LOG), log_id, settings).unwrap();
     let draws = AtomicU64::new(1);
-    let store = Leveldb::open_adopting(
+    let store = Leveldb::open_in_log(
         shared_disk,
         Path::new("data/leveldb/0"),
         &LeveldbSettings {

@@ -94,7 +94,7 @@ impl World {
             let (seam, own) = (seam.clone(), own_settings());
             Arc::new(match &log {
                 Some(log) => {
-                    Bitcask::open_adopting(seam, &directory, own, draw, log.clone()).unwrap()
+                    Bitcask::open_in_log(seam, &directory, own, draw, log.clone()).unwrap()
                 }
                 None => Bitcask::open(seam, &directory, own, draw).unwrap(),
             })
@@ -199,7 +199,7 @@ impl World {
     fn look(&mut self) {
         let stores = (0..STORES).map(|at| (Owner::Store(at), self.puts));
         let log = self.log.as_ref();
-        let log = log.map(|log| (Owner::CommitLog, log.batches()));
+        let log = log.map(|log| (Owner::ValueLog, log.batches()));
         // Requests suffer from every step: nothing runs for long but what the debt needs.
         let millis = if std::mem::take(&mut self.has_worked) {
             100
@@ -239,8 +239,8 @@ impl World {
         let before = self.moved(&[Operation::Read, Operation::Write]);
         assert_eq!(before, 0, "puts and questions are counted apart");
         let outcome = match (order.owner, &self.log) {
-            (Owner::CommitLog, Some(log)) => log.step(&order.task, order.budget).unwrap(),
-            (Owner::CommitLog, None) => unreachable!("there is no log"),
+            (Owner::ValueLog, Some(log)) => log.step(&order.task, order.budget).unwrap(),
+            (Owner::ValueLog, None) => unreachable!("there is no log"),
             (Owner::Store(at), _) if order.task.kind == TaskKind::Sync => {
                 self.stores[usize::from(at)].sync().unwrap();
                 StepOutcome::nothing_left()

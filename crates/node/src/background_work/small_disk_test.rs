@@ -238,7 +238,7 @@ impl World {
 
     fn look(&mut self) {
         let stores = (0..STORES).map(|at| (Owner::Store(at), self.puts));
-        let log = (Owner::CommitLog, self.log.batches());
+        let log = (Owner::ValueLog, self.log.batches());
         let looked = Looked {
             written: stores.chain([log]).collect(),
             disk: disk_room(self.log.values.reserve()),
@@ -264,7 +264,7 @@ impl World {
     fn work(&mut self, order: Order) {
         let now = self.wall_time();
         let step = match order.owner {
-            Owner::CommitLog => self.log.step(&order.task, order.budget),
+            Owner::ValueLog => self.log.step(&order.task, order.budget),
             Owner::Store(at) => {
                 let store = &self.stores[usize::from(at)];
                 match order.task.kind {
@@ -384,13 +384,13 @@ fn open(
         match engine {
             Engine::Bitcask => {
                 let own = BitcaskSettings::default();
-                let store = Bitcask::open_adopting(seam, &directory, own, draw, log);
+                let store = Bitcask::open_in_log(seam, &directory, own, draw, log);
                 let store = Arc::new(store.unwrap());
                 (store.clone(), store)
             }
             Engine::Leveldb => {
                 let (own, shared) = (LeveldbSettings::default(), shared.clone());
-                let store = Leveldb::open_adopting(seam, &directory, &own, shared, draw, log);
+                let store = Leveldb::open_in_log(seam, &directory, &own, shared, draw, log);
                 let store = store.unwrap();
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)

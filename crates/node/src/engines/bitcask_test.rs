@@ -150,7 +150,7 @@ fn open_logged(lines: &[&str]) -> Opened {
     let log: ValueLog = node_log::open_value_log(&seam, Path::new("log"), &settings, 5).unwrap();
     let own = settings_of(&settings, 0);
     let (draw, shared) = (Arc::new(|| 7), log.clone());
-    let store = Bitcask::open_adopting(seam, Path::new("store"), own, draw, shared).unwrap();
+    let store = Bitcask::open_in_log(seam, Path::new("store"), own, draw, shared).unwrap();
     let store = Arc::new(store);
     let tenant: Arc<dyn Tenant> = store.clone();
     log.admit(&[tenant]).unwrap();

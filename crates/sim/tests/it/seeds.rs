@@ -48,8 +48,7 @@ fn members_run_the_same_way_twice_and_find_nothing() {
     assert!(first.operations.acknowledged() > 500, "{first}");
 }
 
-/// Simulated bitcasks stood behind the commit log, which no bitcask of a server does by default: no seed
-/// ever collected a segment of the value log, or admitted a store to it.
+/// Seeds once ran without a value log: none ever collected a segment of it, or admitted a store to it.
 #[test]
 fn bitcask_runs_over_the_value_log_whose_segments_are_collected() {
     for (seed, control) in [(7001, Control::StandIn), (7007, Control::Members)] {

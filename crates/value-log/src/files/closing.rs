@@ -15,7 +15,7 @@ use crate::queue::GroupFailure;
 impl Files {
     /// Closes the segment that is appended to, and creates the next one.
     pub(crate) fn roll(&self) -> Result<Arc<LogSegment>> {
-        let mut cursor = self.cursor.lock();
+        let mut cursor = self.room.cursor.lock();
         if cursor.segment.has_records() {
             self.advance(&mut cursor)?;
         }
@@ -54,7 +54,7 @@ impl Files {
     /// does not pass for a torn tail. Batches wait for their places meanwhile: it takes one.
     pub(crate) fn mark_if_idle(&self) -> Result<()> {
         let mut state = self.state.lock();
-        let cursor = self.cursor.lock();
+        let cursor = self.room.cursor.lock();
         let seen_end = state.seen_end;
         let Some(active) = &mut state.active else {
             return Ok(());

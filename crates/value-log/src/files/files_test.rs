@@ -116,7 +116,7 @@ fn whoever_waits_for_the_state_keeps_no_batch_from_its_place() {
         });
         begun.wait();
         for _ in 0..10_000 {
-            assert!(files.cursor.try_lock().is_some());
+            assert!(files.room.cursor.try_lock().is_some());
             std::thread::yield_now();
         }
         drop(state);
@@ -135,15 +135,15 @@ fn spares_are_made_again_once_there_is_space() {
         let files = files(&disk, 1_000);
         place(&files, 1, 600);
         disk.add_rule(Rule::new(Fault::Error(kind)).on(operation));
-        assert!(!makes_spare(&files) && !files.wants_spare());
+        assert!(!makes_spare(&files) && !files.room.wants_spare());
         disk.heal();
         place(&files, 2, 600);
-        assert!(files.wants_spare() && makes_spare(&files));
+        assert!(files.room.wants_spare() && makes_spare(&files));
     }
 }
 
 fn makes_spare(files: &Files) -> bool {
-    let made = files.make_spare().map_err(GroupFailure::into_error);
+    let made = files.room.make_spare().map_err(GroupFailure::into_error);
     made.unwrap()
 }
 
@@ -292,15 +292,15 @@ fn the_room_for_puts_is_what_puts_can_take_and_deletions_do_not_show_in_it() {
         .unwrap();
     files.reserve.set_own_bytes(38 << 20);
     ballast.allocate(38 << 20).unwrap();
-    assert_eq!(files.room_for_puts(), 0, "no file could be made");
+    assert_eq!(files.room.room_for_puts(), 0, "no file could be made");
     assert!(!makes_room(&files, 1_000));
     assert!(is_written(files.make_room(1_000, Purpose::Free)));
-    assert_eq!(files.room_for_puts(), 0, "this file is for removals");
+    assert_eq!(files.room.room_for_puts(), 0, "this file is for removals");
     ballast.truncate(0).unwrap();
-    assert!(files.room_for_puts() > 1 << 20);
+    assert!(files.room.room_for_puts() > 1 << 20);
     let (puts, _, _) = fill(&files, &disk);
     assert!(puts > 3_000, "{puts}");
-    let left = files.room_for_puts();
+    let left = files.room.room_for_puts();
     assert!(left < 11_000, "a put of 10,000 bytes was refused: {left}");
 }
 
@@ -334,5 +334,11 @@ fn a_file_for_removals_takes_puts_once_there_is_room() {
     assert!(!makes_room(&files, 1_000));
     ballast.truncate(0).unwrap();
     assert!(makes_room(&files, 1_000));
-    assert_eq!(files.ready_to.load(std::sync::atomic::Ordering::Acquire), 1);
+    assert_eq!(
+        files
+            .room
+            .ready_to
+            .load(std::sync::atomic::Ordering::Acquire),
+        1
+    );
 }

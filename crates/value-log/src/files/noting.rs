@@ -60,7 +60,7 @@ impl Files {
     /// so that it is missed when it is gone.
     fn newest_created(&self) -> u32 {
         let newest_file = self.newest_file.load(Ordering::Acquire);
-        let ready_to = self.ready_to.load(Ordering::Acquire);
+        let ready_to = self.room.ready_to.load(Ordering::Acquire);
         u32::try_from(newest_file.max(ready_to)).unwrap_or(u32::MAX)
     }
 
@@ -95,11 +95,11 @@ impl Files {
 
     /// True when there was no space for what can wait, and none was made since.
     pub(crate) fn is_full(&self) -> bool {
-        self.is_full.load(Ordering::Acquire)
+        self.room.is_full.load(Ordering::Acquire)
     }
 
     pub(crate) fn note_full(&self) {
-        self.is_full.store(true, Ordering::Release);
+        self.room.is_full.store(true, Ordering::Release);
     }
 
     /// True when a segment that is not there, or is another, should be there.

@@ -6,15 +6,18 @@
 //! of the reserve. Before that they may take the last part of each file, which is left to them until the next
 //! file exists.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kvorum_backend::{BackendError, ErrorKind, Purpose};
-use kvorum_disk::{Headroom, PUT_FILE_BYTES_MIN};
+use kvorum_disk::{Disk, Headroom, PUT_FILE_BYTES_MIN, Reserve};
 use kvorum_segment::{FILE_HEADER_BYTES, SegmentId, SegmentWriter, WriterOptions, file_name};
+use parking_lot::Mutex;
 
-use crate::files::{Files, SEGMENT_KIND, failed_creation};
-use crate::log_segment::LogSegment;
+use crate::files::failure::failed_creation;
+use crate::log_segment::{LogSegment, SEGMENT_KIND};
 use crate::queue::GroupFailure;
 
 /// What a file for removals alone takes at most: this, and that part of the reserve. Once they have taken a part,
@@ -23,6 +26,28 @@ const REMOVALS_BYTES_MAX: u64 = 1 << 20;
 const REMOVALS_FILE_PART: u64 = 8;
 /// The part of a file that is left to removals while there is no next one.
 const REMOVALS_PART: u64 = 16;
+
+/// The place of the next batch, and files that are made ahead of need.
+pub(crate) struct Room {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) directory: PathBuf,
+    pub(super) log_id: u64,
+    pub(super) segment_bytes: u64,
+    /// The part of the free space that is held back.
+    pub(super) reserve: Arc<Reserve>,
+    /// Where the next batch goes. Taken within the queue's lock.
+    pub(super) cursor: Mutex<Cursor>,
+    /// Files that were made ahead of need, oldest first. The lock is held while one is created, by
+    /// whoever does it.
+    pub(super) spares: Mutex<VecDeque<SegmentWriter>>,
+    /// The highest number for which there is a file with its space, or one of an earlier run.
+    pub(super) ready_to: AtomicU64,
+    /// The room in files that were created ahead of need.
+    pub(super) rooms: Mutex<BTreeMap<u64, FileRoom>>,
+    pub(super) has_directory: AtomicBool,
+    /// There was no space for a spare, or no file handle: it is not tried again before somebody needs one.
+    pub(super) is_full: AtomicBool,
+}
 
 /// The room of a file for batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +113,7 @@ impl Cursor {
     }
 }
 
-impl Files {
+impl Room {
     /// Creates a segment's file with all its space, for a batch of `len` bytes at least. The lock on the
     /// spares is held.
     pub(super) fn create_segment(
@@ -129,7 +154,7 @@ impl Files {
 
     /// Length of the next file, if there is room for it.
     fn file_bytes(&self, headroom: &Headroom, least: u64, purpose: Purpose) -> u64 {
-        let wanted = headroom.file_bytes(self.settings.segment_bytes);
+        let wanted = headroom.file_bytes(self.segment_bytes);
         let is_held_back = purpose == Purpose::Free && headroom.for_puts() < wanted;
         let most = match is_held_back {
             true => wanted
@@ -189,13 +214,16 @@ impl Files {
         }
     }
 
-    /// Goes on to the next segment, even before its file exists.
-    pub(super) fn advance(&self, cursor: &mut Cursor) -> kvorum_backend::Result<()> {
-        let segment = self.next_segment(&cursor.segment)?;
+    /// The segment that the next batch goes to.
+    pub(super) fn newest(&self) -> Arc<LogSegment> {
+        self.cursor.lock().segment.clone()
+    }
+
+    /// Goes on to this segment, even before its file exists.
+    pub(super) fn advance(&self, cursor: &mut Cursor, segment: Arc<LogSegment>) {
         let mut rooms = self.rooms.lock();
         let room = rooms.remove(&u64::from(segment.number));
         *cursor = Cursor { segment, room };
-        Ok(())
     }
 
     fn set_room(&self, number: u64, room: FileRoom) {
@@ -215,24 +243,21 @@ impl Files {
         }
     }
 
-    /// Makes a file for a batch of this length if there is none. To be asked before a place is.
-    ///
-    /// # Errors
-    /// There is no space for it.
-    pub(crate) fn make_room(
+    /// Makes a file for a batch of this length if there is none. Returns the number of one that is there and is
+    /// too short: it has to be made wider ([`Room::widen`]).
+    pub(super) fn make_file(
         &self,
         len: u64,
         purpose: Purpose,
-    ) -> std::result::Result<(), GroupFailure> {
+    ) -> std::result::Result<Option<u64>, GroupFailure> {
         let is_there = |number: u64| number <= self.ready_to.load(Ordering::Acquire);
         loop {
             let fit = self.fit(&self.cursor.lock(), len, purpose);
             let Fit::Lacking(number) = fit else {
-                return Ok(());
+                return Ok(None);
             };
             if is_there(number) {
-                self.widen(number, FILE_HEADER_BYTES + len, purpose)?;
-                continue;
+                return Ok(Some(number));
             }
             let mut spares = self.spares.lock();
             if !is_there(number) {
@@ -242,15 +267,17 @@ impl Files {
         }
     }
 
-    /// Extends the room of this file, which has no batch yet, so that it takes a batch with this end.
-    fn widen(
+    /// Extends the room of this file, which has no batch yet, so that it takes a batch of this length. The file
+    /// is that of `active`, or a spare.
+    pub(super) fn widen(
         &self,
         number: u64,
-        end: u64,
+        len: u64,
         purpose: Purpose,
+        headroom: &Headroom,
+        active: Option<&mut SegmentWriter>,
     ) -> std::result::Result<(), GroupFailure> {
-        let headroom = self.reserve.measure();
-        let mut state = self.state.lock();
+        let end = FILE_HEADER_BYTES + len;
         let mut spares = self.spares.lock();
         let Some(known) = self.room_of(number) else {
             // Another thread has already gone beyond it.
@@ -262,10 +289,9 @@ impl Files {
             false => known.end,
         };
         let wanted = owed + end.saturating_sub(known.end);
-        if wanted > room_for(&headroom, purpose) {
-            return Err(refused(&headroom, purpose));
+        if wanted > room_for(headroom, purpose) {
+            return Err(refused(headroom, purpose));
         }
-        let active = state.active.as_mut().map(|active| &mut active.writer);
         let mut writers = active.into_iter().chain(spares.iter_mut());
         if let Some(writer) = writers.find(|it| it.id().number == number) {
             writer
@@ -349,21 +375,18 @@ impl Files {
         end
     }
 
-    /// What the log's files take, in bytes.
-    pub(crate) fn taken_bytes(&self) -> u64 {
-        let ahead: u64 = {
-            let cursor = self.cursor.lock();
-            let end = cursor.room.map_or(0, |room| room.end);
-            let rooms = self.rooms.lock();
-            let made = rooms.values().map(|room| room.end);
-            made.sum::<u64>() + end.saturating_sub(cursor.segment.end())
-        };
-        self.bytes() + ahead
+    /// What files have reserved and no batch takes yet, in bytes.
+    pub(super) fn ahead_bytes(&self) -> u64 {
+        let cursor = self.cursor.lock();
+        let end = cursor.room.map_or(0, |room| room.end);
+        let rooms = self.rooms.lock();
+        let made = rooms.values().map(|room| room.end);
+        made.sum::<u64>() + end.saturating_sub(cursor.segment.end())
     }
 
     /// Approximate length of a segment at present, in bytes.
     pub(crate) fn segment_bytes(&self) -> u64 {
-        self.reserve.seen().file_bytes(self.settings.segment_bytes)
+        self.reserve.seen().file_bytes(self.segment_bytes)
     }
 }
 

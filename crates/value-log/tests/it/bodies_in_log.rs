@@ -21,8 +21,8 @@ use kvorum_encoding::StorageKey;
 use kvorum_segment::file_name;
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 
-use crate::adopted::{Opened, leveldb_settings, tenants_of};
 use crate::removals::records_of;
+use crate::tenants::{Opened, leveldb_settings, tenants_of};
 
 const STORE: &str = "store";
 const LOG: &str = "log";
@@ -65,7 +65,7 @@ impl Node {
         let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
         let (shared, memory) = (log.clone(), Shared::new(1 << 20, 1 << 20));
         let path = Path::new(STORE);
-        let store = Leveldb::open_adopting(disk, path, settings, memory, draw, shared)?;
+        let store = Leveldb::open_in_log(disk, path, settings, memory, draw, shared)?;
         let store: Opened = store.into();
         log.admit(&tenants_of(std::slice::from_ref(&store)))?;
         Ok(Self { log, store })
@@ -335,8 +335,8 @@ fn a_body_that_is_lost_with_its_segment_is_told_by_its_key() {
         node.keep_store();
     }
     // Its neighbours are needed, so that it is read and copied.
-    let adopting = &node.store.tenant;
-    assert!(adopting.usage().iter().any(|it| it.segment == 1));
+    let tenant = &node.store.tenant;
+    assert!(tenant.usage().iter().any(|it| it.segment == 1));
     (1..8)
         .filter(|key| *key != lost && key % 2 == 0)
         .for_each(|key| node.put(key, 9));
@@ -439,7 +439,7 @@ fn a_body_stays_while_a_table_above_it_cannot_be_read() {
     let node = Node::open_on(Arc::new(faulty.clone()), &settings()).unwrap();
     assert!(node.value(1).is_err());
     // Most of the first segments is dead, as far as anybody can tell.
-    let adopting = &node.store.tenant;
+    let tenant = &node.store.tenant;
     let mut refused = 0;
     for segment in 1..node.log.newest_segment() {
         let path = Path::new(LOG).join(file_name(u64::from(segment)));
@@ -447,10 +447,10 @@ fn a_body_stays_while_a_table_above_it_cannot_be_read() {
             continue;
         }
         let offered = records_of(&memory, 5, segment, &path);
-        let relocated = adopting.relocate(&offered);
+        let relocated = tenant.relocate(&offered);
         refused += usize::from(relocated.is_err());
         if relocated.is_ok() {
-            while !adopting.settle(segment, ALL).unwrap().is_done {}
+            while !tenant.settle(segment, ALL).unwrap().is_done {}
         }
     }
     assert!(refused > 0);

@@ -12,10 +12,8 @@ use std::sync::atomic::AtomicU64;
 use kvorum_backend::{Batch, Durability, ErrorKind, Receipt, Result, StepBudget, Timestamp, Write};
 use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 
-use crate::adopted::{Opened, tenants_of};
-use crate::adopted_stores::{
-    KEYS, KINDS, Kind, Mode, NOW, Node, STORES, Values, directory_of, put,
-};
+use crate::tenant_stores::{KEYS, KINDS, Kind, Mode, NOW, Node, STORES, Values, directory_of, put};
+use crate::tenants::{Opened, tenants_of};
 
 /// A disk that can fail, and a node on it.
 struct Rig {

@@ -32,7 +32,7 @@ use kvorum_encoding::StorageKey;
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 use proptest::prelude::*;
 
-use crate::adopted::{Engine, Opened, bitcask_settings, leveldb_settings, tenants_of};
+use crate::tenants::{Engine, Opened, bitcask_settings, leveldb_settings, tenants_of};
 
 const STORES: usize = 3;
 const KEYS: usize = 12;

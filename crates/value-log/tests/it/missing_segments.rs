@@ -22,7 +22,7 @@ use kvorum_disk::{
 use kvorum_encoding::StorageKey;
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 
-use crate::adopted::{Opened, bitcask_settings, tenants_of};
+use crate::tenants::{Opened, bitcask_settings, tenants_of};
 
 const LOG: &str = "log";
 const STORES: usize = 3;
@@ -52,7 +52,7 @@ impl Node {
                 ..bitcask_settings()
             };
             let (directory, shared) = (store_of(root, number), log.clone());
-            let store = Bitcask::open_adopting(disk.clone(), &directory, settings, draw, shared)?;
+            let store = Bitcask::open_in_log(disk.clone(), &directory, settings, draw, shared)?;
             Ok(store.into())
         };
         let stores: Vec<_> = (0..STORES).map(open).collect::<Result<_>>()?;

@@ -21,7 +21,7 @@ use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 
-use crate::adopted::{Engine, Opened, bitcask_settings, leveldb_settings, tenants_of};
+use crate::tenants::{Engine, Opened, bitcask_settings, leveldb_settings, tenants_of};
 
 const STORES: usize = 2;
 const KEYS: usize = 80;

@@ -24,7 +24,7 @@ use kvorum_encoding::StorageKey;
 use kvorum_segment::{ScanOptions, Scanned, SegmentId, SegmentReader, file_name};
 use kvorum_value_log::{LoggedRecord, ValueLog, ValueLogSettings};
 
-use crate::adopted::{Engine, Opened, leveldb_settings, tenants_of};
+use crate::tenants::{Engine, Opened, leveldb_settings, tenants_of};
 
 const SEGMENTS: u32 = 6;
 const NOW: Timestamp = Timestamp(1_000_000);
@@ -114,11 +114,11 @@ impl Node {
             // It goes by the time when it was asked last.
             self.store.maintenance_due(NOW);
             let records = self.records(number, &path);
-            let adopting = &self.store.tenant;
+            let tenant = &self.store.tenant;
             for some in records.chunks(at_once) {
-                adopting.relocate(some)?;
+                tenant.relocate(some)?;
             }
-            assert!(adopting.settle(number, ALL)?.is_done);
+            assert!(tenant.settle(number, ALL)?.is_done);
             self.log.usage_changed();
         }
         while self.log.is_chore_due() && self.log.chore_step()? {}

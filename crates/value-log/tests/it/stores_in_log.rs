@@ -21,7 +21,7 @@ use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, OpenMode, O
 use kvorum_encoding::StorageKey;
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 
-use crate::adopted::{Engine, Opened, bitcask_settings, leveldb_settings, tenants_of};
+use crate::tenants::{Engine, Opened, bitcask_settings, leveldb_settings, tenants_of};
 
 const KEYS: usize = 24;
 const LOG: &str = "value_log";

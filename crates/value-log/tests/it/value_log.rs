@@ -25,7 +25,7 @@ use kvorum_encoding::StorageKey;
 use kvorum_segment::{EncodedBack, Location, StoredBack};
 use kvorum_value_log::{LogPromise, LogRecord, Tenant, ValueLog, ValueLogSettings};
 
-use crate::adopting_engine::AdoptingEngine;
+use crate::tenant_engine::TenantEngine;
 use crate::values::{DIRECTORY, Node, SETTINGS, batch, store_directory};
 
 fn drawn() -> Arc<AtomicU64> {
@@ -616,13 +616,13 @@ fn readers_meet_every_acknowledged_value_while_segments_come_and_go() {
     let (log, _) =
         ValueLog::open(disk.clone(), &directory.path().join("log"), 1, settings).unwrap();
     let drawn = drawn();
-    let engines: Vec<Arc<AdoptingEngine>> = (0..2)
+    let engines: Vec<Arc<TenantEngine>> = (0..2)
         .map(|store| {
             let drawn = drawn.clone();
             let shared: ValueLog = log.clone();
             let path = directory.path().join(store.to_string());
             let draw = move || drawn.fetch_add(1, Ordering::Relaxed);
-            AdoptingEngine::open(disk.clone(), &path, shared, draw).unwrap()
+            TenantEngine::open(disk.clone(), &path, shared, draw).unwrap()
         })
         .collect();
     let tenants: Vec<Arc<dyn Tenant>> = engines.iter().map(|it| it.clone() as _).collect();
@@ -786,7 +786,7 @@ fn no_crash_brings_back_a_segment_without_the_removal_that_hid_it() {
     drop(node);
     for seed in 0..60 {
         let disk = disk.crash_image(CrashOptions::drawn(seed));
-        AdoptingEngine::lose_checkpoint(&disk, &store_directory(0));
+        TenantEngine::lose_checkpoint(&disk, &store_directory(0));
         let node = Node::open(&shared(&disk), &drawn).unwrap();
         assert_eq!(node.values()[0], BTreeMap::new(), "seed {seed}");
     }

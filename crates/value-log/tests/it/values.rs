@@ -24,7 +24,7 @@ use kvorum_encoding::StorageKey;
 use kvorum_value_log::{Tenant, ValueLog, ValueLogOpening, ValueLogSettings};
 use proptest::prelude::*;
 
-use crate::adopting_engine::AdoptingEngine;
+use crate::tenant_engine::TenantEngine;
 
 pub(crate) const DIRECTORY: &str = "node/values";
 const STORES: usize = 3;
@@ -85,7 +85,7 @@ impl Life {
 
 pub(crate) struct Node {
     pub(crate) log: ValueLog,
-    pub(crate) engines: Vec<Arc<AdoptingEngine>>,
+    pub(crate) engines: Vec<Arc<TenantEngine>>,
     pub(crate) opening: ValueLogOpening,
     pub(crate) damage: Vec<String>,
     pub(crate) lost: Vec<(StoreId, Sequence)>,
@@ -111,7 +111,7 @@ impl Node {
             let drawn = drawn.clone();
             let shared = log.clone();
             let draw = move || drawn.fetch_add(1, Ordering::Relaxed);
-            AdoptingEngine::open(disk.clone(), &store_directory(*store), shared, draw)
+            TenantEngine::open(disk.clone(), &store_directory(*store), shared, draw)
         };
         let engines: Vec<_> = stores.iter().map(open).collect::<Result<_>>()?;
         let tenants: Vec<Arc<dyn Tenant>> = engines.iter().map(|it| it.clone() as _).collect();
@@ -148,7 +148,7 @@ impl Node {
         let draw = move || drawn.fetch_add(1, Ordering::Relaxed);
         let shared: ValueLog = self.log.clone();
         let directory = store_directory(self.engines.len());
-        let engine = AdoptingEngine::open(disk.clone(), &directory, shared, draw)?;
+        let engine = TenantEngine::open(disk.clone(), &directory, shared, draw)?;
         let admission = self.log.admit_some(&[engine.clone() as Arc<dyn Tenant>])?;
         assert!(admission.failed.is_empty());
         self.engines.push(engine);
@@ -166,7 +166,7 @@ impl Node {
     }
 
     pub(crate) fn values(&self) -> Vec<Values> {
-        let values = |it: &Arc<AdoptingEngine>| it.values(Reading::MayBlock).unwrap();
+        let values = |it: &Arc<TenantEngine>| it.values(Reading::MayBlock).unwrap();
         self.engines.iter().map(values).collect()
     }
 }
@@ -313,7 +313,7 @@ fn open_and_go_on(run: &Run, image: &MemoryDisk, story: &str) -> u64 {
     for is_checkpoint_lost in [false, true] {
         if is_checkpoint_lost {
             for store in 0..STORES {
-                AdoptingEngine::lose_checkpoint(&image, &store_directory(store));
+                TenantEngine::lose_checkpoint(&image, &store_directory(store));
             }
         }
         let disk: Arc<dyn Disk> = Arc::new(image.clone());
@@ -350,7 +350,7 @@ fn sweep(script: &[Step], every: usize) {
         }
         for store in 0..STORES {
             let image = run.disk.crash_image(CrashOptions::drawn(cut));
-            AdoptingEngine::lose_checkpoint(&image, &store_directory(store));
+            TenantEngine::lose_checkpoint(&image, &store_directory(store));
             open_and_go_on(&run, &image, &format!("cut after {cut}, checkpoint lost"));
         }
     }
@@ -457,7 +457,7 @@ proptest! {
         let run = Run::play(&script, Some(cut % (whole.disk.operations() + 1)));
         let image = run.disk.crash_image(CrashOptions::drawn(seed));
         if seed % 2 == 0 {
-            AdoptingEngine::lose_checkpoint(&image, &store_directory(lost));
+            TenantEngine::lose_checkpoint(&image, &store_directory(lost));
         }
         open_and_go_on(&run, &image, "drawn");
     }

@@ -26,7 +26,7 @@ use kvorum_encoding::StorageKey;
 use kvorum_runtime::{Executor, ProductionOptions, Runtime};
 use kvorum_value_log::{Tenant, ValueLog, ValueLogSettings};
 
-use crate::adopting_engine::AdoptingEngine;
+use crate::tenant_engine::TenantEngine;
 
 const SETTINGS: ValueLogSettings = ValueLogSettings {
     segment_bytes: 64 << 10,
@@ -39,11 +39,11 @@ fn opened(
     directory: &Path,
     settings: ValueLogSettings,
     count: u64,
-) -> (ValueLog, Vec<Arc<AdoptingEngine>>) {
+) -> (ValueLog, Vec<Arc<TenantEngine>>) {
     let (log, _) = ValueLog::open(disk.clone(), &directory.join("log"), 1, settings).unwrap();
     let open = |number| {
         let directory = directory.join(format!("store-{number}"));
-        AdoptingEngine::open(disk.clone(), &directory, log.clone(), move || 1 + number).unwrap()
+        TenantEngine::open(disk.clone(), &directory, log.clone(), move || 1 + number).unwrap()
     };
     let stores: Vec<_> = (0..count).map(open).collect();
     let tenants: Vec<Arc<dyn Tenant>> = stores.iter().map(|it| it.clone() as _).collect();
@@ -51,7 +51,7 @@ fn opened(
     (log, stores)
 }
 
-fn in_memory() -> (ValueLog, Arc<AdoptingEngine>) {
+fn in_memory() -> (ValueLog, Arc<TenantEngine>) {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
     let (log, mut stores) = opened(&disk, Path::new(""), SETTINGS, 1);
     (log, stores.remove(0))
@@ -203,7 +203,7 @@ fn all_kinds_of_writers_get_every_answer_while_a_driver_starts_and_stops() {
         });
         let status = log.status();
         assert!(status.batches == 200, "{status:?}");
-        let values = |stores: &[Arc<AdoptingEngine>]| -> Vec<_> {
+        let values = |stores: &[Arc<TenantEngine>]| -> Vec<_> {
             let values = stores
                 .iter()
                 .map(|it| it.values(Reading::MayBlock).unwrap());

@@ -40,14 +40,14 @@ impl Engine {
         let log = log.into();
         Ok(match self.clone() {
             Self::Bitcask(own) => match log {
-                Some(log) => Bitcask::open_adopting(disk, directory, own, draw, log)?.into(),
+                Some(log) => Bitcask::open_in_log(disk, directory, own, draw, log)?.into(),
                 None => Bitcask::open(disk, directory, own, draw)?.into(),
             },
             Self::Leveldb(own) => {
                 let shared = Shared::new(64 << 10, 1 << 20);
                 match log {
                     Some(log) => {
-                        Leveldb::open_adopting(disk, directory, &own, shared, draw, log)?.into()
+                        Leveldb::open_in_log(disk, directory, &own, shared, draw, log)?.into()
                     }
                     None => Leveldb::open(disk, directory, &own, shared, draw)?.into(),
                 }
@@ -99,14 +99,14 @@ pub(crate) fn tenants_of(stores: &[Opened]) -> Vec<Arc<dyn Tenant>> {
 pub(crate) const LOG: &str = "value_log";
 
 /// A store and the log that its entries stay in, whose upkeep is done along with the store's.
-pub(crate) struct Adopted {
+pub(crate) struct TenantBackend {
     engine: Opened,
     log: ValueLog,
     /// What opening the log found damaged.
     damage: Mutex<Vec<LostRange>>,
 }
 
-impl Adopted {
+impl TenantBackend {
     /// Opens the log, and over it the engine that `open` gives.
     pub(crate) fn open<E: Into<Opened>>(
         opening: &Opening,
@@ -153,7 +153,7 @@ fn lost(held: String) -> LostRange {
     }
 }
 
-impl Backend for Adopted {
+impl Backend for TenantBackend {
     fn capabilities(&self) -> Capabilities {
         self.engine.capabilities()
     }
@@ -237,7 +237,7 @@ impl Backend for Adopted {
     }
 }
 
-impl Backups for Adopted {
+impl Backups for TenantBackend {
     fn backup(&self, directory: &Path) -> Result<StoreBackup> {
         let Some(backups) = self.engine.backups() else {
             return Ok(StoreBackup::default());

@@ -17,20 +17,20 @@ use kvorum_disk::Disk;
 use kvorum_encoding::StorageKey;
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 
-use crate::adopted::{Opened, tenants_of};
+use crate::tenants::{Opened, tenants_of};
 
 pub(crate) const STORES: usize = 4;
 pub(crate) const LOG_DIRECTORY: &str = "log";
 pub(crate) const SEGMENT_BYTES: u64 = 64 << 10;
 const VALUE_BYTES: usize = 2_000;
 
-pub(crate) struct AdoptedNode {
+pub(crate) struct TenantsNode {
     pub(crate) log: ValueLog,
     pub(crate) stores: Vec<Opened>,
     disk: Arc<dyn Disk>,
 }
 
-impl AdoptedNode {
+impl TenantsNode {
     /// Segments are collected when this much of the log is dead; 100 for never.
     pub(crate) fn open(
         disk: &Arc<dyn Disk>,
@@ -49,7 +49,7 @@ impl AdoptedNode {
             let (disk, shared) = (disk.clone(), log.clone());
             let directory = directory_of(number);
             let settings = settings.clone();
-            Bitcask::open_adopting(disk, &directory, settings, draw, shared)
+            Bitcask::open_in_log(disk, &directory, settings, draw, shared)
                 .unwrap()
                 .into()
         };

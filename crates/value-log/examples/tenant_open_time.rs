@@ -7,7 +7,7 @@
 //! system's count of bytes that the process read from files, cached or not.
 //!
 //! ```text
-//! cargo run --release -p kvorum-value-log --example adopted_open_time -- [DIRECTORY] [KEYS] [VALUE_BYTES]
+//! cargo run --release -p kvorum-value-log --example tenant_open_time -- [DIRECTORY] [KEYS] [VALUE_BYTES]
 //! ```
 //!
 //! The directory is removed at the end; it holds all keys twice.
@@ -45,7 +45,7 @@ const SEGMENTS_BEHIND_MAX: u32 = 16;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let directory = arguments.next();
-    let directory = PathBuf::from(directory.unwrap_or("/tmp/kvorum-adopted-open-time".to_owned()));
+    let directory = PathBuf::from(directory.unwrap_or("/tmp/kvorum-tenant-open-time".to_owned()));
     let keys = arguments.next().map_or(2_000_000, |it| it.parse().unwrap());
     let value_bytes = arguments.next().map_or(1_000, |it| it.parse().unwrap());
     let body = Bytes::from(vec![7; value_bytes]);
@@ -197,7 +197,7 @@ fn open_store(directory: &Path, store: u64, log: &ValueLog) -> Arc<Bitcask> {
     };
     let (disk, log) = (Arc::new(RealDisk), log.clone());
     let path = directory.join(store.to_string());
-    Arc::new(Bitcask::open_adopting(disk, &path, settings, draw, log).unwrap())
+    Arc::new(Bitcask::open_in_log(disk, &path, settings, draw, log).unwrap())
 }
 
 fn remove_checkpoint(directory: &Path, store: u64) {

@@ -55,7 +55,7 @@ struct State {
     lost: usize,
 }
 
-pub(crate) struct AdoptingEngine {
+pub(crate) struct TenantEngine {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     log: ValueLog,
@@ -63,7 +63,7 @@ pub(crate) struct AdoptingEngine {
     state: Mutex<State>,
 }
 
-impl AdoptingEngine {
+impl TenantEngine {
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -323,7 +323,7 @@ fn record_of(write: &Write) -> LogRecord {
     }
 }
 
-impl Tenant for AdoptingEngine {
+impl Tenant for TenantEngine {
     fn store_id(&self) -> StoreId {
         StoreId(self.state.lock().id)
     }
@@ -435,7 +435,7 @@ impl Tenant for AdoptingEngine {
     }
 }
 
-impl Backend for AdoptingEngine {
+impl Backend for TenantEngine {
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
     }

@@ -14,33 +14,33 @@ use kvorum_backend::{Fields, Lookup, ReadAt, Reading, Tag, Timestamp};
 use kvorum_backend_bitcask::BitcaskSettings;
 use kvorum_disk::{Disk, MemoryDisk};
 
-use crate::adopted_node::{AdoptedNode, SEGMENT_BYTES, STORES};
+use crate::tenants_node::{SEGMENT_BYTES, STORES, TenantsNode};
 
 const NOW: Timestamp = Timestamp(1_000_000);
 const LIFE: Duration = Duration::from_secs(100);
 const EXPIRED: Timestamp = Timestamp(NOW.0 + 100_000_000);
 
-fn open(expiry: Option<Duration>) -> AdoptedNode {
+fn open(expiry: Option<Duration>) -> TenantsNode {
     open_on(&(Arc::new(MemoryDisk::new()) as Arc<dyn Disk>), expiry)
 }
 
-fn open_on(disk: &Arc<dyn Disk>, expiry: Option<Duration>) -> AdoptedNode {
+fn open_on(disk: &Arc<dyn Disk>, expiry: Option<Duration>) -> TenantsNode {
     let settings = BitcaskSettings {
         log_segments_behind_max: 2,
         expiry,
         ..BitcaskSettings::default()
     };
-    AdoptedNode::open(disk, &settings, 20)
+    TenantsNode::open(disk, &settings, 20)
 }
 
 /// Upkeep until nothing changes any more.
-fn tend(node: &AdoptedNode, now: Timestamp) {
+fn tend(node: &TenantsNode, now: Timestamp) {
     for _ in 0..100 {
         node.upkeep(now);
     }
 }
 
-fn check_that_all_goes(node: &AdoptedNode, fields: Fields) {
+fn check_that_all_goes(node: &TenantsNode, fields: Fields) {
     node.fill(0, 10, NOW, |_| fields);
     let before = node.log.status();
     assert!(before.bytes > 9 * SEGMENT_BYTES, "{before:?}");
@@ -79,12 +79,12 @@ const EXPIRING: Fields = Fields {
     ..LASTING
 };
 
-fn is_there(node: &AdoptedNode, number: usize) -> bool {
+fn is_there(node: &TenantsNode, number: usize) -> bool {
     let at = ReadAt {
         reading: Reading::MayBlock,
         now: EXPIRED,
     };
-    let found = node.stores[number % STORES].get(&AdoptedNode::key(number), at);
+    let found = node.stores[number % STORES].get(&TenantsNode::key(number), at);
     matches!(found.unwrap(), Lookup::Found(_))
 }
 

@@ -7,12 +7,12 @@ use kvorum_backend::{Backend, Capabilities, Result};
 use kvorum_backend_conformance::{EngineUnderTest, Opening, conformance_suite};
 use kvorum_backend_leveldb::{Compression, Leveldb, LeveldbSettings, Shared, SyncStrategy};
 
-use crate::adopted::{Adopted, LOG, leveldb_settings};
+use crate::tenants::{LOG, TenantBackend, leveldb_settings};
 
 /// Leveldb with its large bodies in the value log, as the server runs it.
-struct AdoptedLeveldb;
+struct LeveldbTenant;
 
-impl EngineUnderTest for AdoptedLeveldb {
+impl EngineUnderTest for LeveldbTenant {
     fn name(&self) -> &str {
         "leveldb with its large bodies in the value log"
     }
@@ -57,8 +57,8 @@ impl EngineUnderTest for AdoptedLeveldb {
         };
         let (disk, draw) = (opening.disk.clone(), opening.draw.clone());
         let shared = Shared::new(64 << 10, 1 << 20);
-        Adopted::open(opening, |log| {
-            Leveldb::open_adopting(disk, &opening.directory, &settings, shared, draw, log)
+        TenantBackend::open(opening, |log| {
+            Leveldb::open_in_log(disk, &opening.directory, &settings, shared, draw, log)
         })
     }
 
@@ -89,4 +89,4 @@ impl EngineUnderTest for AdoptedLeveldb {
     }
 }
 
-conformance_suite!(AdoptedLeveldb);
+conformance_suite!(LeveldbTenant);

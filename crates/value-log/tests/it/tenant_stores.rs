@@ -26,7 +26,7 @@ use kvorum_encoding::StorageKey;
 use kvorum_value_log::{Admission, Tenant, ValueLog, ValueLogSettings};
 use proptest::prelude::*;
 
-use crate::adopted::{Engine, Opened, bitcask_settings, leveldb_settings, tenants_of};
+use crate::tenants::{Engine, Opened, bitcask_settings, leveldb_settings, tenants_of};
 
 pub(crate) const STORES: usize = 3;
 pub(crate) const KEYS: usize = 5;
@@ -851,7 +851,7 @@ fn what_stores_write_to_let_go_of_a_segment_is_declared() {
     let (own, shared) = (BitcaskSettings::default(), log.clone());
     let drawn = AtomicU64::new(1);
     let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
-    let store = Bitcask::open_adopting(disk, Path::new("store"), own, draw, shared);
+    let store = Bitcask::open_in_log(disk, Path::new("store"), own, draw, shared);
     let store: Opened = store.unwrap().into();
     log.admit(&tenants_of(std::slice::from_ref(&store)))
         .unwrap();

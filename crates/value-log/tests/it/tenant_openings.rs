@@ -14,27 +14,27 @@ use kvorum_backend::{Fields, Timestamp};
 use kvorum_backend_bitcask::BitcaskSettings;
 use kvorum_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
 
-use crate::adopted_node::{AdoptedNode, LOG_DIRECTORY, SEGMENT_BYTES};
+use crate::tenants_node::{LOG_DIRECTORY, SEGMENT_BYTES, TenantsNode};
 
 const SEGMENTS_BEHIND_MAX: u32 = 4;
 /// Header, seal, and the place of the seal: what is looked at of a segment that is not read.
 const LOOKED_AT_BYTES: usize = 128;
 
-fn open(disk: &Arc<dyn Disk>) -> AdoptedNode {
+fn open(disk: &Arc<dyn Disk>) -> TenantsNode {
     let settings = BitcaskSettings {
         log_segments_behind_max: SEGMENTS_BEHIND_MAX,
         ..BitcaskSettings::default()
     };
-    AdoptedNode::open(disk, &settings, 100)
+    TenantsNode::open(disk, &settings, 100)
 }
 
-fn fill(node: &AdoptedNode, segments: u32) {
+fn fill(node: &TenantsNode, segments: u32) {
     node.fill(0, segments, Timestamp(1_000_000), |_| Fields::default());
 }
 
 /// Opens everything again, and says how many bytes were read of each segment of the log that was read
 /// beyond its header and its seal.
-fn opened_again(memory: &MemoryDisk) -> (AdoptedNode, BTreeMap<u32, usize>) {
+fn opened_again(memory: &MemoryDisk) -> (TenantsNode, BTreeMap<u32, usize>) {
     let counting = FaultyDisk::over_memory(memory);
     let disk: Arc<dyn Disk> = Arc::new(counting.clone());
     let node = open(&disk);

@@ -7,12 +7,12 @@ use kvorum_backend::{Backend, Capabilities, Result};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression, SyncStrategy};
 use kvorum_backend_conformance::{EngineUnderTest, Opening, conformance_suite};
 
-use crate::adopted::{Adopted, LOG, bitcask_settings};
+use crate::tenants::{LOG, TenantBackend, bitcask_settings};
 
 /// Bitcask with its entries in the value log, as the server runs it.
-struct AdoptedBitcask;
+struct BitcaskTenant;
 
-impl EngineUnderTest for AdoptedBitcask {
+impl EngineUnderTest for BitcaskTenant {
     fn name(&self) -> &str {
         "bitcask with its entries in the value log"
     }
@@ -56,8 +56,8 @@ impl EngineUnderTest for AdoptedBitcask {
             },
         };
         let (disk, draw) = (opening.disk.clone(), opening.draw.clone());
-        Adopted::open(opening, |log| {
-            Bitcask::open_adopting(disk, &opening.directory, settings, draw, log)
+        TenantBackend::open(opening, |log| {
+            Bitcask::open_in_log(disk, &opening.directory, settings, draw, log)
         })
     }
 
@@ -89,4 +89,4 @@ impl EngineUnderTest for AdoptedBitcask {
     }
 }
 
-conformance_suite!(AdoptedBitcask);
+conformance_suite!(BitcaskTenant);

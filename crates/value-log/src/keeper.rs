@@ -1,0 +1,165 @@
+//! The part of the log that admissions, upkeep and callers share: its files with their queue, and its tenants.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use kvorum_backend::{BackendError, ErrorKind, Result, StoreId};
+use kvorum_segment::Damage;
+use parking_lot::Mutex;
+
+use crate::files::Files;
+use crate::identity::Identity;
+use crate::log_segment::LogSegment;
+use crate::losses::Losses;
+use crate::queue::{GroupFailure, Shared};
+use crate::tenant::Tenant;
+
+/// Weak: the log keeps no store open.
+pub(crate) type Stores = BTreeMap<StoreId, Weak<dyn Tenant>>;
+
+/// The files of a log with their queue, its tenants, and what is known of both.
+pub(crate) struct Keeper {
+    pub(crate) queue: Arc<Shared<Files>>,
+    pub(crate) losses: Losses,
+    pub(crate) identity: Mutex<KnownIdentity>,
+    pub(crate) stores: Mutex<Stores>,
+    pub(crate) appended_bytes: AtomicU64,
+    pub(crate) searches: AtomicU64,
+    /// Fall of the stores' usage since they were last asked for it, appends not counted. Bytes.
+    pub(crate) fallen_bytes: AtomicU64,
+    /// Usage has to be asked for again.
+    pub(crate) is_usage_new: AtomicBool,
+    /// Damage that was not reported yet, in words.
+    damage: Mutex<Vec<String>>,
+}
+
+pub(crate) struct KnownIdentity {
+    pub(crate) known: Identity,
+    /// Those of the erased stores that an earlier run was about to erase, and that may be there all the
+    /// same: as long as not all stores were admitted, nothing of them goes.
+    pub(crate) undecided: BTreeSet<StoreId>,
+    /// The file says the same.
+    pub(crate) is_written: bool,
+}
+
+impl Keeper {
+    pub(crate) fn new(files: Files, losses: Losses, identity: KnownIdentity) -> Self {
+        Self {
+            queue: Arc::new(Shared::new(files)),
+            losses,
+            identity: Mutex::new(identity),
+            stores: Mutex::default(),
+            appended_bytes: AtomicU64::new(0),
+            searches: AtomicU64::new(0),
+            fallen_bytes: AtomicU64::new(0),
+            is_usage_new: AtomicBool::new(false),
+            damage: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn files(&self) -> &Files {
+        &self.queue.writer
+    }
+
+    /// An open store.
+    pub(crate) fn tenant(&self, store: StoreId) -> Option<Arc<dyn Tenant>> {
+        self.stores.lock().get(&store)?.upgrade()
+    }
+
+    /// What cannot be promised any more ends the log.
+    pub(crate) fn told(&self, failure: GroupFailure) -> BackendError {
+        match failure {
+            GroupFailure::ThisGroup(error) => error,
+            GroupFailure::ForGood(error) => {
+                self.queue.fail_for_good(&error);
+                error
+            }
+        }
+    }
+
+    /// Makes everything appended so far durable.
+    ///
+    /// # Errors
+    /// Those of the disk; a failed sync is final.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let files = self.files();
+        let appended = files.appended();
+        if files.is_synced_to(appended) {
+            return Ok(());
+        }
+        let flushed = self.queue.flush();
+        if files.is_synced_to(appended) {
+            return Ok(());
+        }
+        flushed?;
+        // What a full disk refused before, and took since, belongs to no group.
+        files.sync_written().map_err(|failure| self.told(failure))?;
+        if files.is_synced_to(appended) {
+            return Ok(());
+        }
+        // A failure that was final left what was queued unwritten.
+        let detail = "the value log failed before, and has not written everything";
+        Err(BackendError::new(ErrorKind::Failed, detail))
+    }
+
+    /// Closes the segment that is appended to, and seals what is closed. Returns the number of the one
+    /// that is appended to now.
+    pub(crate) fn close_written(&self) -> Result<u32> {
+        let files = self.files();
+        let next = files.roll()?.number;
+        loop {
+            // With this, nothing is queued for an older segment.
+            self.sync()?;
+            files.begin(next).map_err(|failure| self.told(failure))?;
+            if !files.is_behind(next) {
+                break;
+            }
+            // What was queued meanwhile begins the segment.
+            files.sync_written().map_err(|failure| self.told(failure))?;
+        }
+        while files.seal_one()? {}
+        Ok(next)
+    }
+
+    /// Measures the room, given the space that the log and its stores take.
+    pub(crate) fn measure_room(&self) {
+        let stores: Vec<StoreId> = self.stores.lock().keys().copied().collect();
+        let tenants = stores.into_iter().filter_map(|store| self.tenant(store));
+        let own_bytes: u64 = tenants.map(|tenant| tenant.own_bytes()).sum();
+        let files = self.files();
+        files.reserve.set_own_bytes(own_bytes + files.taken_bytes());
+        files.reserve.measure();
+    }
+
+    pub(crate) fn write_identity(&self, identity: &mut KnownIdentity) -> Result<()> {
+        identity.is_written = false;
+        let files = self.files();
+        identity.known.write(&*files.disk, &files.directory)?;
+        identity.is_written = true;
+        Ok(())
+    }
+
+    /// Has upkeep ask stores for their usage again.
+    pub(crate) fn usage_changed(&self) {
+        self.is_usage_new.store(true, Ordering::Release);
+    }
+
+    /// Reports damage once of each segment.
+    pub(crate) fn note_damage(&self, segment: &LogSegment, damage: &Damage) {
+        if !segment.is_damaged() {
+            let what = format!("{}: {damage}", segment.path.display());
+            self.report(what);
+        }
+        segment.set_damaged();
+    }
+
+    /// Keeps a report of damage until it is taken.
+    pub(crate) fn report(&self, what: String) {
+        self.damage.lock().push(what);
+    }
+
+    pub(crate) fn take_damage(&self) -> Vec<String> {
+        std::mem::take(&mut *self.damage.lock())
+    }
+}
