@@ -1,7 +1,9 @@
 //! The tree as index entries see it.
 
 use bytes::Bytes;
-use kvorum_backend::{BackendError, ErrorKind, Fields, Lookup, ReadAt, Reading, Result, Timestamp, Write};
+use kvorum_backend::{
+    BackendError, ErrorKind, Fields, Lookup, ReadAt, Reading, Result, Timestamp, Write,
+};
 use kvorum_encoding::StorageKey;
 use kvorum_index_entries::changes::{IndexedTree, Stored};
 use kvorum_index_entries::keyspace::{object_key, object_range_of};

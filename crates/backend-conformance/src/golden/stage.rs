@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvorum_backend::{
-    Backend, Batch, Durability, Fields, IndexEntry, Lease, ReadAt, Reading, Result, Snapshot,
-    StepBudget, StoreId, Tag, Timestamp, Write,
+    Backend, Batch, Durability, Fields, IndexEntry, Lease, OldEntry, ReadAt, Reading, Result,
+    Snapshot, StepBudget, StoreId, Tag, Timestamp, Write,
 };
 use kvorum_disk::{CrashOptions, MemoryDisk};
 
@@ -304,6 +304,7 @@ fn write(text: &str) -> std::result::Result<Write, String> {
             head: words::bytes(words.value("head").unwrap_or_default())?,
             body: words::bytes(words.value("body").unwrap_or_default())?,
             index_entries: index_entries(words.value("index").unwrap_or_default())?,
+            old: OldEntry::UNKNOWN,
         },
         other => return Err(format!("no write is called {other}")),
     };
