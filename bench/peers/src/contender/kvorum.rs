@@ -20,9 +20,9 @@ use kvorum_backend::{
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression, ReadCache, SyncStrategy};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
-use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::{Disk, RealDisk};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
+use kvorum_value_log::{Tenant, ValueLog, ValueLogSettings};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -67,6 +67,7 @@ pub(super) fn open_bitcask(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> 
     let (disk, draw) = (disk(), draws());
     let log = open_log(opening, &disk, draw())?;
     let cache = Arc::new(ReadCache::new(opening.cache_bytes));
+    let tenants: Mutex<Vec<Arc<dyn Tenant>>> = Mutex::default();
     let open_store = |directory: &Path| -> Result<Arc<dyn Backend>> {
         let settings = BitcaskSettings {
             sync: match opening.sync {
@@ -80,15 +81,16 @@ pub(super) fn open_bitcask(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> 
         let store = match &log {
             None => Bitcask::open(disk.clone(), directory, settings, draw.clone())?,
             Some(log) => {
-                let log = Arc::new(log.clone());
-                Bitcask::open_in_log(disk.clone(), directory, settings, draw.clone(), log)?
+                Bitcask::open_in_log(disk.clone(), directory, settings, draw.clone(), log.clone())?
             }
         };
-        Ok(Arc::new(store.with_cache(cache.clone())))
+        let store = Arc::new(store.with_cache(cache.clone()));
+        tenants.lock().push(store.clone());
+        Ok(store)
     };
     let stores = stores(opening.directory, open_store)?;
     if let Some(log) = &log {
-        log.admit(&stores)?;
+        log.admit(&tenants.into_inner())?;
     }
     Ok(start(stores, log, opening.sync))
 }
@@ -121,6 +123,7 @@ fn leveldb(opening: &Opening<'_>, blob_threshold_bytes: usize) -> Result<Arc<dyn
     let log = open_log(opening, &disk, draw())?;
     let write_buffers = opening.cache_bytes / 100 * WRITE_BUFFERS_PERCENT;
     let shared = Shared::new(opening.cache_bytes - write_buffers, write_buffers);
+    let tenants: Mutex<Vec<Arc<dyn Tenant>>> = Mutex::default();
     let open_store = |directory: &Path| -> Result<Arc<dyn Backend>> {
         let settings = LeveldbSettings {
             sync: match opening.sync {
@@ -136,15 +139,15 @@ fn leveldb(opening: &Opening<'_>, blob_threshold_bytes: usize) -> Result<Arc<dyn
         let store = match &log {
             None => Leveldb::open(disk.clone(), directory, &settings, shared, draw)?,
             Some(log) => {
-                let log = Arc::new(log.clone());
-                Leveldb::open_in_log(disk.clone(), directory, &settings, shared, draw, log)?
+                Leveldb::open_in_log(disk.clone(), directory, &settings, shared, draw, log.clone())?
             }
         };
+        tenants.lock().push(store.tenant());
         Ok(Arc::new(store))
     };
     let stores = stores(opening.directory, open_store)?;
     if let Some(log) = &log {
-        log.admit(&stores)?;
+        log.admit(&tenants.into_inner())?;
     }
     Ok(start(stores, log, opening.sync))
 }
