@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
 use kvorum_bench::erlang_hash::phash2_integer;
-use kvorum_bench::eterm::Term;
 use kvorum_bench::random::{Seed, WorkerRandom};
 use kvorum_bench::value_generator::{BlockSettings, SourceBlocks, ValueGenerator};
+use kvorum_erlang_terms::Term;
 
 use crate::contender::Sync;
 
@@ -311,7 +311,7 @@ impl Source {
             Value::Random(bytes) => format!("{{fixed_bin, {bytes}}}"),
         };
         let term: Term =
-            kvorum_bench::eterm::parse_term(&term).map_err(|error| anyhow!("{error}"))?;
+            kvorum_erlang_terms::parse_term(&term).map_err(|error| anyhow!("{error}"))?;
         let blocks = SourceBlocks::new(BlockSettings {
             random_bytes: RANDOM_BLOCK_BYTES,
             blob_file: None,

@@ -16,7 +16,8 @@ use bytes::Bytes;
 use kvorum_arbiter::put_delay;
 use kvorum_backend::{
     Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange,
-    IndexEntry, IndexRange, Lease, Lookup, ReadAt, Reading, StepBudget, Timestamp, Urgency, Write,
+    IndexEntry, IndexRange, Lease, Lookup, OldEntry, ReadAt, Reading, StepBudget, Timestamp,
+    Urgency, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression, ReadCache, SyncStrategy};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
@@ -138,9 +139,14 @@ fn leveldb(opening: &Opening<'_>, blob_threshold_bytes: usize) -> Result<Arc<dyn
         let (shared, draw) = (shared.clone(), draw.clone());
         let store = match &log {
             None => Leveldb::open(disk.clone(), directory, &settings, shared, draw)?,
-            Some(log) => {
-                Leveldb::open_in_log(disk.clone(), directory, &settings, shared, draw, log.clone())?
-            }
+            Some(log) => Leveldb::open_in_log(
+                disk.clone(),
+                directory,
+                &settings,
+                shared,
+                draw,
+                log.clone(),
+            )?,
         };
         tenants.lock().push(store.tenant());
         Ok(Arc::new(store))
@@ -321,6 +327,7 @@ impl Contender for Node {
             head: Bytes::new(),
             body: value.clone(),
             index_entries: vec![entry],
+            old: OldEntry::UNKNOWN,
         };
         self.write(key, write)
     }
