@@ -71,7 +71,7 @@ pub struct Space {
 pub trait DiskLock: Send + Sync {}
 
 /// A filesystem. Paths are as the caller says them; relative ones are relative to the disk's root
-/// (for [`RealDisk`]: the process's working directory).
+/// (for [`crate::RealDisk`]: the process's working directory).
 pub trait Disk: Send + Sync {
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn DiskFile>>;

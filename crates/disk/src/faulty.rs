@@ -83,7 +83,7 @@ impl FaultyDisk {
         state.fail_number = None;
     }
 
-    /// Fails the operation of this number with [`ErrorKind::Device`]; numbers start at 1 and count
+    /// Fails the operation of this number with [`crate::ErrorKind::Device`]; numbers start at 1 and count
     /// every operation, reads included. A loop over n ends when a run has no [`FaultyDisk::faults`].
     pub fn fail_operation_number(&self, n: u64) {
         self.shared.state.lock().fail_number = Some(n);

@@ -1,7 +1,7 @@
 //! What a policy of merging is asked, and in which words: shapes of stores, picks, debts.
 //!
 //! A policy says which tables to merge: a function of sizes and key ranges, and of nothing else, so
-//! that it can be run over stores that do not exist. [`crate::leveled`] is one. It keeps nothing
+//! that it can be run over stores that do not exist. `leveled` is one. It keeps nothing
 //! between two calls; what a merge has begun is the mechanism's.
 
 use std::fmt;
