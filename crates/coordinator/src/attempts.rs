@@ -66,28 +66,16 @@ impl Attempts {
         }
     }
 
-    /// The plan of a read.
+    /// The plan of a read or a write, by the state of now.
     pub(crate) fn plan(
         &self,
         address: &Address,
         n_val: Option<u32>,
         sloppy_quorum: bool,
+        purpose: Purpose,
     ) -> Result<Plan, RequestError> {
         let state = self.replicas.cluster.look();
-        let plan = self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Read)?;
-        plan.check_objects_are_plain()?;
-        Ok(plan)
-    }
-
-    /// The plan of a write.
-    pub(crate) fn plan_write(
-        &self,
-        address: &Address,
-        n_val: Option<u32>,
-        sloppy_quorum: bool,
-    ) -> Result<Plan, RequestError> {
-        let state = self.replicas.cluster.look();
-        let plan = self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Write)?;
+        let plan = self.plan_with(&state, address, n_val, sloppy_quorum, purpose)?;
         plan.check_objects_are_plain()?;
         Ok(plan)
     }

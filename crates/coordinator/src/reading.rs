@@ -14,7 +14,7 @@ use kvorum_vnode::{Condition, Detail, Operation, ReplicaFailure, ReplicaReply};
 use crate::attempts::{Attempts, OpeningWait, Progress, REPLAN_PAUSE_MIN};
 use crate::error::RequestError;
 use crate::get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine, SlotSet};
-use crate::plan::Plan;
+use crate::plan::{Plan, Purpose};
 use crate::quorum::ReadQuorum;
 use crate::replicas::{
     Asked, ReplicaWork, Replicas, Replied, WorkDone, is_misplanned, is_not_open, no_reply,
@@ -106,13 +106,14 @@ impl Reads {
     /// Plans a get, asks every replica, and goes as far as memory suffices.
     pub(crate) fn start(&self, address: &Address, options: &GetOptions) -> StartedGet {
         // Plan and machine are large, and moved no more often than they have to be.
-        let plan = match self
-            .attempts
-            .plan(address, options.n_val, options.sloppy_quorum)
-        {
-            Ok(plan) => plan,
-            Err(error) => return StartedGet::Ended(Err(error)),
-        };
+        let plan =
+            match self
+                .attempts
+                .plan(address, options.n_val, options.sloppy_quorum, Purpose::Read)
+            {
+                Ok(plan) => plan,
+                Err(error) => return StartedGet::Ended(Err(error)),
+            };
         let quorum = match plan.read_quorum(options) {
             Ok(quorum) => quorum,
             Err(error) => return StartedGet::Ended(Err(error)),

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use crate::attempts::{Attempts, OpeningWait, Progress, REPLAN_PAUSE_MIN};
 use crate::error::RequestError;
-use crate::plan::Plan;
+use crate::plan::{Plan, Purpose};
 use crate::put::{PutEffect, PutEffects, PutEvent, PutMachine};
 use crate::reading::Reads;
 use crate::replicas::{
@@ -102,9 +102,12 @@ impl Writes {
         options: &PutOptions,
         progress: &mut Progress,
     ) -> Result<Written, RequestError> {
-        let mut plan = self
-            .attempts
-            .plan_write(address, options.n_val, options.sloppy_quorum)?;
+        let mut plan = self.attempts.plan(
+            address,
+            options.n_val,
+            options.sloppy_quorum,
+            Purpose::Write,
+        )?;
         let is_as_is = request.kind == PutKind::AsIs;
         if request.condition != Condition::Always && (is_as_is || plan.replicas.len() > 1) {
             plan.write_quorums(options)?;
@@ -156,9 +159,12 @@ impl Writes {
                 return Err(error);
             }
             payload = again;
-            plan = self
-                .attempts
-                .plan_write(address, options.n_val, options.sloppy_quorum)?;
+            plan = self.attempts.plan(
+                address,
+                options.n_val,
+                options.sloppy_quorum,
+                Purpose::Write,
+            )?;
         }
     }
 

@@ -206,17 +206,7 @@ impl Engines {
 
     /// Which store a partition's files are, as far as they tell.
     pub(crate) fn identity_left(&self, size: RingSize, partition: Partition) -> Option<StoreId> {
-        let directory = self.partition_directory(size, partition)?;
-        let identity = match self.settings.node.storage_backend {
-            StorageBackend::Leveldb => {
-                kvorum_backend_leveldb::identity_of(&*self.disk, &directory).ok()
-            }
-            StorageBackend::Bitcask => {
-                kvorum_backend_bitcask::check::identity_of(&*self.disk, &directory).ok()
-            }
-            StorageBackend::Memory => None,
-        };
-        identity.flatten().map(StoreId)
+        self.identity_in(&self.partition_directory(size, partition)?)
     }
 
     /// Where the record of the node's stores is.
@@ -303,12 +293,15 @@ impl Engines {
 
     /// The identity of the store of hints by its files; `None` if they have none.
     pub(crate) fn hints_identity_left(&self) -> Option<StoreId> {
-        let directory = self.hints_directory()?;
+        self.identity_in(&self.hints_directory()?)
+    }
+
+    fn identity_in(&self, directory: &Path) -> Option<StoreId> {
         let disk = &*self.disk;
         let identity = match self.settings.node.storage_backend {
-            StorageBackend::Leveldb => kvorum_backend_leveldb::identity_of(disk, &directory).ok(),
+            StorageBackend::Leveldb => kvorum_backend_leveldb::identity_of(disk, directory).ok(),
             StorageBackend::Bitcask => {
-                kvorum_backend_bitcask::check::identity_of(disk, &directory).ok()
+                kvorum_backend_bitcask::check::identity_of(disk, directory).ok()
             }
             StorageBackend::Memory => None,
         };
