@@ -123,7 +123,7 @@ impl AdminRequest {
     /// Reads a line.
     ///
     /// # Errors
-    /// What is no request of this version, in words.
+    /// In words, if the line is no request of this version.
     pub fn decode(line: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
         let text = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
@@ -170,7 +170,7 @@ impl AdminRequest {
 }
 
 impl AdminReply {
-    /// What was asked for.
+    /// A reply with what the request asks for.
     pub fn ok(text: impl Into<String>, data: Value) -> Self {
         Self {
             is_ok: true,
@@ -209,7 +209,7 @@ impl AdminReply {
     /// Reads a line.
     ///
     /// # Errors
-    /// What is no JSON.
+    /// The line is not JSON.
     pub fn decode(line: &str) -> Result<Self, serde_json::Error> {
         let mut value: Value = serde_json::from_str(line)?;
         Ok(Self {

@@ -182,8 +182,9 @@ impl Vnode {
         Ok(true)
     }
 
-    /// What a client's write replaces. A write without a condition goes over what is damaged: to refuse it would leave
-    /// the key beyond help where there is one replica. What a condition is about has to be readable.
+    /// What a client's write replaces. A write without a condition goes over what is damaged: to refuse it
+    /// would leave the key beyond help where there is one replica. A condition needs an object that can be
+    /// read.
     fn old_to_update(
         &self,
         key: &StorageKey,

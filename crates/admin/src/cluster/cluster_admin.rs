@@ -1,4 +1,4 @@
-//! What the verbs about the cluster work on, and how they wait.
+//! The parts of a node that the verbs about the cluster use, and their way to wait.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use kvorum_cluster::{AgreedState as _, ClusterState};
 use kvorum_maintenance::Maintenance;
 use kvorum_member::Member;
 
-/// What the verbs work on.
+/// The member and the background work of this node, for the verbs.
 pub(crate) struct ClusterAdmin {
     pub(crate) member: Arc<Member>,
     pub(crate) maintenance: Arc<Maintenance>,
@@ -33,7 +33,7 @@ impl ClusterAdmin {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let runtime = self.member.coordinator().runtime();
         runtime.spawn(name, async move {
-            // Whoever waited may have given up.
+            // Nothing may wait for it any more.
             let _waits_or_not = sender.send(work.await);
         });
         receiver.recv().ok()
