@@ -124,6 +124,20 @@ impl Store {
         }
     }
 
+    /// Measures the headroom for a step of upkeep. Steps of other stores may have taken much of what was
+    /// free at the last look.
+    pub(crate) fn measure_headroom(&self) {
+        match (&self.log, self.reserve.get()) {
+            (Some(log), _) => {
+                log.measure_headroom();
+            }
+            (None, Some(reserve)) => {
+                reserve.measure();
+            }
+            (None, None) => {}
+        }
+    }
+
     /// Takes room for puts to the store's own files.
     pub(crate) fn take_room(&self, bytes: u64, purpose: Purpose) -> Result<()> {
         let has_room = |it: &Arc<Reserve>| it.take(bytes, purpose == Purpose::Free);

@@ -120,6 +120,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<StepOutcome> {
         self.note_time(now);
+        self.measure_headroom();
         if task.kind == TaskKind::Scrub {
             let is_checkpoint_wrong = &mut upkeep.checkpointing.is_last_wrong;
             let (scrub, subject) = (&mut upkeep.scrub, task.subject);

@@ -149,6 +149,20 @@ impl Store {
         }
     }
 
+    /// Measures the headroom for a step of upkeep. Steps of other stores may have taken much of what was
+    /// free at the last look.
+    pub(crate) fn measure_headroom(&self) {
+        match (&self.log, self.reserve.get()) {
+            (Some(log), _) => {
+                log.measure_headroom();
+            }
+            (None, Some(reserve)) => {
+                reserve.measure();
+            }
+            (None, None) => {}
+        }
+    }
+
     /// A job starts another table when one has this many bytes. A flush writes one, unless the disk is small:
     /// a merge has to make room for the whole of what it takes from level 0.
     pub(crate) fn table_bytes_max(&self, is_flush: bool) -> u64 {

@@ -125,6 +125,7 @@ impl Store {
         self.pins.release_expired(now);
         let mut upkeep = self.upkeep.lock();
         self.check_writable()?;
+        self.measure_headroom();
         match (task.kind, task.subject) {
             (TaskKind::Flush, 0) => self.flush_step(&mut upkeep, budget.bytes, now, false),
             (TaskKind::Compact | TaskKind::Expire, subject) => {

@@ -331,6 +331,11 @@ impl ValueLog {
         self.keeper.files().reserve.seen()
     }
 
+    /// The headroom as it is: asks the file systems, as each step of upkeep does before it takes room.
+    pub fn measure_headroom(&self) -> Headroom {
+        self.keeper.files().reserve.measure()
+    }
+
     /// Number of segments that a store's own files may lie behind the log, where it would wait for `most` of
     /// them: fewer where the disk has no room for so many.
     pub fn segments_behind_max(&self, most: u32) -> u32 {
