@@ -210,6 +210,7 @@ fn summarise(outcomes: &[Outcome]) -> bool {
         total += outcome.tally;
     }
     console::line("");
+    console::failures().iter().for_each(|it| console::line(it));
     console::line(&total.to_string());
     total.failed == 0
 }

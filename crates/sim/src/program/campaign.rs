@@ -132,8 +132,9 @@ impl Campaign {
     }
 
     fn report(&self, plan: &RunPlan, violations: &[String], shrink_runs: usize) {
-        line(&format!("FAILED  seed {}:", plan.seed));
-        for violation in violations.iter().take(8) {
+        let first = violations.first().map_or("", String::as_str);
+        line(&format!("FAILED  seed {}: {first}", plan.seed));
+        for violation in violations.iter().take(8).skip(1) {
             line(&format!("  {violation}"));
         }
         let defect = self.manner.defect.map(|it| format!(" --defect {it:?}"));
