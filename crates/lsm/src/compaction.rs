@@ -101,7 +101,9 @@ impl Job {
         self
     }
 
-    /// Merges until so many bytes were read and written, or until a part is to be installed.
+    /// Merges until so many bytes were read and written, or until a part is to be installed. Returns how many,
+    /// and never none: a task that costs nothing is taken to get nowhere, and other merges would begin in the
+    /// middle of this one.
     pub(crate) fn step(
         &mut self,
         store: &Store,
@@ -125,7 +127,7 @@ impl Job {
                     if self.output_bytes() >= part_bytes && self.is_between_tables_below() {
                         let next = Bytes::copy_from_slice(self.walk.key());
                         self.end_output(store, Some(next.clone()))?;
-                        return Ok((cost, Reached::Part(next)));
+                        return Ok((cost.max(1), Reached::Part(next)));
                     }
                     if let Some(entry) = self.kept(store, entry, now) {
                         self.put(store, entry, table_bytes_max)?;
@@ -134,7 +136,7 @@ impl Job {
                 Merged::End => {
                     self.end_output(store, None)?;
                     self.end_blobs(store)?;
-                    return Ok((cost, Reached::End));
+                    return Ok((cost.max(1), Reached::End));
                 }
             }
         }

@@ -264,7 +264,11 @@ impl Store {
         let headroom = self.headroom();
         let shape = self.shape(version);
         settings.table_bytes_max = self.table_bytes_max(false);
-        settings.room_bytes = headroom.is_scarce().then_some(headroom.available);
+        // Where space is scarce, the reserve is there for merges.
+        settings.room_bytes = match headroom.is_scarce() {
+            true => headroom.available,
+            false => headroom.for_puts(),
+        };
         if headroom.refuses_puts()
             && policy::is_zero_worth_merging(&shape, policy::worth_part(&headroom))
         {
