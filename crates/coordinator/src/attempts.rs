@@ -51,7 +51,7 @@ impl Default for OpeningWait {
 
 /// See the module's description.
 pub(crate) struct Attempts {
-    pub(crate) replicas: Arc<Replicas>,
+    replicas: Arc<Replicas>,
     colocated_replicas: bool,
     /// The node stops: requests do not wait for stores any more.
     is_stopping: AtomicBool,
@@ -74,7 +74,7 @@ impl Attempts {
         sloppy_quorum: bool,
         purpose: Purpose,
     ) -> Result<Plan, RequestError> {
-        let state = self.replicas.cluster.look();
+        let state = self.replicas.parts.cluster.look();
         let plan = self.plan_with(&state, address, n_val, sloppy_quorum, purpose)?;
         plan.check_objects_are_plain()?;
         Ok(plan)
@@ -117,7 +117,7 @@ impl Attempts {
         pause: &mut Duration,
         progress: &Progress,
     ) -> bool {
-        let runtime = &self.replicas.runtime;
+        let runtime = &self.replicas.parts.runtime;
         if runtime.now().plus(*pause) >= progress.deadline {
             return false;
         }
@@ -136,13 +136,13 @@ impl Attempts {
     /// request. Listings and queries call it, as they need every store; nothing waits if other nodes have
     /// replicas.
     pub(crate) async fn until_opened(&self, timeout: Duration) {
-        if !self.replicas.vnodes.is_any_opening() {
+        if !self.replicas.parts.vnodes.is_any_opening() {
             return;
         }
-        let deadline = self.replicas.runtime.now().plus(timeout);
+        let deadline = self.replicas.parts.runtime.now().plus(timeout);
         let mut wait = OpeningWait::default();
-        let is_alone = || self.replicas.cluster.current().ring().replicas_max() < 2;
-        while self.replicas.vnodes.is_any_opening() && is_alone() {
+        let is_alone = || self.replicas.parts.cluster.current().ring().replicas_max() < 2;
+        while self.replicas.parts.vnodes.is_any_opening() && is_alone() {
             if !self.wait_until(&mut wait, deadline).await {
                 return;
             }
@@ -155,7 +155,7 @@ impl Attempts {
         wait: &mut OpeningWait,
         progress: &mut Progress,
     ) -> bool {
-        let runtime = &self.replicas.runtime;
+        let runtime = &self.replicas.parts.runtime;
         let begun = runtime.now();
         let has_time = self.wait_until(wait, progress.deadline).await;
         // No store was slow: background work has no reason to give way.
@@ -164,14 +164,14 @@ impl Attempts {
     }
 
     async fn wait_until(&self, wait: &mut OpeningWait, deadline: Moment) -> bool {
-        let runtime = &self.replicas.runtime;
+        let runtime = &self.replicas.parts.runtime;
         let now = runtime.now();
         if self.is_stopping.load(Ordering::Relaxed) || now >= deadline {
             return false;
         }
         let pause = wait.pause.min(deadline.since(now));
         wait.pause = wait.pause.saturating_mul(2).min(OPENING_PAUSE_MAX);
-        match self.replicas.vnodes.next_opening() {
+        match self.replicas.parts.vnodes.next_opening() {
             Some(opening) => {
                 let _opened_or_not = runtime.timeout(pause, opening).await;
             }

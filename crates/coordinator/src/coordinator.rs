@@ -18,11 +18,12 @@ use crate::error::RequestError;
 use crate::failure_log::FailureLog;
 use crate::gate::{Gate, Pass};
 use crate::hinting::{self, HandedOff};
+use crate::parts::{Parts, Remote};
 use crate::plan::{Plan, Purpose};
 use crate::reach::{OutOfReach, out_of_reach};
 use crate::reading::{Reads, StartedGet};
 use crate::reaper::{Reaper, TombstoneKeeping};
-use crate::replicas::{Parts, Remote, Replicas};
+use crate::replicas::Replicas;
 use crate::request::{DeleteOptions, Deleted, GetOptions, PutOptions, PutRequest, ReplicaPlace};
 use crate::trace::{Finished, MaintenanceWitness, RequestKind, Trace};
 use crate::writing::Writes;
@@ -102,10 +103,14 @@ impl Coordinator {
         let replicas = Arc::new(replicas);
         let attempts = Attempts::new(replicas.clone(), settings.colocated_replicas);
         let attempts = Arc::new(attempts);
-        let reads = Arc::new(Reads::new(attempts.clone()));
-        let writes = Arc::new(Writes::new(attempts.clone(), reads.clone()));
-        let deletes = Deletes {
+        let reads = Arc::new(Reads::new(replicas.clone(), attempts.clone()));
+        let writes = Arc::new(Writes {
+            replicas: replicas.clone(),
             attempts: attempts.clone(),
+            reads: reads.clone(),
+        });
+        let deletes = Deletes {
+            replicas: replicas.clone(),
             reads: reads.clone(),
             writes: writes.clone(),
             tombstones: settings.tombstones,
@@ -130,22 +135,22 @@ impl Coordinator {
 
     /// The agreed cluster state at this moment.
     pub fn state(&self) -> Arc<ClusterState> {
-        self.replicas.cluster.current()
+        self.replicas.parts.cluster.current()
     }
 
     /// Where cluster state is changed.
     pub fn cluster(&self) -> &Arc<dyn AgreedState> {
-        &self.replicas.cluster
+        &self.replicas.parts.cluster
     }
 
     /// This node.
     pub fn node(&self) -> NodeId {
-        self.replicas.node
+        self.replicas.parts.node
     }
 
     /// Clock, tasks and randomness, for the protocols above.
     pub fn runtime(&self) -> &Runtime {
-        &self.replicas.runtime
+        &self.replicas.parts.runtime
     }
 
     /// Puts, deletes, and gets that wait, in progress.
@@ -325,7 +330,7 @@ impl Coordinator {
     /// A key for an object whose client leaves the choice to us.
     pub fn generate_key(&self) -> Key {
         let mut random = [0; 20];
-        self.replicas.runtime.randomness().fill(&mut random);
+        self.replicas.parts.runtime.randomness().fill(&mut random);
         kvorum_object::generated_key(random)
     }
 
@@ -335,17 +340,17 @@ impl Coordinator {
 
     /// Who knows what maintenance does at this node.
     pub fn maintenance(&self) -> &Arc<dyn MaintenanceWitness> {
-        &self.replicas.maintenance
+        &self.replicas.parts.maintenance
     }
 
     /// Holds a write back while background work is behind: every writer a little, and nobody stands
     /// still. Timers go by the millisecond, so that of a shorter delay every so many a write has one.
     async fn slow_down(&self, progress: &mut Progress) {
-        let delay = self.replicas.maintenance.put_delay();
+        let delay = self.replicas.parts.maintenance.put_delay();
         if delay.is_zero() {
             return;
         }
-        let runtime = &self.replicas.runtime;
+        let runtime = &self.replicas.parts.runtime;
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         let is_rounded_up = runtime.random_u64() % 1_000 < micros % 1_000;
         let delay = Duration::from_millis(micros / 1_000 + u64::from(is_rounded_up));
@@ -365,7 +370,7 @@ impl Coordinator {
 
     /// Refuses a put also where this node has no room for it.
     fn admit_put(&self, progress: &Progress) -> Result<Pass<'_>, RequestError> {
-        if self.replicas.maintenance.refuses_puts() {
+        if self.replicas.parts.maintenance.refuses_puts() {
             return Err(RequestError::Overload);
         }
         self.admit(progress)
@@ -383,7 +388,7 @@ impl Coordinator {
     }
 
     pub(crate) fn begin(&self, arrived: Moment, timeout: Option<Duration>) -> Progress {
-        let queue = self.replicas.runtime.now().since(arrived);
+        let queue = self.replicas.parts.runtime.now().since(arrived);
         self.progress(arrived, timeout, queue)
     }
 
@@ -408,16 +413,19 @@ impl Coordinator {
         object: Option<&Object>,
         progress: &Progress,
     ) {
-        let now = self.replicas.runtime.now();
+        let now = self.replicas.parts.runtime.now();
         let took = now.since(progress.arrived);
-        self.replicas.meter.finished(kind, error, took, object, now);
+        self.replicas
+            .parts
+            .meter
+            .finished(kind, error, took, object, now);
         let is_put = matches!(
             kind,
             RequestKind::Put | RequestKind::WriteOncePut | RequestKind::Delete
         );
         if is_put && error != Some(&RequestError::Overload) {
             let undelayed = took.saturating_sub(progress.trace.slowed);
-            self.replicas.maintenance.put_finished(undelayed, now);
+            self.replicas.parts.maintenance.put_finished(undelayed, now);
         }
         let is_slow = took >= self.settings.slow_request_threshold;
         if !is_slow && !error.is_some_and(RequestError::is_logged) {
@@ -426,6 +434,7 @@ impl Coordinator {
         if let Some(left_out) = self.request_log.take(error, now.elapsed()) {
             let maintenance_step = self
                 .replicas
+                .parts
                 .maintenance
                 .step_between(progress.arrived, now);
             Finished {
@@ -442,7 +451,7 @@ impl Coordinator {
     }
 
     pub(crate) fn wall_time(&self) -> Timestamp {
-        self.replicas.wall_time()
+        self.replicas.parts.wall_time()
     }
 }
 

@@ -387,7 +387,7 @@ impl Coordinator {
         remaining: Duration,
     ) -> (Result<Page, PageError>, Duration) {
         let runtime = self.runtime();
-        let Some(vnode) = self.replicas.vnodes.vnode(request.partition) else {
+        let Some(vnode) = self.replicas.parts.vnodes.vnode(request.partition) else {
             return (
                 Err(self.replicas.not_open(request.partition)),
                 Duration::ZERO,

@@ -416,7 +416,7 @@ impl Coordinator {
         let mut work = Vec::with_capacity(requests.len());
         let mut pages: Pages = Vec::with_capacity(requests.len());
         for (index, request) in requests {
-            match self.replicas.vnodes.vnode(request.partition) {
+            match self.replicas.parts.vnodes.vnode(request.partition) {
                 Some(vnode) => work.push((index, vnode, request)),
                 None => pages.push((index, Err(self.replicas.not_open(request.partition)))),
             }

@@ -21,6 +21,7 @@ mod hints;
 mod index_query;
 mod index_results;
 mod local_vnodes;
+mod parts;
 mod peers;
 mod plan;
 mod property_change;
@@ -50,13 +51,13 @@ pub use index_query::{
 };
 pub use index_results::{IndexMatch, IndexResults};
 pub use local_vnodes::{Absence, LocalVnodes, NextOpening};
+pub use parts::{Parts, Remote};
 pub use peers::{Asking, Liveness, PeerFailure, PeerReplicas, ReplicaPeers};
 pub use property_change::PropertiesChanged;
 pub use put::{PutEffect, PutEffects, PutEvent, PutMachine, WriteQuorums};
 pub use quorum::{Offered, ReadQuorum, WriteQuorum};
 pub use reach::OutOfReach;
 pub use reaper::TombstoneKeeping;
-pub use replicas::{Parts, Remote};
 pub use request::{
     DeleteOptions, Deleted, GetOptions, PutKind, PutOptions, PutRequest, ReplicaPlace,
 };

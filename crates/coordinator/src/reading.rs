@@ -67,14 +67,16 @@ struct GetRun {
 
 /// Reads objects.
 pub(crate) struct Reads {
+    replicas: Arc<Replicas>,
     attempts: Arc<Attempts>,
     /// Gets that could choose whom to ask.
     gets: AtomicU64,
 }
 
 impl Reads {
-    pub(crate) fn new(attempts: Arc<Attempts>) -> Self {
+    pub(crate) fn new(replicas: Arc<Replicas>, attempts: Arc<Attempts>) -> Self {
         Self {
+            replicas,
             attempts,
             gets: AtomicU64::new(0),
         }
@@ -122,7 +124,7 @@ impl Reads {
         let first = self.asked_first(&plan, &quorum);
         let resolution = plan.resolution();
         let machine = GetMachine::start(&plan.replicas, first, quorum, resolution, &mut effects);
-        let heads = match &self.attempts.replicas.remote {
+        let heads = match &self.replicas.remote {
             Some(remote) if remote.heads_first && options.detail == Detail::Whole => {
                 self.heads_of(&plan, first)
             }
@@ -139,7 +141,7 @@ impl Reads {
             heads,
         };
         let mut work = Vec::new();
-        run.execute(&self.attempts.replicas, |slot, left| {
+        run.execute(&self.replicas, |slot, left| {
             work.push((slot, left));
         });
         if work.is_empty() && !run.is_to_be_replanned() {
@@ -153,7 +155,7 @@ impl Reads {
     /// others, and of those others in turn.
     fn asked_first(&self, plan: &Plan, quorum: &ReadQuorum) -> SlotSet {
         let (replicas, needed) = (&plan.replicas, quorum.needed());
-        if self.attempts.replicas.remote.is_none() || needed >= replicas.len() {
+        if self.replicas.remote.is_none() || needed >= replicas.len() {
             return SlotSet::ALL;
         }
         let number = self.gets.fetch_add(1, Ordering::Relaxed);
@@ -164,7 +166,7 @@ impl Reads {
         let in_turn = || (start..replicas.len()).chain(0..start);
         let rank = |slot: usize| match &replicas[slot] {
             replica if replica.role == Role::Fallback => 2,
-            replica if replica.node != self.attempts.replicas.node => 1,
+            replica if replica.node != self.replicas.parts.node => 1,
             _ => 0,
         };
         let mut first = SlotSet::NONE;
@@ -177,7 +179,7 @@ impl Reads {
 
     /// All replicas on other nodes are asked for heads, but for one of the first where none is here.
     fn heads_of(&self, plan: &Plan, first: SlotSet) -> SlotSet {
-        let is_here = |slot: usize| plan.replicas[slot].node == self.attempts.replicas.node;
+        let is_here = |slot: usize| plan.replicas[slot].node == self.replicas.parts.node;
         let slots = 0..plan.replicas.len().min(64);
         let values_of = match slots.clone().find(|slot| is_here(*slot)) {
             Some(_) => None,
@@ -220,7 +222,7 @@ impl Reads {
     /// What a get ends with, and whether another plan may end better.
     async fn run_get(&self, get: WaitingGet, progress: &mut Progress) -> (GetReply, bool) {
         let WaitingGet { mut run, work } = get;
-        let (replicas, deadline) = (&self.attempts.replicas, progress.deadline);
+        let (replicas, deadline) = (&self.replicas, progress.deadline);
         let elsewhere = move |replicas: &Arc<Replicas>, slot, work| {
             replicas.work_elsewhere(slot, work, deadline)
         };
@@ -231,7 +233,7 @@ impl Reads {
             waiting.push(elsewhere(replicas, slot, left));
         }
         loop {
-            match run.next_of(&replicas.runtime, &mut waiting).await {
+            match run.next_of(&replicas.parts.runtime, &mut waiting).await {
                 Next::Answer(done) => {
                     progress.trace.queue += done.queued;
                     run.take_answer(replicas, done.slot, done.replied);
@@ -369,11 +371,12 @@ impl GetRun {
     {
         let replicas = replicas.clone();
         let (mut run, mut waiting) = (self, waiting);
-        let runtime = replicas.runtime.clone();
+        let runtime = replicas.parts.runtime.clone();
         runtime.spawn("rest of a get", async move {
             let mut is_over = false;
             while !is_over {
                 match replicas
+                    .parts
                     .runtime
                     .timeout(REST_PATIENCE, waiting.next())
                     .await

@@ -48,10 +48,7 @@ pub struct ReplicaService {
 }
 
 struct Shared {
-    runtime: Runtime,
-    cluster: Arc<dyn AgreedState>,
-    vnodes: Arc<dyn LocalVnodes>,
-    hints: Arc<dyn HintStore>,
+    parts: ServiceParts,
     waiting: Gate,
 }
 
@@ -69,11 +66,8 @@ impl ReplicaService {
     pub fn new(parts: ServiceParts) -> Self {
         Self {
             shared: Arc::new(Shared {
-                runtime: parts.runtime,
-                cluster: parts.cluster,
-                vnodes: parts.vnodes,
-                hints: parts.hints,
                 waiting: Gate::new(parts.waiting_max),
+                parts,
             }),
             maintenance: None,
         }
@@ -141,7 +135,7 @@ impl ReplicaService {
                 Err((replica, request)) => {
                     let now = shared.wall_time();
                     let work = move || replica.handle_blocking(&request, now);
-                    shared.runtime.blocking(work).await
+                    shared.parts.runtime.blocking(work).await
                 }
             };
             match ticket_of(&reply) {
@@ -160,7 +154,7 @@ impl ReplicaService {
         reply: impl FnOnce(T) -> ReplicaReply + Send + 'static,
     ) -> Served {
         let known = self.shared.epoch_known(partition, epoch);
-        let vnode = self.shared.vnodes.vnode(partition);
+        let vnode = self.shared.parts.vnodes.vnode(partition);
         let absent = || self.shared.absent(partition);
         let vnode = match known.and(vnode.ok_or_else(absent)) {
             Ok(vnode) => vnode,
@@ -172,11 +166,11 @@ impl ReplicaService {
         Served::Later(Box::pin(async move {
             let shared = &counted.0;
             let now = shared.wall_time();
-            let remaining = deadline.since(shared.runtime.now());
+            let remaining = deadline.since(shared.parts.runtime.now());
             let lease = Lease::Until(later(now, remaining));
-            let clock = fold_clock(shared.runtime.clock());
+            let clock = fold_clock(shared.parts.runtime.clock());
             let work = move || read(&vnode, &clock, lease);
-            let reply = match shared.runtime.blocking(work).await {
+            let reply = match shared.parts.runtime.blocking(work).await {
                 Ok(part) => reply(part),
                 Err(PageFailure::Failed(failure)) => ReplicaReply::Failed(failure),
                 Err(PageFailure::OutOfTime) => ReplicaReply::Failed(ReplicaFailure::Storage(
@@ -231,12 +225,12 @@ impl PeerService for ReplicaService {
 
 impl Shared {
     fn wall_time(&self) -> Timestamp {
-        Timestamp(self.runtime.wall_time().micros())
+        Timestamp(self.parts.runtime.wall_time().micros())
     }
 
     /// Why there is no vnode.
     fn absent(&self, partition: Partition) -> ReplicaFailure {
-        match self.vnodes.absence(partition) {
+        match self.parts.vnodes.absence(partition) {
             Absence::NotHere => ReplicaFailure::NotServing,
             Absence::Opening => ReplicaFailure::NotOpen { is_failed: false },
             Absence::Failed => ReplicaFailure::NotOpen { is_failed: true },
@@ -251,7 +245,7 @@ impl Shared {
     ) -> Result<LocalReplica, ReplicaFailure> {
         match role {
             Role::Primary => {
-                let vnode = self.vnodes.vnode(partition);
+                let vnode = self.parts.vnodes.vnode(partition);
                 vnode
                     .map(LocalReplica::Vnode)
                     .ok_or_else(|| self.absent(partition))
@@ -259,14 +253,14 @@ impl Shared {
             Role::Fallback => {
                 // A stand-in has no epoch of its own: it goes by the ring.
                 self.epoch_known(partition, epoch)?;
-                Ok(LocalReplica::Hints(self.hints.clone()))
+                Ok(LocalReplica::Hints(self.parts.hints.clone()))
             }
         }
     }
 
     /// Refuses who goes by an older ring than this node.
     fn epoch_known(&self, partition: Partition, got: Epoch) -> Result<(), ReplicaFailure> {
-        let expected = self.cluster.look().ring().epoch(partition);
+        let expected = self.parts.cluster.look().ring().epoch(partition);
         if got < expected {
             return Err(ReplicaFailure::StaleEpoch { got, expected });
         }
@@ -284,7 +278,7 @@ impl Shared {
         let synced = if ticket.is_driven() {
             ticket.await
         } else {
-            self.runtime.blocking(move || ticket.wait()).await
+            self.parts.runtime.blocking(move || ticket.wait()).await
         };
         match synced {
             Ok(()) => message(&reply, sent),
@@ -292,7 +286,7 @@ impl Shared {
                 let detail = error.to_string();
                 let failure = match error.kind() {
                     ErrorKind::Full => {
-                        if let Some(vnode) = self.vnodes.vnode(partition) {
+                        if let Some(vnode) = self.parts.vnodes.vnode(partition) {
                             vnode.note_disk_full();
                         }
                         ReplicaFailure::Full(detail)

@@ -84,16 +84,13 @@ enum Happened {
 
 /// Writes objects.
 pub(crate) struct Writes {
-    attempts: Arc<Attempts>,
+    pub(crate) replicas: Arc<Replicas>,
+    pub(crate) attempts: Arc<Attempts>,
     /// A quorum is asked whether a condition holds.
-    reads: Arc<Reads>,
+    pub(crate) reads: Arc<Reads>,
 }
 
 impl Writes {
-    pub(crate) fn new(attempts: Arc<Attempts>, reads: Arc<Reads>) -> Self {
-        Self { attempts, reads }
-    }
-
     /// Writes, and tries again by what is known of the attempt before.
     pub(crate) async fn put(
         &self,
@@ -127,8 +124,7 @@ impl Writes {
                 resolution: plan.resolution(),
             })),
             PutKind::AsIs => {
-                let now =
-                    kvorum_object::Timestamp::from_micros(self.attempts.replicas.wall_time().0);
+                let now = kvorum_object::Timestamp::from_micros(self.replicas.parts.wall_time().0);
                 let object = Object::as_is(request.context, request.content, now);
                 Payload::AsIs(Arc::new(object))
             }
@@ -205,7 +201,7 @@ impl Writes {
     /// rather than one that is being filled, one of this node rather than another's.
     fn coordinators(&self, plan: &Plan) -> SmallVec<[usize; 3]> {
         let mut coordinators: SmallVec<[usize; 3]> = (0..plan.replicas.len()).collect();
-        if self.attempts.replicas.remote.is_none() {
+        if self.replicas.remote.is_none() {
             coordinators.truncate(1);
         } else {
             let lists: SmallVec<[_; 4]> = plan.write_replicas().collect();
@@ -215,7 +211,7 @@ impl Writes {
                 (
                     is_stand_in,
                     !it.in_old,
-                    it.replica.node != self.attempts.replicas.node,
+                    it.replica.node != self.replicas.parts.node,
                 )
             });
         }
@@ -225,7 +221,7 @@ impl Writes {
     /// Has every replica receive the object, and waits until enough have stored it. Replicas on other
     /// nodes that the client need not wait for are written behind its back.
     async fn run(&self, run: &mut PutRun, progress: &mut Progress) {
-        let (replicas, deadline) = (&self.attempts.replicas, progress.deadline);
+        let (replicas, deadline) = (&self.replicas, progress.deadline);
         let mut works = Waiting::new();
         let mut syncs = Waiting::new();
         let mut is_remote = false;
@@ -242,11 +238,11 @@ impl Writes {
             while !has_replied && let Some(unsynced) = new.next() {
                 unsynced.is_awaited = true;
                 let (slot, ticket) = (unsynced.slot, unsynced.ticket.clone());
-                let runtime = replicas.runtime.clone();
+                let runtime = replicas.parts.runtime.clone();
                 syncs.push(await_sync(runtime, slot, ticket, deadline));
             }
             let only_syncs = works.is_empty();
-            let started = only_syncs.then(|| replicas.runtime.now());
+            let started = only_syncs.then(|| replicas.parts.runtime.now());
             let happened = poll_fn(|context| {
                 let worked = works.poll_next(context);
                 if let Poll::Ready(Some(done)) = worked {
@@ -262,7 +258,7 @@ impl Writes {
             });
             let happened = happened.await;
             if let Some(started) = started {
-                progress.trace.sync_wait += replicas.runtime.now().since(started);
+                progress.trace.sync_wait += replicas.parts.runtime.now().since(started);
             }
             match happened {
                 Some(Happened::Worked(done)) => {
@@ -280,7 +276,7 @@ impl Writes {
             }
         }
         if !works.is_empty() {
-            replicas.runtime.spawn("rest of a put", async move {
+            replicas.parts.runtime.spawn("rest of a put", async move {
                 while works.next().await.is_some() {}
             });
         }
@@ -312,7 +308,7 @@ impl PutRun {
                 }
                 Asked::WouldBlock(work) => {
                     if is_coordination && work.is_remote() {
-                        replicas.meter.redirected();
+                        replicas.parts.meter.redirected();
                     }
                     leave(slot, work);
                 }
