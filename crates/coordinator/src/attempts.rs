@@ -14,10 +14,10 @@ use kvorum_encoding::Address;
 use kvorum_ring::NodeId;
 use kvorum_runtime::Moment;
 
+use crate::accounts::Progress;
 use crate::error::RequestError;
 use crate::plan::{Plan, Purpose};
 use crate::replicas::Replicas;
-use crate::trace::Trace;
 
 /// The first pause before a request is planned anew, and the longest: the ring that others know is on
 /// its way here, or this one's to them.
@@ -28,13 +28,6 @@ const REPLAN_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// sooner when a store of this node is opened. Stores of other nodes send no word.
 const OPENING_PAUSE_MIN: Duration = Duration::from_millis(5);
 const OPENING_PAUSE_MAX: Duration = Duration::from_millis(250);
-
-/// What is known of a request while it runs.
-pub(crate) struct Progress {
-    pub(crate) arrived: Moment,
-    pub(crate) deadline: Moment,
-    pub(crate) trace: Trace,
-}
 
 /// The time that one request has waited between its tries.
 pub(crate) struct OpeningWait {

@@ -8,7 +8,7 @@ use kvorum_encoding::Address;
 use kvorum_object::{Clock, Content};
 use kvorum_vnode::{Condition, Detail, Handled, Operation, ReplicaReply, ReplicaRequest};
 
-use crate::attempts::Progress;
+use crate::accounts::Progress;
 use crate::error::RequestError;
 use crate::reading::Reads;
 use crate::reaper::{Reaper, Tombstone, TombstoneKeeping};

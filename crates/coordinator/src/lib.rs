@@ -8,6 +8,7 @@
 //!
 //! What this crate must not know: protocols, engines, files.
 
+mod accounts;
 mod attempts;
 mod coordinator;
 mod coverage;
@@ -20,6 +21,7 @@ mod hinting;
 mod hints;
 mod index_query;
 mod index_results;
+mod listing;
 mod local_vnodes;
 mod parts;
 mod peers;
@@ -40,8 +42,7 @@ mod unopened;
 mod waiting;
 mod writing;
 
-pub use coordinator::{Coordinator, CoordinatorSettings, InProgress};
-pub use coverage::{BucketListing, KeyListing};
+pub use coordinator::{Coordinator, InProgress};
 pub use error::RequestError;
 pub use get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine, SlotSet};
 pub use hinting::HandedOff;
@@ -50,8 +51,9 @@ pub use index_query::{
     Continuation, IndexOptions, IndexQuery, IndexQueryError, IndexSelection, IndexValues,
 };
 pub use index_results::{IndexMatch, IndexResults};
+pub use listing::{BucketListing, KeyListing};
 pub use local_vnodes::{Absence, LocalVnodes, NextOpening};
-pub use parts::{Parts, Remote};
+pub use parts::{CoordinatorSettings, Parts, Remote};
 pub use peers::{Asking, Liveness, PeerFailure, PeerReplicas, ReplicaPeers};
 pub use property_change::PropertiesChanged;
 pub use put::{PutEffect, PutEffects, PutEvent, PutMachine, WriteQuorums};

@@ -2,10 +2,12 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use kvorum_backend::{Reading, Timestamp};
+use kvorum_backend::{FoldClock, Lease, Reading, Timestamp};
 use kvorum_ring::Partition;
-use kvorum_vnode::{Handled, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode};
+use kvorum_runtime::Runtime;
+use kvorum_vnode::{Handled, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode, fold_clock};
 
 use crate::hints::HintStore;
 
@@ -78,4 +80,22 @@ impl LocalReplica {
             )),
         }
     }
+}
+
+/// Reads pages of vnodes on the blocking pool, under a lease that ends when `remaining` has passed. Beside
+/// them comes how long that waited for a thread.
+pub(crate) async fn read_blocking<T: Send + 'static>(
+    runtime: &Runtime,
+    remaining: Duration,
+    read: impl FnOnce(&FoldClock, Lease) -> T + Send + 'static,
+) -> (T, Duration) {
+    let (asked, clock) = (runtime.now(), runtime.clock());
+    let micros = u64::try_from(remaining.as_micros()).unwrap_or(u64::MAX);
+    let until = runtime.wall_time().micros().saturating_add(micros);
+    let (fold_clock, lease) = (fold_clock(clock.clone()), Lease::Until(Timestamp(until)));
+    let work = move || {
+        let queued = clock.now().since(asked);
+        (read(&fold_clock, lease), queued)
+    };
+    runtime.blocking(work).await
 }

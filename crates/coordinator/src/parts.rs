@@ -1,6 +1,7 @@
-//! What a coordinator is put together from.
+//! What a coordinator is put together from, and its settings.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kvorum_backend::Timestamp;
 use kvorum_cluster::AgreedState;
@@ -10,6 +11,7 @@ use kvorum_runtime::Runtime;
 use crate::hints::HintStore;
 use crate::local_vnodes::LocalVnodes;
 use crate::peers::ReplicaPeers;
+use crate::reaper::TombstoneKeeping;
 use crate::trace::{MaintenanceWitness, Meter};
 
 /// What a coordinator works with.
@@ -29,6 +31,13 @@ pub struct Parts {
     pub maintenance: Arc<dyn MaintenanceWitness>,
 }
 
+impl Parts {
+    /// The time on the wall, as stores take it.
+    pub(crate) fn wall_time(&self) -> Timestamp {
+        Timestamp(self.runtime.wall_time().micros())
+    }
+}
+
 /// What a coordinator works with where there are other nodes.
 #[derive(Clone)]
 pub struct Remote {
@@ -42,9 +51,19 @@ pub struct Remote {
     pub heads_first: bool,
 }
 
-impl Parts {
-    /// The time on the wall, as stores take it.
-    pub(crate) fn wall_time(&self) -> Timestamp {
-        Timestamp(self.runtime.wall_time().micros())
-    }
+/// How requests are treated, whatever their bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct CoordinatorSettings {
+    /// Several replicas of a key may live on one node, as in Riak.
+    pub colocated_replicas: bool,
+    /// When a request that names no timeout is given up.
+    pub request_timeout: Duration,
+    /// Requests that take at least this long are logged.
+    pub slow_request_threshold: Duration,
+    /// Gets, puts and deletes in progress at which further ones are refused with `overload`.
+    pub requests_max: usize,
+    /// What becomes of tombstones that every replica holds.
+    pub tombstones: TombstoneKeeping,
+    /// The name of the storage backend, which a bucket may name as its own.
+    pub backend_name: &'static str,
 }

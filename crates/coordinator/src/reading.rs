@@ -11,7 +11,8 @@ use kvorum_ring::Role;
 use kvorum_runtime::{PlantedDefect, Runtime, is_planted};
 use kvorum_vnode::{Condition, Detail, Operation, ReplicaFailure, ReplicaReply};
 
-use crate::attempts::{Attempts, OpeningWait, Progress, REPLAN_PAUSE_MIN};
+use crate::accounts::Progress;
+use crate::attempts::{Attempts, OpeningWait, REPLAN_PAUSE_MIN};
 use crate::error::RequestError;
 use crate::get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine, SlotSet};
 use crate::plan::{Plan, Purpose};

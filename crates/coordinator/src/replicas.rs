@@ -33,7 +33,7 @@ const REPAIRS_MAX: usize = 1_000;
 pub(crate) struct Replicas {
     pub(crate) parts: Parts,
     pub(crate) remote: Option<Remote>,
-    repairs: Gate,
+    repairs: Arc<Gate>,
     /// Bounds the lines about single replicas that failed.
     replica_log: FailureLog,
     /// Bounds the lines about read repairs that failed.
@@ -89,7 +89,7 @@ impl Replicas {
         Self {
             parts,
             remote,
-            repairs: Gate::new(REPAIRS_MAX),
+            repairs: Arc::new(Gate::new(REPAIRS_MAX)),
             replica_log: FailureLog::default(),
             repair_log: LogQuota::new(),
             hint_log: LogQuota::new(),
@@ -272,10 +272,10 @@ impl Replicas {
             return;
         };
         let now = self.parts.runtime.now();
-        if !self.repairs.count_in() {
+        let Some(pass) = self.repairs.enter_owned() else {
             self.parts.meter.repair_skipped(now);
             return;
-        }
+        };
         let role = plan.replicas.get(slot).map(|it| it.role);
         let repaired = Repaired {
             is_fallback: role == Some(Role::Fallback),
@@ -300,7 +300,7 @@ impl Replicas {
             {
                 tracing::warn!(event = "read_repair_failed", partition, error, left_out);
             }
-            replicas.repairs.count_out();
+            drop(pass);
         });
     }
 

@@ -6,7 +6,6 @@
 //! only where w is larger than dw, and costs a message for each replica of every write.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_backend::{Durable, ErrorKind, FoldClock, Lease, Reading, SyncTicket, Timestamp};
@@ -17,12 +16,11 @@ use kvorum_runtime::{Moment, Runtime};
 use kvorum_vnode::wire::{PeerRequest, WireMessage, decode_request, encode_reply};
 use kvorum_vnode::{
     Handled, Operation, PageFailure, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode,
-    fold_clock,
 };
 
 use crate::gate::Gate;
 use crate::hints::HintStore;
-use crate::local_vnodes::{Absence, LocalReplica, LocalVnodes};
+use crate::local_vnodes::{Absence, LocalReplica, LocalVnodes, read_blocking};
 use crate::peers::value_sent;
 use crate::trace::MaintenanceWitness;
 
@@ -49,16 +47,7 @@ pub struct ReplicaService {
 
 struct Shared {
     parts: ServiceParts,
-    waiting: Gate,
-}
-
-/// A request counted as waiting.
-struct Counted(Arc<Shared>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.waiting.count_out();
-    }
+    waiting: Arc<Gate>,
 }
 
 impl ReplicaService {
@@ -66,7 +55,7 @@ impl ReplicaService {
     pub fn new(parts: ServiceParts) -> Self {
         Self {
             shared: Arc::new(Shared {
-                waiting: Gate::new(parts.waiting_max),
+                waiting: Arc::new(Gate::new(parts.waiting_max)),
                 parts,
             }),
             maintenance: None,
@@ -92,11 +81,6 @@ impl ReplicaService {
         makes_room || !maintenance.is_some_and(|it| it.refuses_puts())
     }
 
-    fn wait_counted(&self) -> Option<Counted> {
-        let is_in = self.shared.waiting.count_in();
-        is_in.then(|| Counted(self.shared.clone()))
-    }
-
     fn serve_replica(&self, role: Role, request: ReplicaRequest, sent: Bytes) -> Served {
         if !self.has_room_for(&request.operation) {
             return Served::Overload;
@@ -115,21 +99,14 @@ impl ReplicaService {
             },
             Handled::WouldBlock => Err((replica, request)),
         };
-        let Some(counted) = self.wait_counted() else {
-            // What is written and not synced cannot be taken back: the asker is told nothing, and
-            // finds out by itself. What was not done is refused.
-            return match work {
-                Ok((reply, ticket)) => {
-                    let shared = self.shared.clone();
-                    Served::Later(Box::pin(async move {
-                        shared.synced(partition, reply, ticket, &sent).await
-                    }))
-                }
-                Err(_) => Served::Overload,
-            };
-        };
+        let counted = self.shared.waiting.enter_owned();
+        if counted.is_none() && work.is_err() {
+            return Served::Overload;
+        }
+        // What is written and not synced cannot be taken back: it is answered even if too much waits.
+        let shared = self.shared.clone();
         Served::Later(Box::pin(async move {
-            let shared = &counted.0;
+            let _counted = counted;
             let reply = match work {
                 Ok((reply, ticket)) => return shared.synced(partition, reply, ticket, &sent).await,
                 Err((replica, request)) => {
@@ -160,17 +137,16 @@ impl ReplicaService {
             Ok(vnode) => vnode,
             Err(failure) => return answered(&ReplicaReply::Failed(failure)),
         };
-        let Some(counted) = self.wait_counted() else {
+        let Some(counted) = self.shared.waiting.enter_owned() else {
             return Served::Overload;
         };
+        let runtime = self.shared.parts.runtime.clone();
         Served::Later(Box::pin(async move {
-            let shared = &counted.0;
-            let now = shared.wall_time();
-            let remaining = deadline.since(shared.parts.runtime.now());
-            let lease = Lease::Until(later(now, remaining));
-            let clock = fold_clock(shared.parts.runtime.clock());
-            let work = move || read(&vnode, &clock, lease);
-            let reply = match shared.parts.runtime.blocking(work).await {
+            let _counted = counted;
+            let remaining = deadline.since(runtime.now());
+            let read = move |clock: &FoldClock, lease| read(&vnode, clock, lease);
+            let (part, _) = read_blocking(&runtime, remaining, read).await;
+            let reply = match part {
                 Ok(part) => reply(part),
                 Err(PageFailure::Failed(failure)) => ReplicaReply::Failed(failure),
                 Err(PageFailure::OutOfTime) => ReplicaReply::Failed(ReplicaFailure::Storage(
@@ -318,9 +294,4 @@ fn message(reply: &ReplicaReply, sent: &Bytes) -> Message {
 
 fn answered(reply: &ReplicaReply) -> Served {
     Served::Now(message(reply, &Bytes::new()))
-}
-
-pub(crate) fn later(now: Timestamp, by: Duration) -> Timestamp {
-    let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
-    Timestamp(now.0.saturating_add(micros))
 }

@@ -17,7 +17,8 @@ use kvorum_runtime::{PlantedDefect, is_planted};
 use kvorum_vnode::{ClientUpdate, Condition, Operation, ReplicaFailure, ReplicaReply};
 use smallvec::SmallVec;
 
-use crate::attempts::{Attempts, OpeningWait, Progress, REPLAN_PAUSE_MIN};
+use crate::accounts::Progress;
+use crate::attempts::{Attempts, OpeningWait, REPLAN_PAUSE_MIN};
 use crate::error::RequestError;
 use crate::plan::{Plan, Purpose};
 use crate::put::{PutEffect, PutEffects, PutEvent, PutMachine};
