@@ -343,10 +343,7 @@ impl Coordinator {
     /// The replicas of a key at this moment.
     pub fn preference_list(&self, address: &Address) -> Result<Vec<ReplicaPlace>, RequestError> {
         let state = self.state();
-        let plan = self
-            .attempts
-            .plan_with(&state, address, None, true, Purpose::Read)?;
-        Ok(places(&state, &plan))
+        Ok(places(&state, &self.plan_of_key(&state, address)?))
     }
 
     /// The n_val partitions that the ring gives a key, for clients that ask for its preference list. Some of
@@ -356,15 +353,18 @@ impl Coordinator {
         address: &Address,
     ) -> Result<Vec<ReplicaPlace>, RequestError> {
         let state = self.state();
-        let plan = self
-            .attempts
-            .plan_with(&state, address, None, true, Purpose::Read)?;
+        let plan = self.plan_of_key(&state, address)?;
         if plan.replicas.len() >= plan.n_val as usize {
             return Ok(places(&state, &plan));
         }
         let is_up = |node| self.replicas.is_up(node);
         let by_ring = Plan::new(&state, address, None, true, true, Purpose::Read, is_up)?;
         Ok(places(&state, &by_ring))
+    }
+
+    fn plan_of_key(&self, state: &ClusterState, address: &Address) -> Result<Plan, RequestError> {
+        let (attempts, purpose) = (&self.attempts, Purpose::Read);
+        attempts.plan_with(state, address, None, true, purpose)
     }
 
     /// A key for an object whose client leaves the choice to us.

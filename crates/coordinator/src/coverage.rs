@@ -16,13 +16,13 @@ use kvorum_vnode::{PageFailure, ReplicaFailure, Vnode};
 use parking_lot::Mutex;
 
 use crate::accounts::{Accounts, Progress};
-use crate::attempts::{Attempts, REPLAN_PAUSE_MIN};
+use crate::attempts::{Attempts, Pauses};
 use crate::error::RequestError;
 use crate::gate::{Gate, OwnPass};
 use crate::local_vnodes::read_blocking;
 use crate::peers::PeerFailure;
 use crate::plan::key_hash;
-use crate::replicas::{Replicas, is_misplanned, request_error};
+use crate::replicas::{Replicas, is_misplanned};
 use crate::request::BucketOrType;
 use crate::trace::RequestKind;
 
@@ -52,8 +52,7 @@ pub(crate) struct CoverageRun {
     pub(crate) size: RingSize,
     /// Vnodes that are not asked.
     damaged: DamagedVnodes,
-    /// How long to wait before the ring is looked at again.
-    replan_pause: Duration,
+    pauses: Pauses,
     /// How it ended; the meter is told when the run is dropped.
     pub(crate) error: Option<RequestError>,
 }
@@ -118,7 +117,7 @@ impl CoverageRun {
             hash: cover.hash,
             size: cover.size,
             damaged,
-            replan_pause: REPLAN_PAUSE_MIN,
+            pauses: Pauses::default(),
             error: None,
         };
         Ok((run, counted, cover.vnodes))
@@ -140,8 +139,8 @@ impl CoverageRun {
 
     /// As [`CoverageRun::cover`], once the ring has had time to be heard of.
     pub(crate) async fn cover_after_pause(&mut self) -> Result<Vec<CoverageVnode>, RequestError> {
-        let (attempts, pause) = (&self.coverage.attempts, &mut self.replan_pause);
-        let paused = attempts.pause_before_replanning(pause, &self.progress);
+        let (attempts, pauses) = (&self.coverage.attempts, &mut self.pauses);
+        let paused = attempts.pause_before_replanning(pauses, &self.progress);
         match paused.await {
             true => self.cover(),
             false => Err(RequestError::VnodeNotReady),
@@ -150,7 +149,7 @@ impl CoverageRun {
 
     /// What was asked has been answered: the next pause is a short one.
     pub(crate) fn note_answered(&mut self) {
-        self.replan_pause = REPLAN_PAUSE_MIN;
+        self.pauses = Pauses::default();
     }
 
     /// A vnode does not have all that is asked for: it is asked no more.
@@ -210,16 +209,12 @@ impl From<PageFailure> for PageError {
 
 impl From<ReplicaFailure> for PageError {
     fn from(failure: ReplicaFailure) -> Self {
-        if is_misplanned(&failure) {
-            Self::OtherRing
-        } else if failure == ReplicaFailure::Incomplete {
-            Self::Incomplete
-        } else if matches!(failure, ReplicaFailure::NotOpen { .. }) {
-            Self::NotOpen(request_error(failure))
-        } else if matches!(failure, ReplicaFailure::Damaged(_)) {
-            Self::Damaged(request_error(failure))
-        } else {
-            Self::Failed(request_error(failure))
+        match failure {
+            ReplicaFailure::Incomplete => Self::Incomplete,
+            ReplicaFailure::NotOpen { .. } => Self::NotOpen(RequestError::of_replica(failure)),
+            ReplicaFailure::Damaged(_) => Self::Damaged(RequestError::of_replica(failure)),
+            _ if is_misplanned(&failure) => Self::OtherRing,
+            _ => Self::Failed(RequestError::of_replica(failure)),
         }
     }
 }

@@ -131,19 +131,12 @@ async fn hand_over(
             return false;
         }
     }
-    let (partition, clock, now) = (
-        hint.partition,
-        hint.object.clock(),
-        replicas.parts.wall_time(),
-    );
+    let (runtime, now) = (&replicas.parts.runtime, replicas.parts.wall_time());
     // A few bytes of one batch: not worth a thread.
-    match store.forget(partition, &hint.key, clock, now) {
+    match store.forget(hint.partition, &hint.key, hint.object.clock(), now) {
         Ok(is_gone) => is_gone,
         Err(error) => {
-            if let Some(left_out) = replicas
-                .hint_log
-                .take(replicas.parts.runtime.now().elapsed())
-            {
+            if let Some(left_out) = replicas.hint_log.take(runtime.now().elapsed()) {
                 tracing::warn!(event = "hint_not_forgotten", error = %error, left_out);
             }
             false

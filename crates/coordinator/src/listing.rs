@@ -68,8 +68,8 @@ impl KeyListing {
         place: BucketOrType,
         timeout: Duration,
     ) -> Result<Self, RequestError> {
-        let run = Listing::begin(coverage, gate, RequestKind::ListKeys, place, timeout)?;
-        Ok(Self { run })
+        let run = Listing::begin(coverage, gate, RequestKind::ListKeys, place, timeout);
+        run.map(|run| Self { run })
     }
 
     /// The next keys, never an empty chunk; `None` when all have been listed.

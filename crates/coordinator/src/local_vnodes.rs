@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_backend::{FoldClock, Lease, Reading, Timestamp};
+use kvorum_backend::{FoldClock, Lease, Reading, SyncTicket, Timestamp};
 use kvorum_ring::Partition;
 use kvorum_runtime::Runtime;
 use kvorum_vnode::{Handled, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode, fold_clock};
@@ -50,6 +50,16 @@ pub enum Absence {
     Opening,
     /// The store could not be opened.
     Failed,
+}
+
+impl From<Absence> for ReplicaFailure {
+    fn from(absence: Absence) -> Self {
+        match absence {
+            Absence::NotHere => Self::NotServing,
+            Absence::Opening => Self::NotOpen { is_failed: false },
+            Absence::Failed => Self::NotOpen { is_failed: true },
+        }
+    }
 }
 
 /// What carries out a request to a replica of this node.
@@ -98,4 +108,13 @@ pub(crate) async fn read_blocking<T: Send + 'static>(
         (read(&fold_clock, lease), queued)
     };
     runtime.blocking(work).await
+}
+
+/// Waits until what a replica has received is stored.
+pub(crate) async fn synced(runtime: &Runtime, ticket: SyncTicket) -> kvorum_backend::Result<()> {
+    if ticket.is_driven() {
+        ticket.await
+    } else {
+        runtime.blocking(move || ticket.wait()).await
+    }
 }

@@ -12,15 +12,12 @@ use kvorum_runtime::{PlantedDefect, Runtime, is_planted};
 use kvorum_vnode::{Condition, Detail, Operation, ReplicaFailure, ReplicaReply};
 
 use crate::accounts::Progress;
-use crate::attempts::{Attempts, OpeningWait, REPLAN_PAUSE_MIN};
+use crate::attempts::{Attempts, Pauses};
 use crate::error::RequestError;
 use crate::get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine, SlotSet};
 use crate::plan::{Plan, Purpose};
 use crate::quorum::ReadQuorum;
-use crate::replicas::{
-    Asked, ReplicaWork, Replicas, Replied, WorkDone, is_misplanned, is_not_open, no_reply,
-    request_error,
-};
+use crate::replicas::{Asked, ReplicaWork, Replicas, Replied, WorkDone, no_reply};
 use crate::request::{GetOptions, PutOptions};
 use crate::waiting::Waiting;
 
@@ -90,7 +87,7 @@ impl Reads {
         options: &GetOptions,
         progress: &mut Progress,
     ) -> GetReply {
-        let mut opening = OpeningWait::default();
+        let mut pauses = Pauses::default();
         loop {
             let reply = match self.start(address, options) {
                 StartedGet::Ended(reply) => reply,
@@ -100,7 +97,7 @@ impl Reads {
             };
             match reply {
                 Err(RequestError::VnodeOpening)
-                    if self.attempts.wait_to_open(&mut opening, progress).await => {}
+                    if self.attempts.wait_to_open(&mut pauses, progress).await => {}
                 reply => return reply,
             }
         }
@@ -202,13 +199,13 @@ impl Reads {
         progress: &mut Progress,
     ) -> GetReply {
         let mut get = get;
-        let mut pause = REPLAN_PAUSE_MIN;
+        let mut pauses = Pauses::default();
         loop {
             let (reply, is_to_be_replanned) = self.run_get(*get, progress).await;
             if !is_to_be_replanned
                 || !self
                     .attempts
-                    .pause_before_replanning(&mut pause, progress)
+                    .pause_before_replanning(&mut pauses, progress)
                     .await
             {
                 return reply;
@@ -337,21 +334,18 @@ impl GetRun {
             }
             Ok(ReplicaReply::NotFound) => GetAnswer::NotFound,
             Ok(ReplicaReply::Failed(failure @ ReplicaFailure::Damaged(_))) => {
-                GetAnswer::Damaged(request_error(failure))
+                GetAnswer::Damaged(RequestError::of_replica(failure))
             }
             Ok(ReplicaReply::Failed(failure)) => {
-                self.is_misplanned |= is_misplanned(&failure);
-                if matches!(failure, ReplicaFailure::NotOpen { .. }) {
-                    self.is_misplanned |= replicas.note_unopened(&self.plan, slot);
-                }
-                GetAnswer::Failed(request_error(failure))
+                self.is_misplanned |= replicas.is_to_be_replanned(&self.plan, slot, &failure);
+                GetAnswer::Failed(RequestError::of_replica(failure))
             }
             Ok(_) => GetAnswer::Failed(no_reply()),
             Err(RequestError::Timeout) => return self.step(GetEvent::Deadline),
             // Of a read nothing is left in doubt.
             Err(RequestError::OutcomeUnknown) => GetAnswer::Failed(RequestError::AllNodesDown),
             Err(error) => {
-                self.is_misplanned |= replicas.remote.is_some() && is_not_open(&error);
+                self.is_misplanned |= replicas.is_ring_changing(&error);
                 GetAnswer::Failed(error)
             }
         };

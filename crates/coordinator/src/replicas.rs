@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kvorum_backend::{Durability, ErrorKind, Reading, SyncTicket};
 use kvorum_object::Object;
-use kvorum_ring::{NodeId, Partition, Role};
+use kvorum_ring::{NodeId, Partition, Replica, Role};
 use kvorum_runtime::{LogQuota, Moment, Runtime};
 use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest};
@@ -15,7 +15,7 @@ use kvorum_vnode::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequ
 use crate::error::RequestError;
 use crate::failure_log::FailureLog;
 use crate::gate::Gate;
-use crate::local_vnodes::LocalReplica;
+use crate::local_vnodes::{LocalReplica, synced};
 use crate::parts::{Parts, Remote};
 use crate::peers::PeerFailure;
 use crate::plan::Plan;
@@ -317,11 +317,23 @@ impl Replicas {
         }
     }
 
-    /// A replica of another node said that its store is not open. True when that is news, by which
-    /// another plan may be better.
-    pub(crate) fn note_unopened(&self, plan: &Plan, slot: usize) -> bool {
-        let replica = plan.replicas.get(slot);
-        replica.is_some_and(|it| self.unopened.pass_over(it.node, it.partition))
+    /// True when another plan may end better than one in which a replica failed like this: it goes by
+    /// another ring, or its store is not open and that is news.
+    pub(crate) fn is_to_be_replanned(
+        &self,
+        plan: &Plan,
+        slot: usize,
+        failure: &ReplicaFailure,
+    ) -> bool {
+        let is_unopened = matches!(failure, ReplicaFailure::NotOpen { .. });
+        let note = |it: &Replica| self.unopened.pass_over(it.node, it.partition);
+        is_misplanned(failure) || is_unopened && plan.replicas.get(slot).is_some_and(note)
+    }
+
+    /// True when a replica of this node has no store yet, or has it no more: the ring has just changed,
+    /// and this node is on its way to where others that say so themselves are.
+    pub(crate) fn is_ring_changing(&self, error: &RequestError) -> bool {
+        self.remote.is_some() && *error == RequestError::VnodeNotReady
     }
 
     /// Logs why a replica failed where the client is told less than that.
@@ -350,12 +362,7 @@ pub(crate) async fn await_sync(
     deadline: Moment,
 ) -> (usize, Result<(), RequestError>) {
     let remaining = deadline.since(runtime.now());
-    let synced = if ticket.is_driven() {
-        runtime.timeout(remaining, ticket).await
-    } else {
-        let wait = runtime.blocking(move || ticket.wait());
-        runtime.timeout(remaining, wait).await
-    };
+    let synced = runtime.timeout(remaining, synced(&runtime, ticket)).await;
     let outcome = match synced {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) if error.kind() == ErrorKind::Full => {
@@ -373,42 +380,6 @@ pub(crate) fn is_misplanned(failure: &ReplicaFailure) -> bool {
         failure,
         ReplicaFailure::StaleEpoch { .. } | ReplicaFailure::NotServing
     )
-}
-
-/// True when a replica of this node has no store yet, or has it no more: the ring has just changed, and
-/// this node is on its way to where others that say so themselves are.
-pub(crate) fn is_not_open(error: &RequestError) -> bool {
-    *error == RequestError::VnodeNotReady
-}
-
-pub(crate) fn request_error(failure: ReplicaFailure) -> RequestError {
-    match failure {
-        ReplicaFailure::ConditionFound => RequestError::MatchFound,
-        ReplicaFailure::ConditionModified => RequestError::Modified,
-        ReplicaFailure::ConditionAbsent => RequestError::ConditionNotFound,
-        ReplicaFailure::ObjectTooLarge { bytes, bytes_max } => {
-            RequestError::ObjectTooLarge { bytes, bytes_max }
-        }
-        ReplicaFailure::TooManySiblings {
-            siblings,
-            siblings_max,
-        } => RequestError::TooManySiblings {
-            siblings,
-            siblings_max,
-        },
-        ReplicaFailure::Full(detail) => RequestError::DiskFull(detail),
-        ReplicaFailure::Damaged(detail)
-        | ReplicaFailure::Storage(detail)
-        | ReplicaFailure::Unwritable(detail) => RequestError::Storage(detail),
-        ReplicaFailure::Internal(detail) => RequestError::Internal(detail),
-        ReplicaFailure::IndexesNotSupported(engine) => RequestError::IndexesNotSupported(engine),
-        ReplicaFailure::NotOpen { is_failed: false } => RequestError::VnodeOpening,
-        ReplicaFailure::NotOpen { is_failed: true } => RequestError::VnodeFailed,
-        // The ring has moved on between planning and asking: the next plan will know.
-        ReplicaFailure::StaleEpoch { .. }
-        | ReplicaFailure::NotServing
-        | ReplicaFailure::Incomplete => RequestError::VnodeNotReady,
-    }
 }
 
 pub(crate) fn no_reply() -> RequestError {

@@ -20,7 +20,7 @@ use kvorum_vnode::{
 
 use crate::gate::Gate;
 use crate::hints::HintStore;
-use crate::local_vnodes::{Absence, LocalReplica, LocalVnodes, read_blocking};
+use crate::local_vnodes::{LocalReplica, LocalVnodes, read_blocking, synced};
 use crate::peers::value_sent;
 use crate::trace::MaintenanceWitness;
 
@@ -206,11 +206,7 @@ impl Shared {
 
     /// Why there is no vnode.
     fn absent(&self, partition: Partition) -> ReplicaFailure {
-        match self.parts.vnodes.absence(partition) {
-            Absence::NotHere => ReplicaFailure::NotServing,
-            Absence::Opening => ReplicaFailure::NotOpen { is_failed: false },
-            Absence::Failed => ReplicaFailure::NotOpen { is_failed: true },
-        }
+        self.parts.vnodes.absence(partition).into()
     }
 
     fn replica(
@@ -251,12 +247,7 @@ impl Shared {
         ticket: SyncTicket,
         sent: &Bytes,
     ) -> Message {
-        let synced = if ticket.is_driven() {
-            ticket.await
-        } else {
-            self.parts.runtime.blocking(move || ticket.wait()).await
-        };
-        match synced {
+        match synced(&self.parts.runtime, ticket).await {
             Ok(()) => message(&reply, sent),
             Err(error) => {
                 let detail = error.to_string();

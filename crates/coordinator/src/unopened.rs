@@ -38,11 +38,7 @@ impl Unopened {
 
     /// Why this node has no vnode of a partition.
     pub(crate) fn absent(&self, partition: Partition) -> RequestError {
-        match self.parts.vnodes.absence(partition) {
-            Absence::NotHere => RequestError::VnodeNotReady,
-            Absence::Opening => RequestError::VnodeOpening,
-            Absence::Failed => RequestError::VnodeFailed,
-        }
+        RequestError::of_replica(self.parts.vnodes.absence(partition).into())
     }
 
     /// A vnode is not open: others are asked for a moment. False when that was known.

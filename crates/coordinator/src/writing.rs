@@ -18,15 +18,12 @@ use kvorum_vnode::{ClientUpdate, Condition, Operation, ReplicaFailure, ReplicaRe
 use smallvec::SmallVec;
 
 use crate::accounts::Progress;
-use crate::attempts::{Attempts, OpeningWait, REPLAN_PAUSE_MIN};
+use crate::attempts::{Attempts, Pauses};
 use crate::error::RequestError;
 use crate::plan::{Plan, Purpose};
 use crate::put::{PutEffect, PutEffects, PutEvent, PutMachine};
 use crate::reading::Reads;
-use crate::replicas::{
-    Asked, ReplicaWork, Replicas, Replied, WorkDone, await_sync, is_misplanned, is_not_open,
-    no_reply, request_error,
-};
+use crate::replicas::{Asked, ReplicaWork, Replicas, Replied, WorkDone, await_sync, no_reply};
 use crate::request::{PutKind, PutOptions, PutRequest};
 use crate::waiting::Waiting;
 
@@ -100,12 +97,7 @@ impl Writes {
         options: &PutOptions,
         progress: &mut Progress,
     ) -> Result<Written, RequestError> {
-        let mut plan = self.attempts.plan(
-            address,
-            options.n_val,
-            options.sloppy_quorum,
-            Purpose::Write,
-        )?;
+        let mut plan = self.plan(address, options)?;
         let is_as_is = request.kind == PutKind::AsIs;
         if request.condition != Condition::Always && (is_as_is || plan.replicas.len() > 1) {
             plan.write_quorums(options)?;
@@ -117,21 +109,8 @@ impl Writes {
                 request.condition = Condition::NothingBeyond(seen);
             }
         }
-        let mut payload = match request.kind {
-            PutKind::Versioned => Payload::Update(Arc::new(ClientUpdate {
-                context: request.context,
-                condition: request.condition,
-                content: request.content,
-                resolution: plan.resolution(),
-            })),
-            PutKind::AsIs => {
-                let now = kvorum_object::Timestamp::from_micros(self.replicas.parts.wall_time().0);
-                let object = Object::as_is(request.context, request.content, now);
-                Payload::AsIs(Arc::new(object))
-            }
-        };
-        let mut pause = REPLAN_PAUSE_MIN;
-        let mut opening = OpeningWait::default();
+        let mut payload = self.payload(request, &plan);
+        let mut pauses = Pauses::default();
         loop {
             let mut run = self.start(plan, payload, options)?;
             self.run(&mut run, progress).await;
@@ -145,10 +124,10 @@ impl Writes {
                 return Err(error);
             };
             let has_time = match is_opening {
-                true => self.attempts.wait_to_open(&mut opening, progress).await,
+                true => self.attempts.wait_to_open(&mut pauses, progress).await,
                 false => {
                     self.attempts
-                        .pause_before_replanning(&mut pause, progress)
+                        .pause_before_replanning(&mut pauses, progress)
                         .await
                 }
             };
@@ -156,12 +135,29 @@ impl Writes {
                 return Err(error);
             }
             payload = again;
-            plan = self.attempts.plan(
-                address,
-                options.n_val,
-                options.sloppy_quorum,
-                Purpose::Write,
-            )?;
+            plan = self.plan(address, options)?;
+        }
+    }
+
+    fn plan(&self, address: &Address, options: &PutOptions) -> Result<Plan, RequestError> {
+        let (n_val, sloppy_quorum) = (options.n_val, options.sloppy_quorum);
+        self.attempts
+            .plan(address, n_val, sloppy_quorum, Purpose::Write)
+    }
+
+    fn payload(&self, request: PutRequest, plan: &Plan) -> Payload {
+        match request.kind {
+            PutKind::Versioned => Payload::Update(Arc::new(ClientUpdate {
+                context: request.context,
+                condition: request.condition,
+                content: request.content,
+                resolution: plan.resolution(),
+            })),
+            PutKind::AsIs => {
+                let now = kvorum_object::Timestamp::from_micros(self.replicas.parts.wall_time().0);
+                let object = Object::as_is(request.context, request.content, now);
+                Payload::AsIs(Arc::new(object))
+            }
         }
     }
 
@@ -322,7 +318,7 @@ impl PutRun {
         replicas: &Replicas,
         slot: usize,
         replied: Replied,
-        mut is_without_effect: bool,
+        is_without_effect: bool,
     ) {
         let (event, durable) = match replied {
             Ok(ReplicaReply::Stored { object, durable }) => {
@@ -330,43 +326,7 @@ impl PutRun {
                 (PutEvent::Coordinated { object }, durable)
             }
             Ok(ReplicaReply::Received { durable }) => (PutEvent::Received { slot }, durable),
-            failed => {
-                let error = match failed {
-                    Ok(ReplicaReply::Failed(failure)) => {
-                        self.is_misplanned |= is_misplanned(&failure);
-                        self.is_in_doubt |= failure.may_have_written();
-                        is_without_effect |= matches!(
-                            failure,
-                            ReplicaFailure::NotServing
-                                | ReplicaFailure::Incomplete
-                                | ReplicaFailure::Unwritable(_)
-                        );
-                        if matches!(failure, ReplicaFailure::NotOpen { .. }) {
-                            is_without_effect = true;
-                            self.is_misplanned |= replicas.note_unopened(&self.plan, slot);
-                        }
-                        request_error(failure)
-                    }
-                    Ok(_) => no_reply(),
-                    Err(error) => {
-                        // A vnode that is not there has done nothing.
-                        let is_without_effect =
-                            is_without_effect || error == RequestError::VnodeOpening;
-                        self.is_in_doubt |= !is_without_effect;
-                        self.is_misplanned |= replicas.remote.is_some() && is_not_open(&error);
-                        if error == RequestError::Timeout {
-                            return self.step(PutEvent::Deadline);
-                        }
-                        error
-                    }
-                };
-                replicas.note_failure(&self.plan, slot, &error);
-                return self.step(if is_without_effect {
-                    PutEvent::Declined { slot, error }
-                } else {
-                    PutEvent::Failed { slot, error }
-                });
-            }
+            failed => return self.take_failure(replicas, slot, failed, is_without_effect),
         };
         self.step(event);
         match durable {
@@ -377,6 +337,45 @@ impl PutRun {
                 is_awaited: false,
             }),
         }
+    }
+
+    fn take_failure(
+        &mut self,
+        replicas: &Replicas,
+        slot: usize,
+        failed: Replied,
+        mut is_without_effect: bool,
+    ) {
+        let error = match failed {
+            Ok(ReplicaReply::Failed(failure)) => {
+                self.is_misplanned |= replicas.is_to_be_replanned(&self.plan, slot, &failure);
+                self.is_in_doubt |= failure.may_have_written();
+                is_without_effect |= matches!(
+                    failure,
+                    ReplicaFailure::NotServing
+                        | ReplicaFailure::Incomplete
+                        | ReplicaFailure::Unwritable(_)
+                        | ReplicaFailure::NotOpen { .. }
+                );
+                RequestError::of_replica(failure)
+            }
+            Ok(_) => no_reply(),
+            Err(error) => {
+                // A vnode that is not there has done nothing.
+                self.is_in_doubt |= !is_without_effect && error != RequestError::VnodeOpening;
+                self.is_misplanned |= replicas.is_ring_changing(&error);
+                error
+            }
+        };
+        if error == RequestError::Timeout {
+            return self.step(PutEvent::Deadline);
+        }
+        replicas.note_failure(&self.plan, slot, &error);
+        self.step(if is_without_effect {
+            PutEvent::Declined { slot, error }
+        } else {
+            PutEvent::Failed { slot, error }
+        });
     }
 
     fn take_sync(&mut self, replicas: &Replicas, slot: usize, outcome: Result<(), RequestError>) {
