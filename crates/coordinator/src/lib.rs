@@ -6,6 +6,18 @@
 //! request; what would have to wait for a device goes to the blocking pool. There is one path: a
 //! single node takes no other.
 //!
+//! The files read downward, and none leads back to one above it:
+//!
+//! - `coordinator.rs` admits a request.
+//! - `reading.rs`, `writing.rs` and `deleting.rs` drive the machines of `get.rs` and `put.rs`;
+//!   `listing.rs` and `index_results.rs` go through the vnodes that `coverage.rs` plans.
+//! - `attempts.rs` plans reads and writes, and paces what is tried again.
+//! - `accounts.rs` gives a request its time and reports its end.
+//! - `replicas.rs` asks replicas here and elsewhere, by `local_vnodes.rs` and `peers.rs`.
+//! - `plan.rs` has the plans that all of them go by.
+//!
+//! `service.rs` answers other nodes with what `local_vnodes.rs` and `hints.rs` have.
+//!
 //! What this crate must not know: protocols, engines, files.
 
 mod accounts;
@@ -56,8 +68,8 @@ pub use local_vnodes::{Absence, LocalVnodes, NextOpening};
 pub use parts::{CoordinatorSettings, Parts, Remote};
 pub use peers::{Asking, Liveness, PeerFailure, PeerReplicas, ReplicaPeers};
 pub use property_change::PropertiesChanged;
-pub use put::{PutEffect, PutEffects, PutEvent, PutMachine, WriteQuorums};
-pub use quorum::{Offered, ReadQuorum, WriteQuorum};
+pub use put::{PutEffect, PutEffects, PutEvent, PutMachine};
+pub use quorum::{Offered, ReadQuorum, WriteQuorum, WriteQuorums};
 pub use reach::OutOfReach;
 pub use reaper::TombstoneKeeping;
 pub use request::{
