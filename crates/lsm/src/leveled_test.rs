@@ -212,7 +212,7 @@ fn garbage_is_collected_when_nothing_is_too_large() {
         let picks = picks(shape, &settings(), now);
         picks.first().map(|pick| (pick.reason, pick.output))
     };
-    let expired = on_level(5, table(1, 0, 50));
+    let expired = on_level(5, table(1, 0, Some(50)));
     assert_eq!(reason(&expired, 49), None);
     assert_eq!(reason(&expired, 50), Some((Reason::Expired, 5)));
     let removals = on_level(4, table(1, 6, None));
@@ -264,7 +264,7 @@ fn half_of_a_table_has_to_be_expired_or_all_of_it() {
         largest: Bytes::from("b"),
         entries: 10,
         removals: 0,
-        half_expired_at: 50,
+        half_expired_at: Some(50),
         expired_at: Some(90),
         is_misplaced: false,
     };
