@@ -17,7 +17,8 @@ pub(crate) type OnError<'a> = &'a dyn Fn(&str, &BackendError) -> Checked;
 pub(crate) enum Absent {
     /// Nothing.
     Hidden,
-    /// Nothing, or an older entry: keys look alike, and a removal that cannot be read may be another key's.
+    /// Nothing, or an older entry: what superseded it was durable and is gone without a trace, or keys look
+    /// alike, and a removal that cannot be read may be another key's.
     MayShow,
 }
 

@@ -37,6 +37,7 @@ type Expected = BTreeMap<StorageKey, Content>;
 struct Price {
     keys_lost_max: Option<usize>,
     must_report: bool,
+    absent: Absent,
 }
 
 impl Subject<'_> {
@@ -47,6 +48,7 @@ impl Subject<'_> {
         let price = Price {
             keys_lost_max: Some(0),
             must_report: true,
+            absent: Absent::Hidden,
         };
         self.check_store(&*store, &price).map(|_| ())
     }
@@ -122,9 +124,16 @@ impl Subject<'_> {
             // An older store is consistent in itself: its owner detects it by its own records.
             _ => self.engine.reports_truncation() && path != self.opening.directory,
         };
+        // An older entry stays until what superseded it is durable, which may be what is gone.
+        let may_show =
+            self.is_torn_end(path, damage) || self.engine.keys_collide(self.opening.variation);
         Price {
             keys_lost_max,
             must_report,
+            absent: match may_show {
+                true => Absent::MayShow,
+                false => Absent::Hidden,
+            },
         }
     }
 
@@ -140,11 +149,7 @@ impl Subject<'_> {
                 || format!("{call} failed: {error}"),
             )
         };
-        let absent = match self.engine.keys_collide(self.opening.variation) {
-            true => Absent::MayShow,
-            false => Absent::Hidden,
-        };
-        let observed = observe(store, self.now, absent, &forgive)?;
+        let observed = observe(store, self.now, price.absent, &forgive)?;
         let mut lost = names::KEYS - observed.present.len() - observed.absent.len();
         let mut unreported = Vec::new();
         for seen in observed.present.values() {
