@@ -14,8 +14,9 @@ use std::time::Duration;
 use kvorum_backend::{FoldRange, Lease};
 use kvorum_cluster::ClusterState;
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey, bucket_prefix, type_prefix};
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::{CoverageVnode, KeyHash, NodeId, Partition, RingSize};
-use kvorum_runtime::{Moment, PlantedDefect, TaskGuard, is_planted};
+use kvorum_runtime::{Moment, TaskGuard};
 use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{
     Page, PageFailure, PageKind, PageRequest, ReplicaFailure, ReplicaReply, fold_clock,
@@ -246,7 +247,7 @@ impl Listing {
         };
         let page = match page {
             Ok(page) => page,
-            Err(PageError::OtherRing) if is_planted(PlantedDefect::StaleRingUsedForCoverage) => {
+            Err(PageError::OtherRing) if is_planted!(StaleRingUsedForCoverage) => {
                 return Ok(());
             }
             Err(PageError::OtherRing) => return self.cover_anew(part).await,
@@ -580,7 +581,7 @@ impl Coordinator {
         let ring = state.ring();
         let is_there = ring.size().partition(vnode.partition.number()).is_some();
         let is_of_now = is_there && ring.epoch(vnode.partition) == vnode.epoch;
-        is_of_now || is_planted(PlantedDefect::StaleRingUsedForCoverage)
+        is_of_now || is_planted!(StaleRingUsedForCoverage)
     }
 
     /// A vnode of this node lacks what it has promised to hold: others are asked for a while.

@@ -24,8 +24,7 @@ use kvorum_coordinator::{
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey, bucket_prefix};
 use kvorum_handoff::{
-    AgreedCluster, Agreeing, Budget, Changing, Parts, PlantedDefect, TransferSettings, Transfers,
-    Unbounded,
+    AgreedCluster, Agreeing, Budget, Changing, Parts, TransferSettings, Transfers, Unbounded,
 };
 use kvorum_object::{Clock, Content, Head, Limits, Object};
 use kvorum_peer::{
@@ -328,7 +327,6 @@ pub(crate) struct Setup {
     pub(crate) ring: Ring,
     pub(crate) settings: TransferSettings,
     pub(crate) peer: PeerSettings,
-    pub(crate) defect: Option<PlantedDefect>,
     /// By the number of the node.
     pub(crate) budget: Arc<dyn Fn(u8) -> Arc<dyn Budget> + Send + Sync>,
 }
@@ -351,7 +349,6 @@ impl Default for Setup {
                 retry_pause_max: Duration::from_millis(40),
                 ..PeerSettings::default()
             },
-            defect: None,
             budget: Arc::new(|_| Arc::new(Unbounded)),
         }
     }
@@ -524,11 +521,7 @@ impl Cluster {
             budget: (self.setup.budget)(number),
             settings: self.setup.settings,
         };
-        let transfers = match self.setup.defect {
-            None => Transfers::new(parts),
-            Some(defect) => Transfers::defective(parts, defect),
-        };
-        let transfers = transfers.unwrap();
+        let transfers = Transfers::new(parts).unwrap();
         let replicas = ReplicaService::new(ServiceParts {
             runtime: runtime.clone(),
             cluster: known.clone(),
