@@ -15,12 +15,12 @@ use kvorum_encoding::StorageKey;
 use kvorum_object::{Object, Resolution};
 use kvorum_planted_defects::is_planted;
 use kvorum_ring::{Fill, KeyHash, Move, NodeId, Partition, Phase, position};
+use kvorum_test_cluster::number_of;
 use kvorum_vnode::{
     Handled, Operation, ReplicaReply, ReplicaRequest, ScanLimits, ScanRequest, StoredObject, Vnode,
 };
 
 use crate::cluster::Cluster;
-use crate::machine::number_of;
 
 const PERIOD: Duration = Duration::from_millis(150);
 const MOVES_MAX: usize = 4;

@@ -11,9 +11,10 @@ use kvorum_encoding::{Bucket, BucketType};
 use kvorum_object::{Clock, Content, Object};
 use kvorum_planted_defects::{PlantedDefect, plant};
 use kvorum_ring::{KeyHash, position};
+use kvorum_test_cluster::node_id;
 use parking_lot::Mutex;
 
-use crate::cluster::{Cluster, Node, Running, Setup, address, content, node_id, simulated, size};
+use crate::cluster::{Cluster, Node, Running, Setup, address, content, simulated, size};
 
 const KEYS: u64 = 30;
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvorum_cluster::{Command, StagedChange};
-use kvorum_coordinator::{GetOptions, LocalVnodes as _};
+use kvorum_coordinator::GetOptions;
 use kvorum_disk::Disk;
 use kvorum_handoff::{
     Activity, Budget, Direction, RepairRefused, TransferKind, TransferSettings, Unbounded,
@@ -18,8 +18,9 @@ use kvorum_peer::{Caller, Lane, Message, PeerSettings, Served};
 use kvorum_planted_defects::{PlantedDefect, plant};
 use kvorum_ring::{Epoch, Partition, Phase, Ring};
 use kvorum_runtime::Moment;
+use kvorum_test_cluster::node_id;
 
-use crate::cluster::{Cluster, Setup, address, content, node_id, part, simulated, size};
+use crate::cluster::{Cluster, Setup, address, content, part, simulated, size};
 
 /// Lets one question in three wait.
 #[derive(Default)]
