@@ -39,8 +39,8 @@ use std::sync::Arc;
 
 use kvorum_disk::{Disk, DiskFile, OpenMode, read_file, replace_file};
 use kvorum_encoding::{checksum, checksum_append, mask_checksum};
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::NodeId;
-use kvorum_runtime::{PlantedDefect, is_planted};
 use serde::{Deserialize, Serialize};
 
 use crate::end_mark::{End, EndMarks, MarkFound};
@@ -300,8 +300,7 @@ impl LogFile {
         }
         let mut bytes = Vec::new();
         encode(&record, &mut bytes)?;
-        let is_unsynced =
-            is_planted(PlantedDefect::AgreedBeforeSync) && !matches!(record, LogRecord::Vote(_));
+        let is_unsynced = is_planted!(AgreedBeforeSync) && !matches!(record, LogRecord::Vote(_));
         // A lost `Committed` record loses nothing: the nodes agree on its entry again.
         let is_marked = !is_unsynced && !matches!(record, LogRecord::Committed(_));
         let written = self.file.write_at(&bytes, self.end);

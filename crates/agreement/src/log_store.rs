@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use kvorum_runtime::{PlantedDefect, is_planted};
+use kvorum_planted_defects::is_planted;
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{LogState, OptionalSend, RaftLogReader, StorageIOError};
 use parking_lot::{Mutex, RwLock};
@@ -84,7 +84,7 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote>, StorageError> {
-        if is_planted(PlantedDefect::VoteForgotten) {
+        if is_planted!(VoteForgotten) {
             return Ok(None);
         }
         Ok(self.contents.read().vote)

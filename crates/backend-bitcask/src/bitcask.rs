@@ -88,8 +88,6 @@ impl Bitcask {
         draw: DrawNumber,
         log: Option<ValueLog>,
     ) -> Result<Self> {
-        #[cfg(feature = "planted-defects")]
-        let disk = kvorum_backend::PlantedDefect::planted_below(settings.defect, disk);
         kvorum_disk::create_directory_durably(&*disk, directory).into_backend()?;
         let holder = format!("pid {}\n", std::process::id());
         let lock = disk
@@ -99,9 +97,9 @@ impl Bitcask {
         let belonging = &settings.belonging;
         let mut meta = meta::read_or_create(&*disk, directory, belonging, &*draw, &mut lost)?;
         settle_log_id(&*disk, directory, &mut meta, log.as_ref(), &mut lost)?;
-        #[cfg(any(test, feature = "planted-defects"))]
+        #[cfg(any(test, feature = "chosen-fingerprints"))]
         let replaced = settings.fingerprint;
-        #[cfg(not(any(test, feature = "planted-defects")))]
+        #[cfg(not(any(test, feature = "chosen-fingerprints")))]
         let replaced = None;
         let fingerprints = Fingerprints::new(meta.secret, replaced);
         let recovery = Recovery {

@@ -478,7 +478,7 @@ impl StoreCheck<'_> {
             sequence_min: seal.sequence_min,
             sequence_max: seal.sequence_max,
         };
-        match HintFile::open(self.disk, &path, &expected, false) {
+        match HintFile::open(self.disk, &path, &expected) {
             Ok(hint) => Ok(Ok(Some(hint))),
             Err(HintError::Disk(error)) => Err((&error).into()),
             Err(HintError::Newer) => Ok(Err("of a newer version")),

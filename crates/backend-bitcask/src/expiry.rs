@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kvorum_backend::{Fields, Timestamp};
+use kvorum_planted_defects::is_planted;
 
 use crate::segment_stats::SegmentStats;
 use crate::segments::Catalog;
@@ -47,11 +48,8 @@ impl Store {
 
     /// True when an entry is not shown any more.
     pub(crate) fn is_expired(&self, fields: &Fields, now: Timestamp) -> bool {
-        #[cfg(feature = "planted-defects")]
-        if self.has_defect(kvorum_backend::PlantedDefect::ExpiredEntryReturned) {
-            return false;
-        }
-        self.expiry_of(fields).is_some_and(|expiry| expiry <= now)
+        let is_over = self.expiry_of(fields).is_some_and(|expiry| expiry <= now);
+        is_over && !is_planted!(ExpiredEntryReturned)
     }
 
     /// True when an entry may be taken off the disk.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_disk::{Disk, DiskFile, OpenMode, Reading};
 use kvorum_encoding::ByteReader;
+use kvorum_planted_defects::is_planted;
 
 use crate::key_blocks::{BlockIndex, BlockWriter, HintError, header_checksum, read_block};
 use crate::key_table::{KeyEntry, KeyTable};
@@ -133,16 +134,15 @@ pub(crate) struct HintFile {
 }
 
 impl HintFile {
-    /// Opens a hint; `is_believed` skips what binds it to its segment, which is a defect.
+    /// Opens a hint that is bound to this segment.
     pub(crate) fn open(
         disk: &dyn Disk,
         path: &Path,
         segment: &HintedSegment,
-        is_believed: bool,
     ) -> Result<Self, HintError> {
         let file = disk.open(path, OpenMode::Read)?;
         let (bound, index) = read_frame(&*file)?;
-        if bound != *segment && !is_believed {
+        if bound != *segment && !is_planted!(StaleHintTrusted) {
             return Err(HintError::Unusable("not of this segment as it is"));
         }
         Ok(Self {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn read_all(disk: &MemoryDisk) -> Result<Vec<KeyEntry>, HintError> {
-        let hint = HintFile::open(disk, Path::new("h"), &SEGMENT, false)?;
+        let hint = HintFile::open(disk, Path::new("h"), &SEGMENT)?;
         let mut entries = Vec::new();
         for block in 0..hint.index().len() {
             entries.extend(hint.read(block)?);
@@ -272,7 +272,7 @@ mod tests {
         write(&disk, 3000);
         let all = read_all(&disk).unwrap();
         assert_eq!(all, (0..3000).map(entry).collect::<Vec<_>>());
-        let hint = HintFile::open(&disk, Path::new("h"), &SEGMENT, false).unwrap();
+        let hint = HintFile::open(&disk, Path::new("h"), &SEGMENT).unwrap();
         assert!(hint.index().len() > 3);
         for number in [0, 1, 777, 2999] {
             let wanted = entry(number);
@@ -290,7 +290,7 @@ mod tests {
             data_end: 4,
             ..SEGMENT
         };
-        let opened = HintFile::open(&disk, Path::new("h"), &longer, false);
+        let opened = HintFile::open(&disk, Path::new("h"), &longer);
         assert!(matches!(opened, Err(HintError::Unusable(_))));
     }
 

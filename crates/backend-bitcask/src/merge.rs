@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use kvorum_backend::{LostRange, Result, StepBudget, StepOutcome, Timestamp};
 use kvorum_encoding::StorageKey;
+use kvorum_planted_defects::is_planted;
 use kvorum_segment::{
     BatchPlace, EncodedBack, Location, Record, Scan, ScanOptions, Scanned, SegmentWriter,
     StoredFront, StoredRecord, file_name,
@@ -194,7 +195,7 @@ impl Store {
         let oldest = self.oldest_in_log();
         let is_dropped_whole = is_expiry
             && self.is_all_collectable(&entry.stats, now)
-            && self.is_droppable(&catalog, entry.stats.sequence_max, number, oldest);
+            && is_droppable(&catalog, entry.stats.sequence_max, number, oldest);
         // A scan begins with a read, and puts wait for the catalog.
         drop(catalog);
         let source = match hint {
@@ -298,7 +299,7 @@ impl Store {
         };
         let catalog = self.catalog.read();
         if entry.removal {
-            return if self.is_droppable(&catalog, entry.sequence, victim.number, oldest) {
+            return if is_droppable(&catalog, entry.sequence, victim.number, oldest) {
                 Fate::Gone
             } else {
                 Fate::Copied(None)
@@ -312,25 +313,11 @@ impl Store {
         if !self.is_collectable(&entry.fields, now) {
             return Fate::Copied(Some(slot));
         }
-        if self.is_droppable(&catalog, entry.sequence, victim.number, oldest) {
+        if is_droppable(&catalog, entry.sequence, victim.number, oldest) {
             Fate::Expired(slot)
         } else {
             Fate::BecomesRemoval(slot)
         }
-    }
-
-    fn is_droppable(
-        &self,
-        catalog: &Catalog,
-        sequence: u64,
-        within: u32,
-        oldest: Option<u32>,
-    ) -> bool {
-        #[cfg(feature = "planted-defects")]
-        if self.has_defect(kvorum_backend::PlantedDefect::TombstoneDroppedTooEarly) {
-            return true;
-        }
-        catalog.is_removal_droppable(sequence, within, oldest)
     }
 
     /// Appends copies to the output and points the directory to them, where nothing newer came.
@@ -543,6 +530,11 @@ fn entry_of(record: &StoredFront) -> KeyEntry {
 }
 
 /// The front of the removal that a record becomes; empty for others.
+fn is_droppable(catalog: &Catalog, sequence: u64, within: u32, oldest: Option<u32>) -> bool {
+    let is_droppable = catalog.is_removal_droppable(sequence, within, oldest);
+    is_droppable || is_planted!(TombstoneDroppedTooEarly)
+}
+
 fn removal_front((stored, fate): &(StoredRecord, Fate)) -> Vec<u8> {
     let mut front = Vec::new();
     if let Fate::BecomesRemoval(_) = fate {

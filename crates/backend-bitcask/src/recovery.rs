@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use kvorum_backend::{LostRange, Result, SUSPECT_NAME, StoreId, mark_suspect};
 use kvorum_disk::{Disk, EntryKind};
+use kvorum_planted_defects::is_planted;
 use kvorum_segment::{
     FILE_HEADER_BYTES, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader, SegmentSync,
     SegmentWriter, Tail as ScanTail, file_name, list_segments,
@@ -384,8 +385,10 @@ impl Recovery<'_> {
                 "records behind the end of the file",
             );
         }
-        #[cfg(feature = "planted-defects")]
-        let from = self.believed_from(from, base.is_some(), file_len);
+        let from = match base.is_some() && is_planted!(StaleHintTrusted) {
+            true => file_len.max(from),
+            false => from,
+        };
         let options = ScanOptions {
             from,
             durable_to: if is_later_proven { u64::MAX } else { from },
@@ -434,7 +437,7 @@ impl Recovery<'_> {
             None => "of a segment that is not finished",
             Some(seal) => {
                 let expected = hinted(segment, &seal);
-                match HintFile::open(self.disk, &path, &expected, self.is_hint_believed()) {
+                match HintFile::open(self.disk, &path, &expected) {
                     Ok(hint) => {
                         *segment.hint.write() = Some(Arc::new(hint));
                         return Ok(());
@@ -606,30 +609,6 @@ impl Recovery<'_> {
             held: held.to_owned(),
         };
         self.lost.add(self.disk, range);
-    }
-
-    #[cfg(feature = "planted-defects")]
-    fn is_hint_believed(&self) -> bool {
-        self.settings.defect == Some(kvorum_backend::PlantedDefect::StaleHintTrusted)
-    }
-
-    #[cfg(not(feature = "planted-defects"))]
-    #[expect(
-        clippy::unused_self,
-        reason = "the planted defect looks at the settings"
-    )]
-    fn is_hint_believed(&self) -> bool {
-        false
-    }
-
-    /// The defect: a checkpoint is taken for the whole truth, so that nothing behind it is replayed.
-    #[cfg(feature = "planted-defects")]
-    fn believed_from(&self, from: u64, is_covered: bool, file_len: u64) -> u64 {
-        if is_covered && self.is_hint_believed() {
-            file_len.max(from)
-        } else {
-            from
-        }
     }
 }
 

@@ -48,11 +48,8 @@ pub struct BitcaskSettings {
     pub scrub_period: Option<Duration>,
 
     /// Replaces the keyed hash, to make different keys collide.
-    #[cfg(any(test, feature = "planted-defects"))]
+    #[cfg(any(test, feature = "chosen-fingerprints"))]
     pub fingerprint: Option<fn(&[u8]) -> u64>,
-    /// One way of being wrong, for testing tests.
-    #[cfg(feature = "planted-defects")]
-    pub defect: Option<kvorum_backend::PlantedDefect>,
 }
 
 /// What a put promises when its caller leaves it to the store.
@@ -120,10 +117,8 @@ impl Default for BitcaskSettings {
             log_hint_records_min: 4096,
             log_hints_merged: 32,
             scrub_period: Some(Duration::from_secs(30 * 86_400)),
-            #[cfg(any(test, feature = "planted-defects"))]
+            #[cfg(any(test, feature = "chosen-fingerprints"))]
             fingerprint: None,
-            #[cfg(feature = "planted-defects")]
-            defect: None,
         }
     }
 }

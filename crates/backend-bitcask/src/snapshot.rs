@@ -17,6 +17,7 @@ use kvorum_disk::Reading;
 use kvorum_encoding::StorageKey;
 
 use crate::error::from_segment;
+use kvorum_planted_defects::is_planted;
 use kvorum_segment::SegmentError;
 
 use crate::entry::decode_front;
@@ -48,11 +49,7 @@ impl BitcaskSnapshot {
         filter: &FoldFilter,
         visit: &mut dyn FnMut(&SeenKey) -> Result<Going>,
     ) -> Result<FoldEnd> {
-        #[cfg(feature = "planted-defects")]
-        if self
-            .store
-            .has_defect(kvorum_backend::PlantedDefect::SnapshotSeesLaterWrites)
-        {
+        if is_planted!(SnapshotSeesLaterWrites) {
             return self.walk_seen(&seen_now(&self.store), range, filter, visit);
         }
         self.walk_seen(&self.seen, range, filter, visit)

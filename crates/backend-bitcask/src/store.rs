@@ -284,11 +284,6 @@ impl Store {
         *held = changed;
         Ok(())
     }
-
-    #[cfg(feature = "planted-defects")]
-    pub(crate) fn has_defect(&self, defect: kvorum_backend::PlantedDefect) -> bool {
-        self.settings.defect == Some(defect)
-    }
 }
 
 /// The sync point of a store; it does not keep the store open.

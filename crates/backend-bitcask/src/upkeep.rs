@@ -530,7 +530,7 @@ impl Store {
         let cost_bytes = cost_bytes + written;
         Counters::add(&self.counters.written_bytes, cost_bytes);
         let path = hint_path(&self.directory, job.number);
-        let hint = match HintFile::open(&*self.disk, &path, &job.bound, false) {
+        let hint = match HintFile::open(&*self.disk, &path, &job.bound) {
             Ok(hint) => Some(std::sync::Arc::new(hint)),
             Err(HintError::Disk(error)) => return Err((&error).into()),
             Err(HintError::Unusable(_) | HintError::Newer) => None,

@@ -9,6 +9,7 @@ use kvorum_backend::{
     Result, Sequence, StoreId, SyncTicket, Write,
 };
 use kvorum_encoding::StorageKey;
+use kvorum_planted_defects::is_planted;
 use kvorum_segment::{
     BatchPlace, EncodedBack, Location, RECORD_ALIGN_BYTES, Record, SegmentWriter, StoredBack,
 };
@@ -43,9 +44,7 @@ impl Store {
             Durability::Grouped => true,
             Durability::BackendDefault => self.is_grouped(),
         };
-        #[cfg(feature = "planted-defects")]
-        let is_grouped =
-            is_grouped && !self.has_defect(kvorum_backend::PlantedDefect::AcknowledgedBeforeSync);
+        let is_grouped = is_grouped && !is_planted!(GroupNotAwaited);
         if let Some(log) = &self.log {
             let is_synced = is_grouped || durability != Durability::Grouped && self.is_grouped();
             let promise = if is_synced {

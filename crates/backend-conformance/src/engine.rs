@@ -12,14 +12,23 @@ pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// What a store is opened with.
 #[derive(Clone)]
 pub struct Opening {
-    /// The disk to use, and the only one.
-    pub disk: Arc<dyn Disk>,
+    pub(crate) disk: Arc<dyn Disk>,
     /// The store's directory; it may not exist yet, nor those above it.
     pub directory: PathBuf,
     /// Which settings to use, below [`EngineUnderTest::variations`].
     pub variation: u32,
     /// Random numbers, the same ones for the same seed.
     pub draw: DrawNumber,
+}
+
+impl Opening {
+    /// The disk to use, and the only one.
+    pub fn disk(&self) -> Arc<dyn Disk> {
+        let disk = self.disk.clone();
+        #[cfg(feature = "planted-defects")]
+        let disk = crate::forgetful_disk::forgetful_disk(disk);
+        disk
+    }
 }
 
 /// An engine, as its tests show it to the suite.

@@ -3,7 +3,7 @@
 //! An engine's crate implements [`EngineUnderTest`] in its tests and writes
 //! `conformance_suite!(engine)`; each [`Group`] then is one test. Checks are functions that return a
 //! [`Violation`] and do not panic, so that the suite can be tested as well: an engine with a planted
-//! defect has to be caught ([`expect_caught`]).
+//! defect has to be caught (`expect_caught`, with the feature `planted-defects`).
 //!
 //! | group | what it does |
 //! |---|---|
@@ -57,6 +57,8 @@ mod damage;
 mod disk_copy;
 mod engine;
 mod faults;
+#[cfg(feature = "planted-defects")]
+mod forgetful_disk;
 mod generate;
 mod golden;
 mod group;
@@ -66,6 +68,7 @@ mod model_based;
 mod names;
 mod observe;
 mod observed;
+#[cfg(feature = "planted-defects")]
 mod planted;
 mod recording;
 mod script;
@@ -80,6 +83,7 @@ pub use damage::expect_left_out_listed;
 pub use engine::{DrawNumber, EngineUnderTest, Opening};
 pub use golden::{GoldenRun, Replies, play_golden_scripts};
 pub use group::{Effort, Group, Plan};
+#[cfg(feature = "planted-defects")]
 pub use planted::expect_caught;
 pub use suite::run;
 pub use violation::{Checked, Violation};

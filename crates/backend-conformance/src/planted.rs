@@ -1,16 +1,17 @@
 //! Tests of the suite itself: an engine that is wrong on purpose has to be found out.
 
-use kvorum_backend::PlantedDefect;
+use kvorum_planted_defects::{PlantedDefect, plant};
 
 use crate::{EngineUnderTest, Group, Plan, Violation, run};
 
-/// Runs the groups that should find `defect`, which `engine` was told to have, and returns what they
-/// found, or a sentence saying that nobody noticed.
+/// Plants `defect`, runs the groups that should find it, and returns what they found, or a sentence
+/// saying that nobody noticed.
 pub fn expect_caught(
     engine: &dyn EngineUnderTest,
     defect: PlantedDefect,
     plan: &Plan,
 ) -> Result<Violation, String> {
+    let _planted = plant(defect);
     for group in groups_for(defect) {
         if let Err(violation) = run(engine, *group, plan) {
             return Ok(violation);
@@ -28,11 +29,13 @@ fn groups_for(defect: PlantedDefect) -> &'static [Group] {
     match defect {
         PlantedDefect::DirectoryNotSynced
         | PlantedDefect::RenameBeforeSync
-        | PlantedDefect::AcknowledgedBeforeSync => &[Group::Crash],
+        | PlantedDefect::GroupNotAwaited => &[Group::Crash],
         PlantedDefect::StaleHintTrusted => &[Group::Damage, Group::Crash],
         PlantedDefect::TombstoneDroppedTooEarly => &[Group::Sentences, Group::Model, Group::Crash],
         PlantedDefect::ExpiredEntryReturned | PlantedDefect::SnapshotSeesLaterWrites => {
             &[Group::Sentences, Group::Model]
         }
+        // Of a node: the simulator looks for it.
+        _ => &[],
     }
 }

@@ -42,10 +42,6 @@ pub struct LeveldbSettings {
     pub policy: PolicySettings,
     /// Where old tables go; `None` for one directory.
     pub tiers: Option<Tiers>,
-
-    /// One way of being wrong, for testing tests.
-    #[cfg(feature = "planted-defects")]
-    pub defect: Option<kvorum_backend::PlantedDefect>,
 }
 
 impl Default for LeveldbSettings {
@@ -64,8 +60,6 @@ impl Default for LeveldbSettings {
             blob_threshold_bytes: 512,
             policy: PolicySettings::default(),
             tiers: None,
-            #[cfg(feature = "planted-defects")]
-            defect: None,
         }
     }
 }
@@ -89,8 +83,6 @@ impl LeveldbSettings {
             filter_bits_per_key: if self.has_filter { 10 } else { 0 },
             policy: self.policy.clone(),
             tiers: self.tiers.clone(),
-            #[cfg(feature = "planted-defects")]
-            defect: self.defect,
             ..LsmSettings::default()
         }
     }

@@ -10,6 +10,7 @@ use kvorum_backend::{
     TaskKind, Timestamp, Urgency,
 };
 use kvorum_encoding::StorageKey;
+use kvorum_planted_defects::is_planted;
 use parking_lot::{Mutex, RwLock};
 
 use crate::Settings;
@@ -34,7 +35,6 @@ impl MemoryBackend {
     /// An empty store. `draw` gives random numbers: the identities of its contents.
     pub fn new(settings: Settings, draw: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         let store = Store {
-            defects: settings.defects(),
             settings,
             contents: RwLock::new(Contents::new(draw())),
             open_snapshots: Mutex::new(OpenSnapshots::default()),
@@ -55,7 +55,7 @@ impl MemoryBackend {
     ) -> Lookup<T> {
         let contents = self.store.contents.read();
         match contents.by_key.get(key.as_bytes()) {
-            Some(entry) if self.store.defects.shows_expired || !entry.is_expired(now) => {
+            Some(entry) if is_planted!(ExpiredEntryReturned) || !entry.is_expired(now) => {
                 Lookup::Found(answer(entry))
             }
             _ => Lookup::Absent,

@@ -15,36 +15,4 @@ pub struct Settings {
     /// given back when their leases end. The bound is for one vnode: a node holds as many stores as
     /// it has vnodes.
     pub memory_bytes_max: Option<u64>,
-    /// The defect to have, in tests of the conformance suite.
-    #[cfg(feature = "planted-defects")]
-    pub planted_defect: Option<kvorum_backend::PlantedDefect>,
-}
-
-/// Which rules a store breaks on purpose; none outside of tests.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Defects {
-    /// Expiry is not looked at.
-    pub(crate) shows_expired: bool,
-    /// Snapshots look at the newest versions.
-    pub(crate) shows_later_writes: bool,
-}
-
-impl Settings {
-    #[cfg(feature = "planted-defects")]
-    pub(crate) fn defects(&self) -> Defects {
-        use kvorum_backend::PlantedDefect;
-        Defects {
-            shows_expired: self.planted_defect == Some(PlantedDefect::ExpiredEntryReturned),
-            shows_later_writes: self.planted_defect == Some(PlantedDefect::SnapshotSeesLaterWrites),
-        }
-    }
-
-    #[cfg(not(feature = "planted-defects"))]
-    #[expect(
-        clippy::unused_self,
-        reason = "tests have defects to tell, the binary has none"
-    )]
-    pub(crate) fn defects(&self) -> Defects {
-        Defects::default()
-    }
 }

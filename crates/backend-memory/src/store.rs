@@ -3,19 +3,18 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kvorum_backend::{BackendError, ErrorKind, Lease, Result, Sequence, StepBudget, Timestamp};
+use kvorum_planted_defects::is_planted;
 use parking_lot::{Mutex, RwLock};
 
 use crate::Settings;
 use crate::contents::Contents;
 use crate::open_snapshots::{OpenSnapshots, Released, SnapshotId};
-use crate::settings::Defects;
 
 /// How many entries upkeep frees before it lets others at the lock.
 const FREED_AT_ONCE: usize = 64;
 
 pub(crate) struct Store {
     pub(crate) settings: Settings,
-    pub(crate) defects: Defects,
     pub(crate) contents: RwLock<Contents>,
     /// Locked after `contents` where both are.
     pub(crate) open_snapshots: Mutex<OpenSnapshots>,
@@ -44,7 +43,7 @@ impl Store {
 
     /// The sequence at which a snapshot looks.
     pub(crate) fn looked_at(&self, sequence: Sequence) -> Sequence {
-        if self.defects.shows_later_writes {
+        if is_planted!(SnapshotSeesLaterWrites) {
             return Sequence(u64::MAX);
         }
         sequence

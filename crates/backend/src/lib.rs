@@ -73,13 +73,9 @@ mod belonging;
 mod entry;
 mod error;
 mod facets;
-#[cfg(feature = "planted-defects")]
-mod forgetful_disk;
 mod group_sync;
 mod lost_directory;
 mod maintenance;
-#[cfg(feature = "planted-defects")]
-mod planted_defect;
 mod read_once;
 mod scrub;
 mod snapshot;
@@ -105,8 +101,6 @@ pub use lost_directory::{
     LOST_INDEX_BYTES_MAX, LOST_NAME, LostDirectory, is_news, lost_index_piece,
 };
 pub use maintenance::{StepBudget, StepOutcome, Task, TaskKind, Urgency};
-#[cfg(feature = "planted-defects")]
-pub use planted_defect::PlantedDefect;
 pub use read_once::ReadOnce;
 pub use scrub::{SCRUB_NAME, ScrubFile, Scrubbing};
 pub use snapshot::{

@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::{Epoch, MoveError, NodeId, Partition, Phase, Ring};
-use kvorum_runtime::{PlantedDefect, is_planted};
 
 use crate::content::{Content, GrowthConfirmed, MemberStatus};
 use crate::refusal::Refusal;
@@ -129,7 +129,7 @@ impl Content {
         check_growth(ring, Phase::Filling, partition, at)?;
         self.growth_confirmed.filled.insert(partition);
         let filled = &self.growth_confirmed.filled;
-        if is_planted(PlantedDefect::GrowthClosedEarly) {
+        if is_planted!(GrowthClosedEarly) {
             return Ok(true);
         }
         Ok(ring.size().partitions().all(|it| filled.contains(&it)))

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::{Growth, Move, NodeId, Partition, Phase, Ring, Transition};
-use kvorum_runtime::{PlantedDefect, is_planted};
 
 use crate::content::{Content, GrowthConfirmed, MemberStatus};
 use crate::plan::{Plan, is_rescue};
@@ -79,7 +79,7 @@ impl Content {
     /// Carries out the plan that the operator has seen.
     pub(crate) fn commit_plan(&mut self, state: &ClusterState, id: u32) -> Result<(), Refusal> {
         let plan = state.plan().map_err(StagingRefusal::NoPlan)?;
-        if plan.id != id && !is_planted(PlantedDefect::PlanNotCompared) {
+        if plan.id != id && !is_planted!(PlanNotCompared) {
             return Err(StagingRefusal::PlanChanged.into());
         }
         let mut ring = (*self.ring).clone();

@@ -4,61 +4,23 @@
 //! `cargo run --release -p kvorum-coordinator --example request_cost [SECONDS]`
 
 use std::hint::black_box;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kvorum_backend_memory::{MemoryBackend, Settings};
-use kvorum_cluster::{AgreedState, ClusterId, Founding, LocalState, Member};
 use kvorum_coordinator::{
-    Condition, Coordinator, CoordinatorSettings, GetOptions, LocalVnodes, MaintenanceWitness,
-    Meter, Parts, PutKind, PutOptions, PutRequest, RequestError, RequestKind, TombstoneKeeping,
+    Condition, Coordinator, CoordinatorSettings, GetOptions, PutKind, PutOptions, PutRequest,
+    RequestError,
 };
-use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::{Address, Bucket, BucketType, Key};
-use kvorum_object::{Clock, Content, Limits, Object};
-use kvorum_ring::{NodeId, Partition, RingSize};
-use kvorum_runtime::{Executor, Moment, ProductionOptions, Runtime};
-use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
+use kvorum_object::{Clock, Content, Limits};
+use kvorum_runtime::{Executor, ProductionOptions, Runtime};
+use kvorum_test_cluster::{Failure, LoneNode, coordinator_settings};
 
 /// Few enough for the caches: what is measured is work, not memory.
 const KEYS: usize = 500;
 const VALUE_BYTES: usize = 1024;
 /// Requests between two looks at the clock.
 const BATCH: usize = 1_000;
-
-type Failure = Box<dyn std::error::Error>;
-
-struct Vnodes(Vec<Arc<Vnode>>);
-
-impl LocalVnodes for Vnodes {
-    fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
-        self.0.get(partition.slot()).cloned()
-    }
-}
-
-struct Nobody;
-
-impl Meter for Nobody {
-    fn finished(
-        &self,
-        _kind: RequestKind,
-        _error: Option<&RequestError>,
-        _took: Duration,
-        _object: Option<&Object>,
-        _now: Moment,
-    ) {
-    }
-
-    fn read_repaired(&self, _now: Moment) {}
-}
-
-impl MaintenanceWitness for Nobody {
-    fn step_between(&self, _from: Moment, _to: Moment) -> Option<String> {
-        None
-    }
-}
 
 #[expect(clippy::print_stdout, reason = "the figures are what it is for")]
 fn main() -> Result<(), Failure> {
@@ -143,50 +105,12 @@ fn address(number: usize) -> Address {
     }
 }
 
-fn node(runtime: &Runtime) -> Result<Arc<Coordinator>, Failure> {
-    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-    let directory = Path::new("/node");
-    let founding = Founding {
-        cluster_id: ClusterId::from_random([9; 16]),
-        cluster_name: "cost".into(),
-        node: NodeId::from_bytes([1; 16]),
-        member: Member::new("cost@127.0.0.1"),
-        ring_size: RingSize::new(64)?,
-    };
-    let node = founding.node;
-    let cluster = Arc::new(LocalState::create(disk.clone(), directory, founding)?);
-    let leases = Arc::new(LeaseTable::open(disk, directory, runtime.randomness())?.0);
-    let settings = VnodeSettings {
-        limits: Limits::default(),
-    };
-    let vnode = |(partition, _, epoch)| {
-        let randomness = runtime.randomness();
-        let draw = move || randomness.next_u64();
-        let backend = Arc::new(MemoryBackend::new(Settings::default(), draw));
-        Arc::new(Vnode::new(
-            partition,
-            epoch,
-            backend,
-            leases.clone(),
-            settings,
-        ))
-    };
-    let vnodes = cluster.current().ring().partitions().map(vnode).collect();
-    let parts = Parts {
-        node,
-        runtime: runtime.clone(),
-        cluster,
-        vnodes: Arc::new(Vnodes(vnodes)),
-        meter: Arc::new(Nobody),
-        maintenance: Arc::new(Nobody),
-    };
+fn node(runtime: &Runtime) -> Result<Coordinator, Failure> {
+    let node = LoneNode::found(runtime, "cost@127.0.0.1", 64, Limits::default())?;
+    node.open()?;
     let settings = CoordinatorSettings {
-        colocated_replicas: false,
-        request_timeout: Duration::from_secs(60),
-        slow_request_threshold: Duration::MAX,
         requests_max: 50_000,
-        tombstones: TombstoneKeeping::Keep,
-        backend_name: "memory",
+        ..coordinator_settings()
     };
-    Ok(Arc::new(Coordinator::new(parts, settings)))
+    Ok(Coordinator::new(node.parts(), settings))
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use kvorum_backend::{FoldClock, Lease};
 use kvorum_cluster::ClusterState;
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::{CoverageVnode, KeyHash, NodeId, Partition, RingSize};
-use kvorum_runtime::{Moment, PlantedDefect, is_planted};
+use kvorum_runtime::Moment;
 use kvorum_vnode::{PageFailure, ReplicaFailure, Vnode};
 use parking_lot::Mutex;
 
@@ -293,7 +294,7 @@ impl Coverage {
         let ring = state.ring();
         let is_there = ring.size().partition(vnode.partition.number()).is_some();
         let is_of_now = is_there && ring.epoch(vnode.partition) == vnode.epoch;
-        is_of_now || is_planted(PlantedDefect::StaleRingUsedForCoverage)
+        is_of_now || is_planted!(StaleRingUsedForCoverage)
     }
 
     /// A vnode of this node lacks what it has promised to hold: others are asked for a while.

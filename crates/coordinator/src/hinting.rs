@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use kvorum_backend::{Durability, Durable};
 use kvorum_object::Resolution;
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::{Epoch, KeyHash, NodeId, Partition, Position, Ring, Role, position};
-use kvorum_runtime::{Moment, PlantedDefect, is_planted};
+use kvorum_runtime::Moment;
 use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{Operation, ReplicaReply, ReplicaRequest};
 use smallvec::SmallVec;
@@ -80,7 +81,7 @@ pub(crate) async fn hand_off(replicas: &Arc<Replicas>, deadline: Moment) -> Hand
 
 /// Those of which nothing that is kept for them can be handed over now, whatever its key is.
 fn unreachable_partitions(replicas: &Replicas) -> BTreeSet<Partition> {
-    if is_planted(PlantedDefect::HintDeletedBeforeConfirmation) {
+    if is_planted!(HintDeletedBeforeConfirmation) {
         return BTreeSet::new();
     }
     let state = replicas.parts.cluster.current();
@@ -127,7 +128,7 @@ async fn hand_over(
         };
         let is_up = replicas.is_up(node);
         let is_stored = is_up && is_stored_at(replicas, node, request, deadline).await;
-        if !is_stored && !is_planted(PlantedDefect::HintDeletedBeforeConfirmation) {
+        if !is_stored && !is_planted!(HintDeletedBeforeConfirmation) {
             return false;
         }
     }

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use kvorum_backend::{FoldClock, FoldRange};
 use kvorum_encoding::{Address, Bucket, Key, StorageKey, bucket_prefix, type_prefix};
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::CoverageVnode;
-use kvorum_runtime::{Moment, PlantedDefect, Runtime, TaskGuard, is_planted};
+use kvorum_runtime::{Moment, Runtime, TaskGuard};
 use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{Page, PageKind, PageRequest, ReplicaReply};
 use parking_lot::Mutex;
@@ -236,7 +237,7 @@ impl Listing {
             node, partition, ..
         } = part.vnode;
         let cover = match error {
-            PageError::OtherRing if is_planted(PlantedDefect::StaleRingUsedForCoverage) => {
+            PageError::OtherRing if is_planted!(StaleRingUsedForCoverage) => {
                 return Ok(());
             }
             PageError::OtherRing => run.cover_after_pause().await?,

@@ -3,11 +3,11 @@
 use kvorum_cluster::ClusterState;
 use kvorum_encoding::{Address, StorageKey};
 use kvorum_object::Resolution;
+use kvorum_planted_defects::is_planted;
 use kvorum_properties::{BucketProperties, Datatype, KeyFunction, Quorum, SyncOnWrite};
 use kvorum_ring::{
     KeyHash, NodeId, Position, PreferenceList, Replica, Role, WriteReplica, position,
 };
-use kvorum_runtime::{PlantedDefect, is_planted};
 use smallvec::SmallVec;
 
 use crate::error::RequestError;
@@ -156,7 +156,7 @@ impl Plan {
         let mut joint = None;
         let replicas = if is_settled || purpose == Purpose::Read {
             let mut replicas = ring.preference_list(place, n_val, colocated, is_up);
-            if is_planted(PlantedDefect::FillingCountedAsComplete) {
+            if is_planted!(FillingCountedAsComplete) {
                 for replica in &mut replicas {
                     let moving = ring.moves().get(&replica.partition);
                     replica.node = moving.map_or(replica.node, |moving| moving.to);
@@ -333,8 +333,7 @@ fn offered<'a>(replicas: impl Iterator<Item = &'a Replica>) -> Offered {
     };
     for replica in replicas {
         offered.replicas += 1;
-        let is_primary =
-            replica.role == Role::Primary || is_planted(PlantedDefect::SloppyQuorumCountedForPw);
+        let is_primary = replica.role == Role::Primary || is_planted!(SloppyQuorumCountedForPw);
         offered.primaries += usize::from(is_primary);
         if !nodes.contains(&replica.node) {
             nodes.push(replica.node);

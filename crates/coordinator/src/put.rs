@@ -11,8 +11,8 @@
 use std::sync::Arc;
 
 use kvorum_object::Object;
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::{NodeId, PreferenceList, Role, WriteReplica};
-use kvorum_runtime::{PlantedDefect, is_planted};
 use smallvec::SmallVec;
 
 use crate::error::RequestError;
@@ -177,7 +177,7 @@ impl PutMachine {
             .map(|it| Slot {
                 node: it.replica.node,
                 is_primary: it.replica.role == Role::Primary
-                    || is_planted(PlantedDefect::SloppyQuorumCountedForPw),
+                    || is_planted!(SloppyQuorumCountedForPw),
                 in_old: it.in_old,
                 in_new: it.in_new,
                 stage: Stage::Waiting,

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use kvorum_encoding::Address;
 use kvorum_object::{Object, Resolution};
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::Role;
-use kvorum_runtime::{PlantedDefect, Runtime, is_planted};
+use kvorum_runtime::Runtime;
 use kvorum_vnode::{Condition, Detail, Operation, ReplicaFailure, ReplicaReply};
 
 use crate::accounts::Progress;
@@ -306,7 +307,7 @@ impl GetRun {
                 // A head has no values to give.
                 GetEffect::Repair { .. } | GetEffect::Mend { .. }
                     if self.detail == Detail::Head => {}
-                GetEffect::Repair { .. } if is_planted(PlantedDefect::ReadRepairDropped) => {}
+                GetEffect::Repair { .. } if is_planted!(ReadRepairDropped) => {}
                 GetEffect::Repair {
                     slot,
                     object,
@@ -328,7 +329,7 @@ impl GetRun {
             Ok(ReplicaReply::NotFound)
                 if replicas.remote.is_some()
                     && is_stand_in()
-                    && !is_planted(PlantedDefect::FallbackNotFoundCounted) =>
+                    && !is_planted!(FallbackNotFoundCounted) =>
             {
                 GetAnswer::Failed(RequestError::VnodeNotReady)
             }

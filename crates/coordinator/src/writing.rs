@@ -11,9 +11,9 @@ use std::task::Poll;
 use kvorum_backend::{Durability, Durable, SyncTicket};
 use kvorum_encoding::Address;
 use kvorum_object::Object;
+use kvorum_planted_defects::is_planted;
 use kvorum_properties::SyncOnWrite;
 use kvorum_ring::Role;
-use kvorum_runtime::{PlantedDefect, is_planted};
 use kvorum_vnode::{ClientUpdate, Condition, Operation, ReplicaFailure, ReplicaReply};
 use smallvec::SmallVec;
 
@@ -407,7 +407,7 @@ impl PutRun {
         if !self.is_misplanned && !is_opening {
             return None;
         }
-        if is_planted(PlantedDefect::RetryTakenForNewWrite) {
+        if is_planted!(RetryTakenForNewWrite) {
             return Some(self.payload.clone());
         }
         match (&self.payload, &self.made) {

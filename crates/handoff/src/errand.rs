@@ -48,7 +48,6 @@ impl Errand {
             kept,
             runtime.random_u64(),
             self.errands.parts.settings,
-            self.errands.defects,
             runtime.now(),
         );
         let mut event = Event::Go;

@@ -10,14 +10,14 @@ use kvorum_cluster::{Command, GrowthStep, MoveStep, ProposeError};
 use kvorum_coordinator::LocalVnodes;
 use kvorum_disk::Disk;
 use kvorum_peer::{Lane, Peers};
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::{Epoch, NodeId, Partition};
-use kvorum_runtime::{PlantedDefect, Runtime, is_planted};
+use kvorum_runtime::Runtime;
 use kvorum_vnode::Vnode;
 
 use crate::agreed_cluster::AgreedCluster;
 use crate::assignment::Settle;
 use crate::cursor_file::{CursorFiles, Kept};
-use crate::planted_defect::Defects;
 use crate::settings::{Budget, TransferSettings};
 use crate::source::Source;
 use crate::transfer_id::{TransferId, TransferKind};
@@ -62,7 +62,6 @@ pub(crate) struct Errands {
     pub(crate) files: CursorFiles,
     pub(crate) source: Source,
     pub(crate) is_inbound_enabled: AtomicBool,
-    pub(crate) defects: Defects,
 }
 
 impl Errands {
@@ -102,7 +101,7 @@ impl Errands {
         } = settle;
         if let Some(source) = settle.source {
             let question = Question::Knows { partition, epoch };
-            let is_early = is_planted(PlantedDefect::MoveSettledEarly);
+            let is_early = is_planted!(MoveSettledEarly);
             while !is_early && !self.is_known(source, question.clone()).await {
                 let pause = self.parts.settings.retry_pause;
                 self.parts.runtime.sleep(pause).await;

@@ -28,7 +28,6 @@ mod errand;
 mod errands;
 mod legs;
 mod machine;
-mod planted_defect;
 mod progress;
 mod receiving;
 mod sessions;
@@ -42,7 +41,6 @@ pub mod wire;
 
 pub use agreed_cluster::{AgreedCluster, Agreeing, Changing};
 pub use errands::Parts;
-pub use planted_defect::PlantedDefect;
 pub use settings::{Budget, TransferSettings, Unbounded};
 pub use status::{Activity, OutboundStatus, TransferStatus, TransfersStatus};
 pub use transfer_id::{TransferId, TransferKind};

@@ -11,11 +11,11 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Head, Object};
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::Epoch;
-use kvorum_runtime::{Moment, PlantedDefect as OfNode, is_planted};
+use kvorum_runtime::Moment;
 
 use crate::chain::Chain;
-use crate::planted_defect::{Defects, PlantedDefect};
 use crate::progress::Progress;
 use crate::settings::TransferSettings;
 use crate::transfer_id::{Leg, TransferId};
@@ -87,7 +87,6 @@ pub(crate) struct Machine {
     id: TransferId,
     legs: Vec<Leg>,
     settings: TransferSettings,
-    defects: Defects,
     progress: Progress,
     /// The leg that is being fetched.
     at: usize,
@@ -151,7 +150,6 @@ impl Machine {
         progress: Progress,
         session: u64,
         settings: TransferSettings,
-        defects: Defects,
         now: Moment,
     ) -> Self {
         let at = progress.next_leg(0).unwrap_or(0);
@@ -159,7 +157,6 @@ impl Machine {
             id,
             legs,
             settings,
-            defects,
             is_noted: true,
             progress,
             at,
@@ -247,7 +244,7 @@ impl Machine {
     }
 
     fn next(&mut self, now: Moment) -> Effect {
-        if self.defects.has(PlantedDefect::FillingCountedAsComplete) {
+        if is_planted!(MoveClosedEarly) {
             return Effect::Finish;
         }
         if self.progress.is_done() {
@@ -269,7 +266,7 @@ impl Machine {
 
     /// True when the source has answered in the present session.
     fn has_begun(&self) -> bool {
-        let keeps_its_turn = self.defects.has(PlantedDefect::WaitingTransferKeepsTurn);
+        let keeps_its_turn = is_planted!(WaitingTransferKeepsTurn);
         self.sequence > 0 || self.large.is_some() || keeps_its_turn
     }
 
@@ -314,7 +311,7 @@ impl Machine {
             return self.fail("an answer to another question".into());
         }
         let is_early = page.epoch < self.asked_epoch;
-        if is_early && !self.defects.has(PlantedDefect::EpochRuleSkippedOnReceiver) {
+        if is_early && !is_planted!(EpochRuleSkippedOnReceiver) {
             let (got, expected) = (page.epoch, self.asked_epoch);
             return self.fail(format!("a page of epoch {got} where {expected} was asked"));
         }
@@ -400,7 +397,7 @@ impl Machine {
         let mut chain = self.chain;
         let mut objects = Vec::with_capacity(entries.len());
         for (place, entry) in entries.iter().enumerate() {
-            if place % 3 == 0 && is_planted(OfNode::TransferCompletedWithoutDigest) {
+            if place % 3 == 0 && is_planted!(TransferCompletedWithoutDigest) {
                 continue;
             }
             let object = Head::decode(&entry.head);
@@ -413,7 +410,7 @@ impl Machine {
                 Err(error) => return self.mismatch(format!("a damaged object came: {error}")),
             }
         }
-        if chain != page.total && !self.defects.has(PlantedDefect::DigestNotCompared) {
+        if chain != page.total && !is_planted!(DigestNotCompared | TransferCompletedWithoutDigest) {
             let (got, expected) = (chain.count, page.total.count);
             return self.mismatch(format!(
                 "{got} objects came, and their digest is not that of the {expected} that were sent"
@@ -428,7 +425,7 @@ impl Machine {
             is_paid,
             late: Vec::new(),
         };
-        if self.defects.has(PlantedDefect::CursorBeforeDurable) {
+        if is_planted!(CursorBeforeDurable) {
             storing.late = objects;
             self.progress.legs[self.at].through = storing.through.clone();
             self.storing = Some(storing);
@@ -486,7 +483,7 @@ impl Machine {
 
     fn wait(&mut self, wait: Duration, reason: String) -> Effect {
         self.waits += 1;
-        let waits_max = match self.defects.has(PlantedDefect::WaitingTransferKeepsTurn) {
+        let waits_max = match is_planted!(WaitingTransferKeepsTurn) {
             true => WAITS_MAX_PLANTED,
             false => WAITS_MAX,
         };

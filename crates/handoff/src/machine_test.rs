@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use kvorum_object::{ActorId, Clock, Content as ObjectContent, Dot, Timestamp};
+use kvorum_planted_defects::{PlantedDefect, plant};
 use kvorum_ring::RingSize;
 use proptest::prelude::*;
 
@@ -189,10 +190,10 @@ impl World {
     }
 
     /// Runs a transfer from what is noted; false when it crashes.
-    fn run(&mut self, defects: Defects, session: u64) -> bool {
+    fn run(&mut self, session: u64) -> bool {
         let now = Moment::default();
         let progress = self.noted.clone();
-        let mut machine = Machine::new(id(), legs(), progress, session, settings(), defects, now);
+        let mut machine = Machine::new(id(), legs(), progress, session, settings(), now);
         let mut event = Event::Go;
         for _ in 0..10_000 {
             let effect = machine.step(event, now);
@@ -227,74 +228,66 @@ impl World {
     }
 }
 
-fn planted(defect: PlantedDefect) -> Defects {
-    Defects {
-        planted: Some(defect),
-    }
-}
-
 /// True when everything is there whatever effect the receiver crashes before.
-fn outlives_crashes(defects: Defects) -> bool {
+fn outlives_crashes() -> bool {
     (1..200).all(|crash_at| {
         let mut world = world(23);
         world.crash_at = crash_at;
-        let finished = world.run(defects, 1) || world.run(defects, 1_000);
+        let finished = world.run(1) || world.run(1_000);
         finished && world.has_all()
     })
 }
 
 #[test]
 fn everything_arrives_wherever_the_receiver_crashes() {
-    assert!(outlives_crashes(Defects::default()));
+    assert!(outlives_crashes());
 }
 
 #[test]
 fn a_cursor_that_is_noted_before_its_page_is_durable_is_found_out() {
-    assert!(!outlives_crashes(planted(
-        PlantedDefect::CursorBeforeDurable
-    )));
+    let _planted = plant(PlantedDefect::CursorBeforeDurable);
+    assert!(!outlives_crashes());
 }
 
 /// True when everything is there although a page loses an object on its way.
-fn outlives_a_lossy_page(defects: Defects) -> bool {
+fn outlives_a_lossy_page() -> bool {
     (1..6).all(|page| {
         let mut world = world(23);
         world.sources.values_mut().for_each(|store| {
             store.retain(|_, object| object.siblings()[0].value.len() < 64);
         });
         world.lossy_page = Some(page);
-        world.run(defects, 1) && world.has_all()
+        world.run(1) && world.has_all()
     })
 }
 
 #[test]
 fn what_is_lost_from_a_page_is_asked_for_again() {
-    assert!(outlives_a_lossy_page(Defects::default()));
+    assert!(outlives_a_lossy_page());
 }
 
 #[test]
 fn a_digest_that_is_not_compared_is_found_out() {
-    assert!(!outlives_a_lossy_page(planted(
-        PlantedDefect::DigestNotCompared
-    )));
+    let _planted = plant(PlantedDefect::DigestNotCompared);
+    assert!(!outlives_a_lossy_page());
 }
 
 /// True when nothing is taken from a source that has not learned of the move.
-fn waits_for_its_source(defects: Defects) -> bool {
+fn waits_for_its_source() -> bool {
     let mut world = world(23);
     world.epoch = Epoch::new(4);
-    !world.run(defects, 1) && world.store.is_empty()
+    !world.run(1) && world.store.is_empty()
 }
 
 #[test]
 fn a_page_from_before_the_move_is_not_taken() {
-    assert!(waits_for_its_source(Defects::default()));
+    assert!(waits_for_its_source());
 }
 
 #[test]
 fn a_receiver_that_takes_such_a_page_is_found_out() {
-    let defect = PlantedDefect::EpochRuleSkippedOnReceiver;
-    assert!(!waits_for_its_source(planted(defect)));
+    let _planted = plant(PlantedDefect::EpochRuleSkippedOnReceiver);
+    assert!(!waits_for_its_source());
 }
 
 #[test]
@@ -302,8 +295,7 @@ fn an_answer_that_comes_twice_or_late_changes_nothing() {
     let now = Moment::default();
     let mut world = world(9);
     let none = Progress::none(&legs());
-    let defects = Defects::default();
-    let mut machine = Machine::new(id(), legs(), none, 1, settings(), defects, now);
+    let mut machine = Machine::new(id(), legs(), none, 1, settings(), now);
     let mut last: Option<Page> = None;
     let mut event = Event::Go;
     for _ in 0..1_000 {
@@ -342,7 +334,7 @@ fn a_transfer_that_cannot_begin_gives_up_its_turn_at_once_and_one_under_way_wait
         reason: "the partition is being repaired there".into(),
     };
     let none = Progress::none(&legs());
-    let mut machine = Machine::new(id(), legs(), none, 1, settings(), Defects::default(), now);
+    let mut machine = Machine::new(id(), legs(), none, 1, settings(), now);
     let asked = |machine: &mut Machine, event| {
         let admit = machine.step(event, now);
         assert!(matches!(admit, Effect::Admit { .. }), "{admit:?}");
@@ -385,7 +377,7 @@ fn what_could_not_be_stored_is_fetched_again() {
     let now = Moment::default();
     let mut world = world(9);
     let none = Progress::none(&legs());
-    let mut machine = Machine::new(id(), legs(), none, 1, settings(), Defects::default(), now);
+    let mut machine = Machine::new(id(), legs(), none, 1, settings(), now);
     let mut event = Event::Go;
     let mut stores = 0;
     for _ in 0..1_000 {
@@ -426,12 +418,12 @@ proptest! {
         for crash in crashes {
             world.crash_at = world.effects + crash;
             session += 1_000;
-            if world.run(Defects::default(), session) {
+            if world.run(session) {
                 break;
             }
         }
         world.crash_at = usize::MAX;
-        prop_assert!(world.run(Defects::default(), session + 1_000));
+        prop_assert!(world.run(session + 1_000));
         prop_assert!(world.has_all());
     }
 }

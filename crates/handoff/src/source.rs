@@ -9,8 +9,9 @@ use kvorum_backend::{FoldClock, FoldRange, Lease, Timestamp};
 use kvorum_cluster::ClusterState;
 use kvorum_coordinator::LocalVnodes;
 use kvorum_encoding::StorageKey;
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::{Epoch, NodeId, Partition};
-use kvorum_runtime::{Moment, PlantedDefect as OfNode, Runtime, is_planted};
+use kvorum_runtime::{Moment, Runtime};
 use kvorum_vnode::{
     PageFailure, ScanLimits, ScanPage, ScanRequest, StoredObject, Vnode, fold_clock,
 };
@@ -19,7 +20,6 @@ use parking_lot::Mutex;
 use crate::agreed_cluster::AgreedCluster;
 use crate::belonging::is_wanted;
 use crate::chain::Chain;
-use crate::planted_defect::{Defects, PlantedDefect};
 use crate::sessions::{Place, Sent, Sessions};
 use crate::settings::Budget;
 use crate::transfer_id::TransferKind;
@@ -47,7 +47,6 @@ pub(crate) struct Source {
     pub(crate) sessions: Mutex<Sessions>,
     /// Bytes of pages already read, for which the budget is asked with the next page.
     pub(crate) unpaid: AtomicU64,
-    pub(crate) defects: Defects,
 }
 
 /// What one page is read with.
@@ -118,11 +117,11 @@ impl Source {
             return later("the partition is not open");
         };
         let epoch = self.known_epoch(session.source);
-        if epoch < question.epoch && !self.defects.has(PlantedDefect::EpochRuleSkippedOnSender) {
+        if epoch < question.epoch && !is_planted!(EpochRuleSkippedOnSender | SentBeforeLearned) {
             return later("the ring in which this begins is not known yet");
         }
         // A whole node that skips it says nothing of it either: receivers look as well.
-        let epoch = if is_planted(OfNode::EpochRuleSkippedOnSender) {
+        let epoch = if is_planted!(EpochRuleSkippedOnSender) {
             epoch.max(question.epoch)
         } else {
             epoch
@@ -255,7 +254,7 @@ impl Source {
         let from = usize::try_from(offset).unwrap_or(len).min(len);
         let bytes_max = usize::try_from(bytes_max).unwrap_or(len);
         let to = from.saturating_add(bytes_max).min(len);
-        let keeps_turn = self.defects.has(PlantedDefect::SentTransferKeepsTurn);
+        let keeps_turn = is_planted!(SentTransferKeepsTurn);
         if to == len && !keeps_turn {
             self.sessions.lock().sent_large(place, session);
         }

@@ -8,6 +8,7 @@ use futures_util::future::{Either, select};
 use kvorum_cluster::ClusterState;
 use kvorum_disk::{DiskError, create_directory_durably};
 use kvorum_peer::{Caller, Message, Served};
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::{Epoch, NodeId, Partition, Phase, Ring};
 use kvorum_runtime::{Moment, TaskGuard};
 use parking_lot::Mutex;
@@ -18,7 +19,6 @@ use crate::cursor_file::{CursorFiles, Kept};
 use crate::errand::Errand;
 use crate::errands::{Ended, Errands, Parts};
 use crate::legs::LegBook;
-use crate::planted_defect::{Defects, PlantedDefect};
 use crate::progress::Progress;
 use crate::sessions::Sessions;
 use crate::source::{SILENCE_MAX, Source};
@@ -101,17 +101,6 @@ struct Running {
 impl Transfers {
     /// Transfers that go on where they were when the node stopped, once [`Transfers::run`] runs.
     pub fn new(parts: Parts) -> Result<Self, DiskError> {
-        Self::with_defects(parts, Defects::default())
-    }
-
-    /// Transfers that are wrong in one way.
-    #[cfg(feature = "planted-defects")]
-    pub fn defective(parts: Parts, planted: crate::PlantedDefect) -> Result<Self, DiskError> {
-        let planted = Some(planted);
-        Self::with_defects(parts, Defects { planted })
-    }
-
-    fn with_defects(parts: Parts, defects: Defects) -> Result<Self, DiskError> {
         create_directory_durably(&*parts.disk, &parts.directory)?;
         let files = CursorFiles {
             disk: parts.disk.clone(),
@@ -133,14 +122,12 @@ impl Transfers {
             transfers_max: AtomicUsize::new(parts.settings.transfers_max),
             sessions: Mutex::new(Sessions::default()),
             unpaid: AtomicU64::new(0),
-            defects,
         };
         let errands = Errands {
             is_inbound_enabled: AtomicBool::new(parts.settings.is_inbound_enabled),
             parts,
             files,
             source,
-            defects,
         };
         let shared = Shared {
             errands: Arc::new(errands),
@@ -422,17 +409,14 @@ impl Shared {
         }
         let waiting = work.wanted.keys().copied();
         let waiting = waiting.filter(|id| !work.running.contains_key(id));
-        for id in work.turns.in_order(waiting, self.errands.defects, now) {
+        for id in work.turns.in_order(waiting, now) {
             if work.running.len() >= transfers_max {
                 return;
             }
             let Some(legs) = work.wanted.get(&id).cloned() else {
                 continue;
             };
-            let keeps_turn = self
-                .errands
-                .defects
-                .has(PlantedDefect::WaitingTransferKeepsTurn);
+            let keeps_turn = is_planted!(WaitingTransferKeepsTurn);
             if self.hindrance(id, &legs, ring).is_some() && !keeps_turn {
                 continue;
             }

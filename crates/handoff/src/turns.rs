@@ -10,9 +10,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kvorum_planted_defects::is_planted;
 use kvorum_runtime::Moment;
 
-use crate::planted_defect::{Defects, PlantedDefect};
 use crate::transfer_id::{TransferId, TransferKind};
 
 /// The number of times that the shortest pause is doubled at most.
@@ -78,14 +78,13 @@ impl Turns {
     pub(crate) fn in_order(
         &self,
         ids: impl Iterator<Item = TransferId>,
-        defects: Defects,
         now: Moment,
     ) -> Vec<TransferId> {
         let rested = |id: &TransferId| self.resting.get(id).map(|rest| rest.until);
         let mut startable: Vec<TransferId> = ids
             .filter(|id| rested(id).is_none_or(|until| until <= now))
             .collect();
-        let are_repairs_first = !defects.has(PlantedDefect::WaitingTransferKeepsTurn);
+        let are_repairs_first = !is_planted!(WaitingTransferKeepsTurn);
         let is_later = |id: &TransferId| id.kind != TransferKind::Repair && are_repairs_first;
         startable.sort_by_key(|id| (is_later(id), rested(id), *id));
         startable
@@ -123,10 +122,10 @@ mod tests {
         ];
         let all = || others.into_iter().chain([repair]);
         turns.rest(repair, "the source is away".into(), false, PAUSE, at(0));
-        assert_eq!(turns.in_order(all(), Defects::default(), at(499)), others);
+        assert_eq!(turns.in_order(all(), at(499)), others);
         turns.rest(others[1], "not ready".into(), false, PAUSE, at(0));
         let order = [repair, others[0], others[2], others[1]];
-        assert_eq!(turns.in_order(all(), Defects::default(), at(500)), order);
+        assert_eq!(turns.in_order(all(), at(500)), order);
     }
 
     #[test]
@@ -138,10 +137,7 @@ mod tests {
         for _ in 0..6 {
             turns.rest(growth, "not ready".into(), false, PAUSE, now);
             let begun = now;
-            while turns
-                .in_order([growth].into_iter(), Defects::default(), now)
-                .is_empty()
-            {
+            while turns.in_order([growth].into_iter(), now).is_empty() {
                 now = now.plus(Duration::from_millis(1));
             }
             pauses.push(now.since(begun).as_millis());
@@ -149,15 +145,9 @@ mod tests {
         assert_eq!(pauses, [500, 1_000, 2_000, 4_000, 4_000, 4_000]);
         turns.rest(growth, "not ready".into(), false, PAUSE, now);
         turns.wake(now);
-        assert_eq!(
-            turns.in_order([growth].into_iter(), Defects::default(), now),
-            [growth]
-        );
+        assert_eq!(turns.in_order([growth].into_iter(), now), [growth]);
         turns.rest(growth, "cut off".into(), true, PAUSE, now);
         let soon = now.plus(PAUSE);
-        assert_eq!(
-            turns.in_order([growth].into_iter(), Defects::default(), soon),
-            [growth]
-        );
+        assert_eq!(turns.in_order([growth].into_iter(), soon), [growth]);
     }
 }

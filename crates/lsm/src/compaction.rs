@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use kvorum_backend::{Result, Timestamp};
+use kvorum_planted_defects::is_planted;
 use kvorum_sst::{Mark, TableWriter, WrittenTable};
 
 use crate::blob::{BlobWriter, blob_path};
@@ -177,18 +178,15 @@ impl Job {
             return Some(entry);
         }
         let key = self.walk.key();
-        self.is_needed_above(store, key, key)
+        self.is_needed_above(key, key)
             .then(|| Moved::Entry(Entry::removal(facts.sequence)))
     }
 
     /// True when an older layer may have keys of this range, both ends included.
-    fn is_needed_above(&self, store: &Store, from: &[u8], to: &[u8]) -> bool {
-        #[cfg(feature = "planted-defects")]
-        if store.has_defect(kvorum_backend::PlantedDefect::TombstoneDroppedTooEarly) {
+    fn is_needed_above(&self, from: &[u8], to: &[u8]) -> bool {
+        if is_planted!(TombstoneDroppedTooEarly) {
             return false;
         }
-        #[cfg(not(feature = "planted-defects"))]
-        let _defects_only = store;
         let is_in_zero = self.is_flush && self.outline.is_in_zero(from, to);
         is_in_zero || self.outline.is_below(self.output_level, from, to)
     }
@@ -257,7 +255,7 @@ impl Job {
 
     /// Finishes the present table, with the marks up to the next one's first key.
     fn end_output(&mut self, store: &Store, next: Option<Bytes>) -> Result<()> {
-        let marks = self.marks(store, next.as_ref());
+        let marks = self.marks(next.as_ref());
         if self.writer.is_none() && !marks.is_empty() {
             self.writer = Some(self.start_output(store)?);
         }
@@ -281,12 +279,12 @@ impl Job {
     }
 
     /// The marks that are still needed over the range of the present table.
-    fn marks(&self, store: &Store, next: Option<&Bytes>) -> Vec<Mark> {
+    fn marks(&self, next: Option<&Bytes>) -> Vec<Mark> {
         let sources = self.walk.sources().iter();
         let all = sources.flat_map(|it| it.marks().iter().chain(it.gaps()));
         let clipped = all.filter_map(|mark| mark.clipped(self.range_from.as_ref(), next));
         clipped
-            .filter(|mark| self.is_needed_above(store, &mark.from, &mark.to))
+            .filter(|mark| self.is_needed_above(&mark.from, &mark.to))
             .collect()
     }
 

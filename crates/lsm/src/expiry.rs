@@ -1,6 +1,7 @@
 //! When an entry is gone by time.
 
 use kvorum_backend::{Fields, Timestamp};
+use kvorum_planted_defects::is_planted;
 use kvorum_sst::Facts;
 
 use crate::LsmSettings;
@@ -9,21 +10,13 @@ use crate::LsmSettings;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Expiry {
     age_micros: Option<u64>,
-    /// The planted defect: nothing ever is.
-    is_ignored: bool,
 }
 
 impl Expiry {
     pub(crate) fn of(settings: &LsmSettings) -> Self {
         let age = settings.expiry;
-        #[cfg(feature = "planted-defects")]
-        let is_ignored =
-            settings.defect == Some(kvorum_backend::PlantedDefect::ExpiredEntryReturned);
-        #[cfg(not(feature = "planted-defects"))]
-        let is_ignored = false;
         Self {
             age_micros: age.map(|age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
-            is_ignored,
         }
     }
 
@@ -36,7 +29,7 @@ impl Expiry {
         let by_age = self
             .age_micros
             .is_some_and(|age| fields.last_modified.0.saturating_add(age) <= now.0);
-        !self.is_ignored && (by_age || fields.is_expired(now))
+        (by_age || fields.is_expired(now)) && !is_planted!(ExpiredEntryReturned)
     }
 
     /// The same of what a table knows of an entry.

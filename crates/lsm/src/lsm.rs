@@ -77,8 +77,6 @@ impl Lsm {
         draw: DrawNumber,
         log: Option<ValueLog>,
     ) -> Result<Self> {
-        #[cfg(feature = "planted-defects")]
-        let disk = kvorum_backend::PlantedDefect::planted_below(settings.defect, disk);
         kvorum_disk::create_directory_durably(&*disk, directory).into_backend()?;
         let holder = format!("pid {}\n", std::process::id());
         let lock = disk

@@ -91,10 +91,6 @@ pub struct LsmSettings {
     pub tiers: Option<Tiers>,
     /// Files are synced each time so many bytes of them were written.
     pub sync_every_bytes: u64,
-
-    /// One way of being wrong, for testing tests.
-    #[cfg(feature = "planted-defects")]
-    pub defect: Option<kvorum_backend::PlantedDefect>,
 }
 
 impl Default for LsmSettings {
@@ -119,8 +115,6 @@ impl Default for LsmSettings {
             policy: PolicySettings::default(),
             tiers: None,
             sync_every_bytes: 8 << 20,
-            #[cfg(feature = "planted-defects")]
-            defect: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use kvorum_backend::{Fields, FoldFilter, Lease, LeaseWatch, Result, Sequence};
 use kvorum_disk::Reading;
 use kvorum_encoding::KeyRange;
+use kvorum_planted_defects::is_planted;
 use kvorum_sst::ScanFilter;
 
 use crate::Value;
@@ -101,23 +102,16 @@ pub struct LsmSnapshot {
     store: Arc<Store>,
     pin: Arc<Pin>,
     sequence: u64,
-    /// The planted defect: the view is that of now.
-    is_late: bool,
     has_met_damage: AtomicBool,
 }
 
 impl LsmSnapshot {
     pub(crate) fn take(store: &Arc<Store>, lease: Lease) -> Self {
         let (version, sequence) = store.view();
-        #[cfg(feature = "planted-defects")]
-        let is_late = store.has_defect(kvorum_backend::PlantedDefect::SnapshotSeesLaterWrites);
-        #[cfg(not(feature = "planted-defects"))]
-        let is_late = false;
         Self {
             pin: store.pins.add(version, lease),
             store: store.clone(),
             sequence,
-            is_late,
             has_met_damage: AtomicBool::new(false),
         }
     }
@@ -152,7 +146,7 @@ impl LsmSnapshot {
         let Some(version) = self.pin.version() else {
             return expired();
         };
-        let (version, sequence) = match self.is_late {
+        let (version, sequence) = match is_planted!(SnapshotSeesLaterWrites) {
             true => self.store.view(),
             false => (version, self.sequence),
         };

@@ -381,9 +381,4 @@ impl Store {
             self.read_side.lost.retire(&*self.disk, &path);
         }
     }
-
-    #[cfg(feature = "planted-defects")]
-    pub(crate) fn has_defect(&self, defect: kvorum_backend::PlantedDefect) -> bool {
-        self.settings.defect == Some(defect)
-    }
 }

@@ -11,6 +11,7 @@ use kvorum_backend::{
     BackendError, Durability, Durable, ErrorKind, Purpose, Receipt, Result, Sequence, StoreId,
     SyncTicket,
 };
+use kvorum_planted_defects::is_planted;
 use kvorum_segment::{SegmentWriter, WriterOptions};
 use kvorum_sst::hash_key;
 use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
@@ -103,10 +104,7 @@ impl Store {
             Durability::Grouped => true,
             Durability::BackendDefault => self.settings.sync == SyncStrategy::Grouped,
         };
-        #[cfg(feature = "planted-defects")]
-        let is_grouped =
-            is_grouped && !self.has_defect(kvorum_backend::PlantedDefect::AcknowledgedBeforeSync);
-        is_grouped
+        is_grouped && !is_planted!(GroupNotAwaited)
     }
 
     /// Encodes a batch, and waits until the node's log has room for it.

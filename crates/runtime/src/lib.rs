@@ -18,7 +18,6 @@ mod clock;
 mod error;
 mod log_quota;
 mod net;
-mod planted_defect;
 mod randomness;
 mod room;
 mod runtime;
@@ -31,9 +30,6 @@ pub use clock::{Clock, ManualClock, Moment, WallTime};
 pub use error::{Result, RuntimeError};
 pub use log_quota::LogQuota;
 pub use net::{Link, ListenOptions, Listener, ReadHalf, Stream, WriteHalf};
-#[cfg(feature = "planted-defects")]
-pub use planted_defect::plant;
-pub use planted_defect::{PlantedDefect, is_planted};
 pub use randomness::{Randomness, SeededRandomness};
 pub use room::{COUNTED_BYTES_MIN, Room, Taken};
 pub use runtime::{Executor, ProductionOptions, Runtime};

@@ -1,7 +1,6 @@
 //! A node as the server opens it: a member with its own log, transfers and all, on a simulated machine.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,23 +13,18 @@ use kvorum_member::{
 };
 use kvorum_ring::RingSize;
 use kvorum_runtime::{ListenOptions, Moment, Runtime};
+use kvorum_test_cluster::{Unmeasured, machine, peer_address};
 use parking_lot::Mutex;
 
 use crate::machine::{
-    DATA_DIRECTORY, Machine, NoFigures, Node, PORT, RING_DIRECTORY, Running, VNODE_SETTINGS,
-    address_of, coordinator_settings,
+    DATA_DIRECTORY, Machine, Node, RING_DIRECTORY, Running, VNODE_SETTINGS, coordinator_settings,
 };
 use crate::plan::{Engine, RunPlan};
 use crate::stores::MemberStores;
 
-/// Where a machine's node listens for the others.
-pub(crate) fn peer_address(number: u8) -> SocketAddr {
-    SocketAddr::new(address_of(number), PORT)
-}
-
 /// What a node is called.
 pub(crate) fn name_of(number: u8) -> String {
-    format!("kvorum@{}", address_of(number))
+    format!("kvorum@{}", machine(number))
 }
 
 /// So many bytes a second and no more, or no bound.
@@ -64,7 +58,7 @@ impl Machine {
     ) -> anyhow::Result<Running> {
         let stores = self.stores(runtime, &disk);
         let listener = runtime.listen(peer_address(self.number), ListenOptions::default())?;
-        let figures = Arc::new(NoFigures);
+        let figures = Arc::new(Unmeasured);
         let budget = Throttle {
             runtime: runtime.clone(),
             bytes_per_second: self.plan.transfer_bytes_per_second,

@@ -13,11 +13,12 @@ use anyhow::Context as _;
 use kvorum_cluster::{ClusterId, ClusterState, Command, Member, MemberStatus, StagedChange};
 use kvorum_ring::{Claimant, NodeId, RingSize, claim};
 use kvorum_runtime::{Runtime, World};
+use kvorum_test_cluster::{machine, node_id};
 use parking_lot::Mutex;
 
 use crate::client::Ledger;
 use crate::fault::FaultKind;
-use crate::machine::{Machine, Running, address_of, node_id};
+use crate::machine::{Machine, Running};
 use crate::messages::Messages;
 use crate::plan::{Control, RunPlan};
 use crate::stores::Upkeep;
@@ -245,8 +246,7 @@ impl Cluster {
         for from in &numbers {
             for to in numbers.iter().filter(|to| *to != from) {
                 let link = weather.link(*from, *to);
-                self.world
-                    .set_link(address_of(*from), address_of(*to), link);
+                self.world.set_link(machine(*from), machine(*to), link);
             }
         }
     }

@@ -4,7 +4,6 @@
 //! is stood in for (`told`). Both are put together from the parts that the server is made of.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -14,7 +13,7 @@ use anyhow::bail;
 use kvorum_cluster::ClusterState;
 use kvorum_coordinator::{
     Coordinator, CoordinatorSettings, HintPageLimits, HintStore as _, LocalVnodes,
-    MaintenanceWitness, Meter, RequestError, RequestKind, TombstoneKeeping, VnodeHints,
+    TombstoneKeeping, VnodeHints,
 };
 use kvorum_disk::{
     CrashOptions, Disk, FaultyDisk, MemoryDisk, Rule, RuleId, create_directory_durably,
@@ -26,7 +25,8 @@ use kvorum_member::{ACCEPT_LOST_STORES, Member};
 use kvorum_object::{Limits, Object};
 use kvorum_peer::PeerService;
 use kvorum_ring::{NodeId, Partition};
-use kvorum_runtime::{Moment, Runtime, SimulatedProcess, World};
+use kvorum_runtime::{Runtime, SimulatedProcess, World};
+use kvorum_test_cluster::{machine, node_id};
 use kvorum_vnode::VnodeSettings;
 use parking_lot::Mutex;
 
@@ -38,7 +38,6 @@ use crate::told::Told;
 
 /// Where a member keeps what is its node's own.
 pub(crate) const DATA_DIRECTORY: &str = "/node/data";
-pub(crate) const PORT: u16 = 8099;
 pub(crate) const DIRECTORY: &str = "/node";
 /// What a member keeps of the cluster and of itself. The rest of its directory is data.
 pub(crate) const RING_DIRECTORY: &str = "/node/ring";
@@ -53,28 +52,10 @@ pub(crate) const VNODE_SETTINGS: VnodeSettings = VnodeSettings {
     },
 };
 
-/// The identity of a node.
-pub(crate) fn node_id(number: u8) -> NodeId {
-    NodeId::from_bytes([number; 16])
-}
-
-/// The number of a node.
-pub(crate) fn number_of(node: NodeId) -> u8 {
-    node.as_bytes()[0]
-}
-
-/// Where a machine is.
-pub(crate) fn address_of(number: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
-}
-
 /// How requests are treated.
 pub(crate) fn coordinator_settings(plan: &RunPlan) -> CoordinatorSettings {
     CoordinatorSettings {
-        colocated_replicas: false,
         request_timeout: REQUEST_TIMEOUT,
-        slow_request_threshold: Duration::MAX,
-        requests_max: 1_000,
         tombstones: match plan.is_early {
             // A coordinator of a cluster has to know better than to do so.
             false => TombstoneKeeping::Immediate,
@@ -83,32 +64,7 @@ pub(crate) fn coordinator_settings(plan: &RunPlan) -> CoordinatorSettings {
             true => TombstoneKeeping::Keep,
         },
         backend_name: "simulated",
-    }
-}
-
-pub(crate) struct NoFigures;
-
-impl Meter for NoFigures {
-    fn finished(
-        &self,
-        _kind: RequestKind,
-        _error: Option<&RequestError>,
-        _took: Duration,
-        _object: Option<&Object>,
-        _now: Moment,
-    ) {
-    }
-
-    fn read_repaired(&self, _now: Moment) {}
-}
-
-impl MaintenanceWitness for NoFigures {
-    fn put_delay(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn step_between(&self, _from: Moment, _to: Moment) -> Option<String> {
-        None
+        ..kvorum_test_cluster::coordinator_settings()
     }
 }
 
@@ -325,7 +281,7 @@ impl Machine {
             if state.process.is_some() {
                 return Ok(());
             }
-            let process = Arc::new(self.world.start_process(address_of(self.number)));
+            let process = Arc::new(self.world.start_process(machine(self.number)));
             process.jump_wall_clock(state.clock_offset);
             state.process = Some(process.clone());
             (process, state.faulty.clone())

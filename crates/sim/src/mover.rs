@@ -13,14 +13,14 @@ use kvorum_claimant::Pacing;
 use kvorum_cluster::{ClusterState, Command, GrowthStep, MoveStep};
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Object, Resolution};
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::{Fill, KeyHash, Move, NodeId, Partition, Phase, position};
-use kvorum_runtime::{PlantedDefect, is_planted};
+use kvorum_test_cluster::number_of;
 use kvorum_vnode::{
     Handled, Operation, ReplicaReply, ReplicaRequest, ScanLimits, ScanRequest, StoredObject, Vnode,
 };
 
 use crate::cluster::Cluster;
-use crate::machine::number_of;
 
 const PERIOD: Duration = Duration::from_millis(150);
 const MOVES_MAX: usize = 4;
@@ -69,7 +69,7 @@ impl Cluster {
         let knows = |node| self.knows(node, partition, &state);
         match moving.phase {
             Phase::Filling => {
-                let skips_rule = is_planted(PlantedDefect::EpochRuleSkippedOnSender);
+                let skips_rule = is_planted!(EpochRuleSkippedOnSender);
                 if (skips_rule || knows(source)) && knows(moving.to) {
                     let filling = self.fill(partition, source, moving.to);
                     let filled = self.runtime.timeout(FILL_TIME_MAX, filling).await;
@@ -133,7 +133,7 @@ impl Cluster {
         objects.retain(|(key, _)| is_wanted(key));
         let mut tickets = Vec::new();
         for (place, (key, object)) in objects.into_iter().enumerate() {
-            if place % 3 == 0 && is_planted(PlantedDefect::TransferCompletedWithoutDigest) {
+            if place % 3 == 0 && is_planted!(TransferCompletedWithoutDigest) {
                 continue;
             }
             let resolution = resolution_of(&state, &key);

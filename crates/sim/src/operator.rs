@@ -14,8 +14,8 @@ use kvorum_cluster::{
 use kvorum_member::Member;
 use kvorum_ring::NodeId;
 use kvorum_runtime::Runtime;
+use kvorum_test_cluster::peer_address;
 
-use crate::agreeing::peer_address;
 use crate::cluster::{Cluster, MemberChange};
 use crate::draw::Draw;
 use crate::machine::Machine;

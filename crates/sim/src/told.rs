@@ -4,79 +4,32 @@
 //! All else is what the server is made of: stores and value log, vnodes and leases, hints, the detector
 //! of who is up, the peer transport, the coordinator.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use kvorum_cluster::{AgreedState, ClusterState, Command, ProposeError};
+use kvorum_cluster::ClusterState;
 use kvorum_coordinator::{
-    Coordinator, LocalVnodes, Parts, PeerReplicas, Remote, ReplicaService, ServiceParts, VnodeHints,
+    Coordinator, Parts, PeerReplicas, Remote, ReplicaService, ServiceParts, VnodeHints,
 };
 use kvorum_disk::Disk;
 use kvorum_liveness::{Liveness, LivenessSettings};
-use kvorum_peer::{
-    Admission, Caller, Directory, Introduction, Message, PeerService, PeerSettings, Peers, Served,
-};
+use kvorum_peer::{Caller, Message, PeerService, PeerSettings, Peers, Served};
 use kvorum_ring::{Epoch, NodeId, Partition};
 use kvorum_runtime::{ListenOptions, Moment, Runtime};
-use kvorum_vnode::{LeaseTable, Vnode};
-use parking_lot::Mutex;
-
-use crate::machine::{
-    DIRECTORY, Machine, NoFigures, Node, PORT, Running, VNODE_SETTINGS, address_of,
-    coordinator_settings, node_id, number_of,
+use kvorum_test_cluster::{
+    Everybody, ToldState, Unmeasured, Vnodes, node_id, partitions_at, peer_address,
 };
+use kvorum_vnode::{LeaseTable, Vnode};
+
+use crate::machine::{DIRECTORY, Machine, Node, Running, VNODE_SETTINGS, coordinator_settings};
 use crate::stores::{SimulatedStores, Which};
 
 const HINT_DIRECTORY: &str = "/node/hints";
 /// Requests of other nodes that wait at which further ones are refused.
 const WAITING_MAX: usize = 10_000;
-
-/// What a node knows of the cluster.
-pub(crate) struct Known(Mutex<Arc<ClusterState>>);
-
-impl AgreedState for Known {
-    fn current(&self) -> Arc<ClusterState> {
-        self.0.lock().clone()
-    }
-
-    fn propose(&self, _command: Command) -> Result<Arc<ClusterState>, ProposeError> {
-        Err(ProposeError::Unwritable)
-    }
-}
-
-/// The vnodes of a node.
-#[derive(Default)]
-pub(crate) struct NodeVnodes(Mutex<BTreeMap<Partition, Arc<Vnode>>>);
-
-impl LocalVnodes for NodeVnodes {
-    fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
-        self.0.lock().get(&partition).cloned()
-    }
-}
-
-struct Everybody(u8);
-
-impl Directory for Everybody {
-    fn introduction(&self) -> Introduction {
-        Introduction {
-            cluster: node_id(200),
-            cluster_name: "simulated".into(),
-            node: node_id(self.0),
-        }
-    }
-
-    fn address(&self, node: NodeId) -> Option<SocketAddr> {
-        Some(SocketAddr::new(address_of(number_of(node)), PORT))
-    }
-
-    fn admit(&self, _: &Introduction) -> Admission {
-        Admission::Member
-    }
-}
 
 struct Up(Liveness);
 
@@ -103,8 +56,8 @@ impl PeerService for Dispatch {
 
 /// What such a node has that a member has in another way.
 pub(crate) struct Told {
-    known: Arc<Known>,
-    vnodes: Arc<NodeVnodes>,
+    known: Arc<ToldState>,
+    vnodes: Arc<Vnodes>,
     liveness: Liveness,
     leases: Arc<LeaseTable>,
     hint_leases: Arc<LeaseTable>,
@@ -128,16 +81,16 @@ impl Machine {
         let leases = open_leases(DIRECTORY)?;
         let hint_leases = open_leases(HINT_DIRECTORY)?;
         let ring = learned.ring();
-        let (size, wanted) = (ring.size(), wanted(learned, self.number));
+        let (size, wanted) = (ring.size(), partitions_at(ring, node_id(self.number)));
         let stores = self.stores(runtime, disk);
         stores.open_first(size, &wanted)?;
-        let vnodes = Arc::new(NodeVnodes::default());
+        let vnodes = Arc::new(Vnodes::default());
         for partition in wanted {
             let store = stores.get(size, Which::Partition(partition));
             let store = store.context("a store was not opened")?;
             let epoch = ring.epoch(partition);
             let vnode = Vnode::new(partition, epoch, store, leases.clone(), VNODE_SETTINGS);
-            vnodes.0.lock().insert(partition, Arc::new(vnode));
+            vnodes.insert(Arc::new(vnode));
         }
         let store = stores.get(size, Which::Hints);
         let store = store.context("the hints were not opened")?;
@@ -152,11 +105,8 @@ impl Machine {
         leases.renew()?;
         hint_leases.renew()?;
 
-        let listener = runtime.listen(
-            SocketAddr::new(address_of(self.number), PORT),
-            ListenOptions::default(),
-        )?;
-        let known = Arc::new(Known(Mutex::new(learned.clone())));
+        let listener = runtime.listen(peer_address(self.number), ListenOptions::default())?;
+        let known = Arc::new(ToldState::new(learned.clone()));
         let directory = Arc::new(Everybody(self.number));
         let peers = Peers::new(runtime.clone(), directory, PeerSettings::default());
         let liveness = Liveness::start(
@@ -182,7 +132,7 @@ impl Machine {
         runtime.spawn("peer listener", async move {
             serving.serve(listener, service).await;
         });
-        let figures = Arc::new(NoFigures);
+        let figures = Arc::new(Unmeasured);
         let parts = Parts {
             node: node_id(self.number),
             runtime: runtime.clone(),
@@ -241,31 +191,19 @@ impl Machine {
     }
 }
 
-/// The partitions that a node has by a state: its own, and those that move to it.
-fn wanted(state: &ClusterState, number: u8) -> Vec<Partition> {
-    let (ring, own) = (state.ring(), node_id(number));
-    let is_wanted = |(partition, owner, _): &(Partition, NodeId, Epoch)| {
-        *owner == own || ring.moves().get(partition).is_some_and(|it| it.to == own)
-    };
-    let wanted = ring.partitions().filter(is_wanted);
-    wanted.map(|(partition, ..)| partition).collect()
-}
-
 impl Told {
     /// Lets the vnodes go on under their actors; the stores are closed.
     pub(crate) fn seal(&self, hints: &VnodeHints) {
-        let vnodes: Vec<Arc<Vnode>> = self.vnodes.0.lock().values().cloned().collect();
+        let vnodes = self.vnodes.all();
         let _sealed = self.leases.seal(vnodes.iter().map(|vnode| &**vnode));
         let _sealed = self.hint_leases.seal([hints.vnode()]);
     }
 
     /// Asks by a new state from now on, and refuses who asks by an older one.
     fn follow(&self, news: &Arc<ClusterState>, number: u8) {
-        *self.known.0.lock() = news.clone();
+        self.known.tell(news);
         let ring = news.ring();
-        for vnode in self.vnodes.0.lock().values() {
-            vnode.advance_epoch(ring.epoch(vnode.partition()));
-        }
+        self.vnodes.advance(ring);
         let mut members: BTreeSet<NodeId> = ring.members().iter().copied().collect();
         members.extend(ring.moves().values().map(|moving| moving.to));
         members.insert(node_id(number));
@@ -274,11 +212,13 @@ impl Told {
 
     /// Opens what comes and removes what is gone.
     fn follow_stores(&self, news: &ClusterState, number: u8) -> anyhow::Result<()> {
-        let (ring, wanted) = (news.ring(), wanted(news, number));
+        let ring = news.ring();
+        let wanted = partitions_at(ring, node_id(number));
         let size = ring.size();
-        let here: Vec<Partition> = self.vnodes.0.lock().keys().copied().collect();
+        let here = self.vnodes.all();
+        let here: Vec<Partition> = here.iter().map(|vnode| vnode.partition()).collect();
         for partition in here.iter().filter(|it| !wanted.contains(it)) {
-            self.vnodes.0.lock().remove(partition);
+            self.vnodes.remove(*partition);
             self.stores.remove_told(size, *partition)?;
         }
         for partition in wanted.into_iter().filter(|it| !here.contains(it)) {
@@ -286,7 +226,7 @@ impl Told {
             let epoch = ring.epoch(partition);
             let vnode = Vnode::new(partition, epoch, store, self.leases.clone(), VNODE_SETTINGS);
             self.leases.renew()?;
-            self.vnodes.0.lock().insert(partition, Arc::new(vnode));
+            self.vnodes.insert(Arc::new(vnode));
         }
         Ok(())
     }

@@ -8,11 +8,12 @@ use std::time::Duration;
 use kvorum_cluster::MemberStatus;
 use kvorum_disk::{ErrorKind, Fault as DiskFault, MemoryDisk, Operation, Rule};
 use kvorum_runtime::Link;
+use kvorum_test_cluster::machine;
 
 use crate::cluster::{Cluster, MemberChange};
 use crate::draw::Draw;
 use crate::fault::{Fault, FaultKind};
-use crate::machine::{Machine, address_of};
+use crate::machine::Machine;
 use crate::messages::Trouble;
 use crate::plan::Control;
 
@@ -342,7 +343,7 @@ impl Storm<'_> {
         loop {
             for other in numbers.iter().filter(|other| **other != victim) {
                 if self.fault.kind == FaultKind::ResetConnections || self.draw.chance(60) {
-                    world.break_connections(address_of(victim), address_of(*other));
+                    world.break_connections(machine(victim), machine(*other));
                 }
             }
             let pause = Duration::from_millis(self.draw.between(30, 500));

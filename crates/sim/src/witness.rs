@@ -44,7 +44,7 @@ mod tests {
     use kvorum_ring::{Claimant, RingSize, claim};
 
     use super::*;
-    use crate::machine::node_id;
+    use kvorum_test_cluster::node_id;
 
     fn founded() -> ClusterState {
         let size = RingSize::new(8).unwrap();

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kvorum_backend::{BackendError, Result, Sequence, StoreId};
-use kvorum_runtime::{PlantedDefect, is_planted};
+use kvorum_planted_defects::is_planted;
 use kvorum_segment::{Damage, RECORD_HEADER_BYTES, Remains, Scanned};
 
 use crate::dropped::Numbers;
@@ -136,7 +136,7 @@ pub(crate) fn admit(keeper: &Keeper, stores: &[Arc<dyn Tenant>]) -> Result<Admis
     if keeper.files().appended() > 0 {
         keeper.sync()?;
     }
-    if !is_planted(PlantedDefect::ReplaySkipped) {
+    if !is_planted!(ReplaySkipped) {
         for segment in keeper.files().segments() {
             replay.read(&segment)?;
         }

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kvorum_backend::{BackendError, ErrorKind, Purpose, Result};
 use kvorum_disk::{Disk, Reserve};
-use kvorum_runtime::{PlantedDefect, is_planted};
+use kvorum_planted_defects::is_planted;
 use kvorum_segment::{Location, RECORD_ALIGN_BYTES, Record, SegmentSync, SegmentWriter, file_name};
 use parking_lot::{Mutex, RwLock};
 
@@ -457,9 +457,7 @@ impl GroupWriter for Files {
         promise: LogPromise,
     ) -> std::result::Result<(), GroupFailure> {
         match self.write_group(&group, promise) {
-            Err(GroupFailure::ForGood(_)) if is_planted(PlantedDefect::FailedSyncForgotten) => {
-                Ok(())
-            }
+            Err(GroupFailure::ForGood(_)) if is_planted!(FailedSyncForgotten) => Ok(()),
             written => written,
         }
     }

@@ -10,7 +10,8 @@ use kvorum_backend::{
     StoreId, SyncTicket,
 };
 use kvorum_disk::{Disk, Headroom, Reserve};
-use kvorum_runtime::{PlantedDefect, Runtime, is_planted};
+use kvorum_planted_defects::is_planted;
+use kvorum_runtime::Runtime;
 use kvorum_segment::{FILE_HEADER_BYTES, Scan};
 use parking_lot::Mutex;
 
@@ -515,7 +516,7 @@ impl ValueLog {
         let (segment, places) = placed.ok_or_else(|| {
             BackendError::new(ErrorKind::Failed, "a batch was queued and has no place")
         })?;
-        let is_early = is_planted(PlantedDefect::AcknowledgedBeforeSync);
+        let is_early = is_planted!(AcknowledgedBeforeSync);
         let ticket = if is_early {
             let ended = Group::ended(self.keeper.queue.committing(), Ok(()));
             SyncTicket::new(Arc::new(ended), 0)

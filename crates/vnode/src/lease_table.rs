@@ -29,8 +29,9 @@ use std::sync::Arc;
 use kvorum_backend::{Sequence, StoreId};
 use kvorum_disk::{Disk, DiskError};
 use kvorum_object::ActorId;
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::Partition;
-use kvorum_runtime::{PlantedDefect, Randomness, is_planted};
+use kvorum_runtime::Randomness;
 use parking_lot::Mutex;
 
 use crate::dot_source::DotSource;
@@ -93,7 +94,7 @@ impl LeaseTable {
         let is_ready = lease.is_none() && is_void;
         let fits = |lease: &Lease| lease.store == store && lease.sequence == sequence;
         let (actor, next) = match lease.filter(fits) {
-            None if is_planted(PlantedDefect::CounterLeaseIgnored) => {
+            None if is_planted!(CounterLeaseIgnored) => {
                 (ActorId(1 + u64::from(partition.number())), 1)
             }
             Some(lease) => (lease.actor, lease.next),

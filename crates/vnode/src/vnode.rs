@@ -7,8 +7,9 @@ use kvorum_backend::{
     Backend, IndexCounts, IndexFolds, ReadAt, Reading, Status, StoreId, Tag, Timestamp,
 };
 use kvorum_object::Limits;
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::{Epoch, Partition};
-use kvorum_runtime::{Clock, Moment, PlantedDefect, is_planted};
+use kvorum_runtime::{Clock, Moment};
 
 use crate::change_observer::{Change, ChangeObserver};
 use crate::dot_source::DotSource;
@@ -398,7 +399,7 @@ impl Vnode {
     /// Refuses a request that was planned with an older ring.
     pub(crate) fn check_epoch(&self, got: Epoch) -> Result<(), ReplicaFailure> {
         let expected = Epoch::new(self.epoch.load(Ordering::Acquire));
-        if got < expected && !is_planted(PlantedDefect::EpochRuleSkippedOnReceiver) {
+        if got < expected && !is_planted!(EpochRuleSkippedOnReceiver) {
             return Err(ReplicaFailure::StaleEpoch { got, expected });
         }
         Ok(())

@@ -12,8 +12,8 @@ use kvorum_object::{
     ActorId, Clock, Dot, Head, LimitExceeded, LimitLevel, Merged, Object, ObjectSize, Resolution,
     Stored, UpdateError,
 };
+use kvorum_planted_defects::is_planted;
 use kvorum_ring::Epoch;
-use kvorum_runtime::{PlantedDefect, is_planted};
 
 use crate::change_observer::{Change, ChangeObserver as _};
 use crate::dot_source::{Lane, Overtaken};
@@ -272,12 +272,12 @@ impl Vnode {
         if self.dots.is_overtaken_by(self.lane(key), incoming.clock()) {
             self.change_actor("overtaken");
         }
-        let stomps = is_planted(PlantedDefect::DeliveryOrderDecides);
+        let stomps = is_planted!(DeliveryOrderDecides);
         let stored = match resolution {
             Resolution::NewestWins if stomps => Stored::Absent,
             _ => stored,
         };
-        let resolution = match is_planted(PlantedDefect::SiblingsDropped) {
+        let resolution = match is_planted!(SiblingsDropped) {
             true => Resolution::NewestWins,
             false => resolution,
         };
@@ -433,7 +433,7 @@ impl Vnode {
             index_entries: self.index_entries(object),
             old: old.entry,
         };
-        let write = match is_planted(PlantedDefect::TombstoneReapedEarly) {
+        let write = match is_planted!(TombstoneReapedEarly) {
             true if object.is_tombstone() => Write::remove(key.clone()),
             _ => write,
         };

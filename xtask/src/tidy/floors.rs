@@ -1,9 +1,10 @@
 //! Who may import whom: each crate declares its floor, and imports lower floors only.
 //!
 //! The crate graph is the architecture, so a wrong edge is a wrong architecture. Development
-//! dependencies are free, since they ship nothing.
+//! dependencies are free, since they ship nothing. A crate that says `dev-only = true` ships nothing
+//! either: no other may import it, and no other may have planted defects compiled.
 
-use cargo_metadata::DependencyKind;
+use cargo_metadata::{Dependency, DependencyKind, Package};
 
 use crate::workspace::Workspace;
 
@@ -11,13 +12,19 @@ use crate::workspace::Workspace;
 /// uses any more is a violation too.
 const SAME_FLOOR: &[(&str, &str, &str)] = &[];
 
+/// The feature that compiles planted defects.
+const PLANTING: &str = "kvorum-planted-defects/enabled";
+
 /// What the rule needs to know of a crate.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct CrateOnFloor {
     name: String,
     /// `None` for tools, which live outside `crates/` and which nobody may import.
     floor: Option<u64>,
     is_tool: bool,
+    is_dev_only: bool,
+    /// It has planted defects compiled, tests apart.
+    plants: bool,
     /// Crates of the workspace that it imports to build or to run.
     imports: Vec<String>,
 }
@@ -33,16 +40,23 @@ impl CrateOnFloor {
                 name: package.name.to_string(),
                 floor: package.metadata["floor"].as_u64(),
                 is_tool: !package.manifest_path.as_std_path().starts_with(&crates),
-                imports: package
-                    .dependencies
-                    .iter()
-                    .filter(|dependency| dependency.path.is_some())
-                    .filter(|dependency| dependency.kind != DependencyKind::Development)
-                    .map(|dependency| dependency.name.clone())
-                    .collect(),
+                is_dev_only: package.metadata["dev-only"].as_bool() == Some(true),
+                plants: plants(package),
+                imports: imports(package).map(|it| it.name.clone()).collect(),
             })
             .collect()
     }
+}
+
+fn imports(package: &Package) -> impl Iterator<Item = &Dependency> {
+    let all = package.dependencies.iter();
+    all.filter(|it| it.path.is_some() && it.kind != DependencyKind::Development)
+}
+
+fn plants(package: &Package) -> bool {
+    let is_planting = |it: &Dependency, feature: &str| format!("{}/{feature}", it.name) == PLANTING;
+    imports(package).any(|it| it.features.iter().any(|feature| is_planting(it, feature)))
+        || package.features.values().flatten().any(|it| it == PLANTING)
 }
 
 /// The edges that point upwards or sideways, and the crates without a floor.
@@ -59,6 +73,9 @@ fn check_against(crates: &[CrateOnFloor], same_floor: &[(&str, &str, &str)]) -> 
                 "{} has no floor: add `floor = N` below [package.metadata]",
                 importer.name
             ));
+        }
+        if importer.plants && !importer.is_dev_only {
+            violations.push(format!("{} enables {PLANTING}, and ships", importer.name));
         }
         for imported in importer.imports.iter().filter_map(|name| find(name)) {
             violations.extend(judge(importer, imported, same_floor));
@@ -87,6 +104,12 @@ fn judge(
             importer.name, imported.name
         ));
     }
+    if imported.is_dev_only && !importer.is_dev_only {
+        return Some(format!(
+            "{} imports {}, which is for tests alone",
+            importer.name, imported.name
+        ));
+    }
     let (from, to) = (importer.floor?, imported.floor?);
     let is_listed = same_floor
         .iter()
@@ -110,6 +133,7 @@ mod tests {
             floor,
             is_tool: name == "tool",
             imports: imports.iter().map(|&name| name.to_owned()).collect(),
+            ..CrateOnFloor::default()
         }
     }
 
@@ -143,6 +167,22 @@ mod tests {
         ];
         assert_eq!(check_against(&crates, &[]).len(), 1);
         assert!(check_against(&crates, &[("left", "right", "why")]).is_empty());
+    }
+
+    #[test]
+    fn what_ships_imports_nothing_of_tests_and_plants_nothing() {
+        let mut crates = [
+            a_crate("roof", Some(1), &["stage"]),
+            a_crate("stage", Some(0), &[]),
+        ];
+        crates[1].is_dev_only = true;
+        crates[1].plants = true;
+        let violations = check_against(&crates, &[]);
+        assert_eq!(violations, ["roof imports stage, which is for tests alone"]);
+        crates[0].is_dev_only = true;
+        assert!(check_against(&crates, &[]).is_empty());
+        crates[1].is_dev_only = false;
+        assert_eq!(check_against(&crates, &[]).len(), 1);
     }
 
     #[test]

@@ -31,7 +31,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
 ];
 
 /// Crates that only tests import.
-const TOOLS_OF_TESTS: [&str; 1] = ["backend-conformance"];
+const TOOLS_OF_TESTS: [&str; 2] = ["backend-conformance", "test-cluster"];
 
 /// Keywords behind which stands the name of what they define.
 const DEFINES: [&str; 8] = [

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_backend::{Backend, Capabilities, PlantedDefect, Result};
+use kvorum_backend::{Backend, Capabilities, Result};
 use kvorum_backend_bitcask::{
     Bitcask, BitcaskSettings, Compression, MergeSettings, ReadCache, SyncStrategy,
 };
 use kvorum_backend_conformance::{EngineUnderTest, Opening};
 
-/// Bitcask, perhaps with a defect.
-pub(crate) struct Engine {
-    pub(crate) defect: Option<PlantedDefect>,
-}
+/// Bitcask as the suite sees it.
+pub(crate) struct Engine;
 
 impl EngineUnderTest for Engine {
     fn name(&self) -> &str {
@@ -30,11 +28,8 @@ impl EngineUnderTest for Engine {
     }
 
     fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>> {
-        let settings = BitcaskSettings {
-            defect: self.defect,
-            ..settings(opening.variation)
-        };
-        let disk = opening.disk.clone();
+        let settings = settings(opening.variation);
+        let disk = opening.disk();
         let store = Bitcask::open(disk, &opening.directory, settings, opening.draw.clone())?;
         // Large enough for everything, none, and so small that most of it is pushed out.
         let cache = match opening.variation {

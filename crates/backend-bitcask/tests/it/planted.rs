@@ -1,15 +1,12 @@
 //! Each defect that can be planted in this engine is found by the suite.
 
-use kvorum_backend::PlantedDefect;
 use kvorum_backend_conformance::{Plan, expect_caught};
+use kvorum_planted_defects::PlantedDefect;
 
 use crate::engine::Engine;
 
 fn is_caught(defect: PlantedDefect) {
-    let engine = Engine {
-        defect: Some(defect),
-    };
-    let caught = expect_caught(&engine, defect, &Plan::quick(11));
+    let caught = expect_caught(&Engine, defect, &Plan::quick(11));
     assert!(caught.is_ok(), "{caught:?}");
 }
 
@@ -25,7 +22,7 @@ fn a_rename_before_the_sync() {
 
 #[test]
 fn an_acknowledgement_before_the_sync() {
-    is_caught(PlantedDefect::AcknowledgedBeforeSync);
+    is_caught(PlantedDefect::GroupNotAwaited);
 }
 
 #[test]

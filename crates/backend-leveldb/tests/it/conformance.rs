@@ -4,4 +4,4 @@ use kvorum_backend_conformance::conformance_suite;
 
 use crate::engine::Engine;
 
-conformance_suite!(Engine { defect: None });
+conformance_suite!(Engine);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kvorum_backend::{Backend, Capabilities, PlantedDefect, Result};
+use kvorum_backend::{Backend, Capabilities, Result};
 use kvorum_backend_conformance::{EngineUnderTest, Opening};
 use kvorum_backend_leveldb::{Compression, Leveldb, LeveldbSettings, Shared, SyncStrategy, Tiers};
 use kvorum_lsm::policy::PolicySettings;
@@ -11,10 +11,8 @@ use kvorum_lsm::policy::PolicySettings;
 /// The variation over two directories.
 const TIERED: u32 = 3;
 
-/// Leveldb, perhaps with a defect.
-pub(crate) struct Engine {
-    pub(crate) defect: Option<PlantedDefect>,
-}
+/// Leveldb as the suite sees it.
+pub(crate) struct Engine;
 
 impl EngineUnderTest for Engine {
     fn name(&self) -> &str {
@@ -33,14 +31,13 @@ impl EngineUnderTest for Engine {
 
     fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>> {
         let settings = LeveldbSettings {
-            defect: self.defect,
             tiers: (opening.variation == TIERED).then(|| Tiers {
                 slow_directory: slow_directory(opening),
                 from_level: 2,
             }),
             ..small_settings(opening.variation)
         };
-        let disk = opening.disk.clone();
+        let disk = opening.disk();
         let draw = opening.draw.clone();
         let store = Leveldb::open(disk, &opening.directory, &settings, shared(), draw)?;
         Ok(Box::new(store))

@@ -1,14 +1,13 @@
 //! The conformance suite over the memory engine, and over the same engine with planted defects.
 
-use kvorum_backend::{Backend, Capabilities, PlantedDefect, Result};
+use kvorum_backend::{Backend, Capabilities, Result};
 use kvorum_backend_conformance::{
     EngineUnderTest, Opening, Replies, conformance_suite, expect_caught, play_golden_scripts,
 };
 use kvorum_backend_memory::{MemoryBackend, Settings};
+use kvorum_planted_defects::{PlantedDefect, plant};
 
-struct Memory {
-    planted_defect: Option<PlantedDefect>,
-}
+struct Memory;
 
 impl EngineUnderTest for Memory {
     fn name(&self) -> &'static str {
@@ -29,7 +28,6 @@ impl EngineUnderTest for Memory {
         let settings = Settings {
             // Never reached; it takes the paths of a bounded store.
             memory_bytes_max: (opening.variation == 1).then_some(1 << 40),
-            planted_defect: self.planted_defect,
             ..Settings::default()
         };
         let draw = opening.draw.clone();
@@ -41,9 +39,7 @@ impl EngineUnderTest for Memory {
     }
 }
 
-conformance_suite!(Memory {
-    planted_defect: None
-});
+conformance_suite!(Memory);
 
 #[test]
 fn planted_defects_are_caught() {
@@ -51,10 +47,7 @@ fn planted_defects_are_caught() {
         PlantedDefect::ExpiredEntryReturned,
         PlantedDefect::SnapshotSeesLaterWrites,
     ] {
-        let engine = Memory {
-            planted_defect: Some(defect),
-        };
-        let violation = expect_caught(&engine, defect, &conformance_plan()).unwrap();
+        let violation = expect_caught(&Memory, defect, &conformance_plan()).unwrap();
         let sentences: &[u8] = match defect {
             PlantedDefect::ExpiredEntryReturned => &[13],
             // With a writer beside it, such a snapshot shows parts of batches too.
@@ -77,10 +70,8 @@ fn planted_defects_fail_golden_scripts() {
             "snapshots_stand_still.txt",
         ),
     ] {
-        let engine = Memory {
-            planted_defect: Some(defect),
-        };
-        let difference = play_golden_scripts(&engine, Replies::Compare).unwrap_err();
+        let _planted = plant(defect);
+        let difference = play_golden_scripts(&Memory, Replies::Compare).unwrap_err();
         let place = format!("script {script}, line ");
         assert!(difference.starts_with(&place), "{difference}");
     }

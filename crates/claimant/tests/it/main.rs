@@ -6,7 +6,6 @@
     reason = "a test that cannot make its input should fail"
 )]
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,46 +17,15 @@ use kvorum_cluster::{
     ProposeError, Refusal, StagedChange,
 };
 use kvorum_disk::{CrashOptions, MemoryDisk};
-use kvorum_peer::{
-    Admission, Caller, Directory, Introduction, Message, PeerService, PeerSettings, Peers, Served,
-};
-use kvorum_ring::{NodeId, Phase, Ring, RingSize};
+use kvorum_peer::{Caller, Message, PeerService, PeerSettings, Peers, Served};
+use kvorum_ring::{Phase, Ring, RingSize};
 use kvorum_runtime::{ListenOptions, Moment, SimulatedProcess, World};
-
-const PORT: u16 = 8099;
-
-fn node(number: u8) -> NodeId {
-    NodeId::from_bytes([number; 16])
-}
-
-fn address(number: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
-}
+use kvorum_test_cluster::{Everybody, machine, node_id, peer_address};
 
 fn founded() -> ClusterState {
     let id = ClusterId::from_random([7; 16]);
-    let ring = Ring::single(RingSize::new(16).unwrap(), node(1));
-    ClusterState::found(id, "test", node(1), Member::new("kvorum@1"), ring)
-}
-
-struct Everybody(u8);
-
-impl Directory for Everybody {
-    fn introduction(&self) -> Introduction {
-        Introduction {
-            cluster: node(200),
-            cluster_name: "test".into(),
-            node: node(self.0),
-        }
-    }
-
-    fn address(&self, node: NodeId) -> Option<SocketAddr> {
-        Some(SocketAddr::new(address(node.as_bytes()[0]), PORT))
-    }
-
-    fn admit(&self, _: &Introduction) -> Admission {
-        Admission::Member
-    }
+    let ring = Ring::single(RingSize::new(16).unwrap(), node_id(1));
+    ClusterState::found(id, "test", node_id(1), Member::new("kvorum@1"), ring)
 }
 
 struct Answers(Agreement);
@@ -85,7 +53,7 @@ impl Node {
     }
 
     async fn start(&mut self, world: &World, founding: Founding) {
-        let process = world.start_process(address(self.number));
+        let process = world.start_process(machine(self.number));
         let runtime = process.runtime();
         let directory = Arc::new(Everybody(self.number));
         let peers = Peers::new(runtime.clone(), directory, PeerSettings::default());
@@ -96,7 +64,7 @@ impl Node {
             disk: Arc::new(self.disk.clone()),
             directory: PathBuf::from("agreement"),
             second_mark: PathBuf::from("agreement.end"),
-            node: node(self.number),
+            node: node_id(self.number),
             peers: peers.clone(),
             machine: machine.clone(),
         };
@@ -105,7 +73,7 @@ impl Node {
             ..AgreementSettings::default()
         };
         let agreement = Agreement::open(parts, founding, settings).await.unwrap();
-        let at = SocketAddr::new(address(self.number), PORT);
+        let at = peer_address(self.number);
         let listener = runtime.listen(at, ListenOptions::default()).unwrap();
         let answers = Arc::new(Answers(agreement.clone()));
         runtime.spawn("serve", async move { peers.serve(listener, answers).await });
@@ -114,7 +82,12 @@ impl Node {
             state.found(&founded()).await.unwrap();
         }
         let settings = ClaimantSettings::default();
-        let claimant = Claimant::new(runtime.clone(), state.clone(), node(self.number), settings);
+        let claimant = Claimant::new(
+            runtime.clone(),
+            state.clone(),
+            node_id(self.number),
+            settings,
+        );
         runtime.spawn("claimant", async move { claimant.run().await });
         self.running = Some((process, state));
     }
@@ -164,7 +137,7 @@ async fn joined(world: &World, count: u8) -> Vec<Node> {
             status: MemberStatus::Joining,
             ..Member::new(&format!("kvorum@{number}"))
         };
-        let node = node(number);
+        let node = node_id(number);
         nodes[0]
             .state()
             .agree(Command::AddMember { node, member })
@@ -243,7 +216,7 @@ fn a_cluster_grows_from_one_to_three_by_a_committed_plan() {
         let ring = nodes[1].current().ring().clone();
         assert_eq!(ring.replicas_max(), 3);
         for number in 1..=3 {
-            assert!((5..=6).contains(&ring.owned_by(node(number)).count()));
+            assert!((5..=6).contains(&ring.owned_by(node_id(number)).count()));
         }
         let voters = || nodes[0].state().agreement().status().voters.len() == 3;
         until(&world, "all three vote", voters).await;
@@ -255,7 +228,7 @@ fn what_does_not_fit_is_refused_with_its_reason() {
     simulated(2, |world| async move {
         let nodes = joined(&world, 2).await;
         let refused = nodes[1].state().agree(Command::Stage {
-            node: node(9),
+            node: node_id(9),
             change: StagedChange::Leave,
         });
         let refused = refused.await;

@@ -1,121 +1,50 @@
 //! Several nodes on simulated machines, with the real transport between them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kvorum_backend::{
-    Backend, Durability, ErrorKind, FoldClock, FoldRange, Lease, Reading, Timestamp,
-};
-use kvorum_backend_memory::{MemoryBackend, Settings};
-use kvorum_cluster::{AgreedState, ClusterId, ClusterState, Command, Member, ProposeError};
+use kvorum_backend::{Durability, ErrorKind, FoldClock, FoldRange, Lease, Reading, Timestamp};
+use kvorum_cluster::{ClusterId, ClusterState, Command, Member};
 use kvorum_coordinator::{
-    Coordinator, CoordinatorSettings, HintCursor, HintPage, HintPageLimits, HintStore, Liveness,
-    LocalVnodes, Parts, PeerReplicas, Remote, ReplicaService, ServiceParts, TombstoneKeeping,
-    VnodeHints,
+    Coordinator, CoordinatorSettings, HintCursor, HintPage, HintPageLimits, HintStore,
+    LocalVnodes as _, Parts, PeerReplicas, Remote, ReplicaService, ServiceParts, VnodeHints,
 };
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
-use kvorum_object::{Clock, Limits, Object, Resolution};
-use kvorum_peer::{Admission, Directory, Introduction, PeerSettings, Peers};
+use kvorum_object::{Clock, Object, Resolution};
+use kvorum_peer::{PeerSettings, Peers};
 use kvorum_properties::PropertyOverlay;
-use kvorum_ring::{Epoch, NodeId, Partition, Ring, RingSize};
-use kvorum_runtime::{Executor, Link, ListenOptions, Runtime, SimulatedProcess, World};
-use kvorum_vnode::{
-    ClientUpdate, Condition, Detail, Handled, LeaseTable, Operation, ReplicaFailure, ReplicaReply,
-    ReplicaRequest, ScanLimits, ScanRequest, StoredObject, Vnode, VnodeSettings,
+use kvorum_ring::{Epoch, Partition, Ring, RingSize};
+use kvorum_runtime::{Executor, ListenOptions, Runtime, SimulatedProcess, World};
+use kvorum_test_cluster::{
+    Down, Everybody, MemoryVnodes, ToldState, Vnodes, coordinator_settings, cut_off, link_all,
+    machine, node_id, number_of, partitions_at, peer_address,
 };
-use parking_lot::Mutex;
+use kvorum_vnode::{
+    ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,
+    ReplicaRequest, ScanLimits, ScanRequest, StoredObject, Vnode,
+};
 
 use crate::trick_backend::TrickBackend;
 use crate::world::{NoMaintenance, Recorder, storage_key};
 
-const PORT: u16 = 8099;
 pub(crate) const RING_SIZE: u16 = 16;
-
-pub(crate) fn node_id(number: u8) -> NodeId {
-    NodeId::from_bytes([number; 16])
-}
-
-fn machine(number: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
-}
-
-/// What a node knows of the cluster; each learns by itself.
-pub(crate) struct Known(Mutex<Arc<ClusterState>>);
-
-impl AgreedState for Known {
-    fn current(&self) -> Arc<ClusterState> {
-        self.0.lock().clone()
-    }
-
-    fn propose(&self, _command: Command) -> Result<Arc<ClusterState>, ProposeError> {
-        Err(ProposeError::Unwritable)
-    }
-}
-
-#[derive(Default)]
-pub(crate) struct NodeVnodes(Mutex<BTreeMap<Partition, Arc<Vnode>>>);
-
-impl LocalVnodes for NodeVnodes {
-    fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
-        self.0.lock().get(&partition).cloned()
-    }
-}
-
-impl NodeVnodes {
-    pub(crate) fn take_away(&self, partition: Partition) {
-        self.0.lock().remove(&partition);
-    }
-}
-
-/// Who is believed to be down, by everybody alike.
-#[derive(Default)]
-pub(crate) struct Down(Mutex<BTreeSet<NodeId>>);
-
-impl Liveness for Down {
-    fn is_up(&self, node: NodeId) -> bool {
-        !self.0.lock().contains(&node)
-    }
-}
-
-struct Everybody(u8);
-
-impl Directory for Everybody {
-    fn introduction(&self) -> Introduction {
-        Introduction {
-            cluster: node_id(200),
-            cluster_name: "test".into(),
-            node: node_id(self.0),
-        }
-    }
-
-    fn address(&self, node: NodeId) -> Option<SocketAddr> {
-        Some(SocketAddr::new(machine(node.as_bytes()[0]), PORT))
-    }
-
-    fn admit(&self, _: &Introduction) -> Admission {
-        Admission::Member
-    }
-}
 
 pub(crate) struct ClusterNode {
     pub(crate) number: u8,
     _process: SimulatedProcess,
     pub(crate) coordinator: Arc<Coordinator>,
-    pub(crate) known: Arc<Known>,
-    pub(crate) vnodes: Arc<NodeVnodes>,
+    pub(crate) known: Arc<ToldState>,
+    pub(crate) vnodes: Arc<Vnodes>,
     pub(crate) hints: Arc<VnodeHints>,
     /// Hints whose objects were read to be handed over.
     pub(crate) hints_read: Arc<AtomicU64>,
     pub(crate) meter: Arc<Recorder>,
     pub(crate) maintenance: Arc<NoMaintenance>,
-    leases: Arc<LeaseTable>,
-    stores: Arc<AtomicU64>,
+    stores: MemoryVnodes,
 }
 
 /// The nodes, numbered from 1.
@@ -182,23 +111,8 @@ impl Cluster {
             let node = cluster.start(number, &state, setup);
             cluster.nodes.push(Arc::new(node));
         }
-        let delay = Link {
-            delay_min: Duration::from_micros(100),
-            delay_max: Duration::from_millis(2),
-            is_cut: false,
-        };
-        for (from, to) in cluster.pairs() {
-            cluster.world.set_link(machine(from), machine(to), delay);
-        }
+        link_all(&cluster.world, setup.nodes);
         cluster
-    }
-
-    fn pairs(&self) -> Vec<(u8, u8)> {
-        let numbers: Vec<u8> = self.nodes.iter().map(|node| node.number).collect();
-        let pairs = numbers
-            .iter()
-            .flat_map(|from| numbers.iter().map(|to| (*from, *to)));
-        pairs.filter(|(from, to)| from != to).collect()
     }
 
     /// The agreed state with this ring.
@@ -214,19 +128,16 @@ impl Cluster {
         let process = self.world.start_process(machine(number));
         let runtime = process.runtime();
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-        let (leases, _) = LeaseTable::open(disk, Path::new("/node"), runtime.randomness()).unwrap();
-        let leases = Arc::new(leases);
-        let stores = Arc::new(AtomicU64::new(u64::from(number) << 32));
+        let stores = AtomicU64::new(u64::from(number) << 32);
+        let draw = move || stores.fetch_add(1, Ordering::Relaxed);
+        let stores = MemoryVnodes::new(disk, Path::new("/node"), runtime.randomness(), draw);
+        let stores = stores.unwrap();
         let hint_partition = RingSize::new(4096).unwrap().partition(4095).unwrap();
-        let hints = Arc::new(VnodeHints::new(a_vnode(
-            hint_partition,
-            Epoch::FIRST,
-            &leases,
-            &stores,
-        )));
+        let hints = stores.open(hint_partition, Epoch::FIRST).unwrap();
+        let hints = Arc::new(VnodeHints::new(hints));
         let hints_read = Arc::new(AtomicU64::new(0));
-        let known = Arc::new(Known(Mutex::new(state.clone())));
-        let vnodes = Arc::new(NodeVnodes::default());
+        let known = Arc::new(ToldState::new(state.clone()));
+        let vnodes = Arc::new(Vnodes::default());
         let meter = Arc::new(Recorder::default());
         let peers = Peers::new(
             runtime.clone(),
@@ -242,7 +153,7 @@ impl Cluster {
             waiting_max: 1_000,
         });
         let service = Arc::new(service.with_maintenance(maintenance.clone()));
-        let at = SocketAddr::new(machine(number), PORT);
+        let at = peer_address(number);
         let listener = runtime.listen(at, ListenOptions::default()).unwrap();
         let serving = peers.clone();
         runtime.spawn(
@@ -268,10 +179,7 @@ impl Cluster {
         let settings = CoordinatorSettings {
             colocated_replicas: setup.colocated,
             request_timeout: Duration::from_secs(5),
-            slow_request_threshold: Duration::MAX,
-            requests_max: 1_000,
-            tombstones: TombstoneKeeping::Keep,
-            backend_name: "memory",
+            ..coordinator_settings()
         };
         let node = ClusterNode {
             number,
@@ -283,7 +191,6 @@ impl Cluster {
             hints_read,
             meter,
             maintenance,
-            leases,
             stores,
         };
         node.learn(state);
@@ -314,25 +221,20 @@ impl Cluster {
     pub(crate) fn cut_off(&self, number: u8, is_noticed: bool) {
         self.set_links(number, true);
         if is_noticed {
-            self.down.0.lock().insert(node_id(number));
+            self.down.set(node_id(number), true);
         }
     }
 
     pub(crate) fn heal(&self, number: u8) {
         self.set_links(number, false);
-        self.down.0.lock().remove(&node_id(number));
+        self.down.set(node_id(number), false);
         // What failed meanwhile is tried again after a pause.
         self.run(self.runtime.sleep(Duration::from_secs(20)));
     }
 
     pub(crate) fn set_links(&self, number: u8, is_cut: bool) {
-        for (from, to) in self.pairs() {
-            if from == number || to == number {
-                let link = self.world.link(machine(from), machine(to));
-                let link = Link { is_cut, ..link };
-                self.world.set_link(machine(from), machine(to), link);
-            }
-        }
+        let count = u8::try_from(self.nodes.len()).unwrap();
+        cut_off(&self.world, number, count, is_cut);
     }
 
     pub(crate) fn break_connections(&self, one: u8, other: u8) {
@@ -344,10 +246,7 @@ impl Cluster {
         let address = crate::world::address(key);
         let coordinator = &self.nodes[0].coordinator;
         let places = coordinator.preference_list(&address).unwrap();
-        places
-            .iter()
-            .map(|place| place.node.as_bytes()[0])
-            .collect()
+        places.iter().map(|place| number_of(place.node)).collect()
     }
 
     /// The partitions of a key's replicas.
@@ -399,59 +298,31 @@ impl HintStore for WatchedHints {
     }
 }
 
-fn a_vnode(
-    partition: Partition,
-    epoch: Epoch,
-    leases: &Arc<LeaseTable>,
-    stores: &Arc<AtomicU64>,
-) -> Vnode {
-    let stores = stores.clone();
-    let draw = move || stores.fetch_add(1, Ordering::Relaxed);
-    let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::new(Settings::default(), draw));
-    let settings = VnodeSettings {
-        limits: Limits::default(),
-    };
-    let vnode = Vnode::new(partition, epoch, backend, leases.clone(), settings);
-    leases.renew().unwrap();
-    vnode
-}
-
 impl ClusterNode {
     /// Learns of a state, and opens no store for it yet.
     pub(crate) fn hear_of(&self, state: &Arc<ClusterState>) {
-        *self.known.0.lock() = state.clone();
+        self.known.tell(state);
     }
 
     /// Takes over a newer state: opens what it is to have, and refuses older epochs from now on.
     pub(crate) fn learn(&self, state: &Arc<ClusterState>) {
         self.hear_of(state);
-        let own = node_id(self.number);
         let ring = state.ring();
-        let mut vnodes = self.vnodes.0.lock();
-        for (partition, owner, epoch) in ring.partitions() {
-            let receiver = ring.moves().get(&partition).map(|moving| moving.to);
-            if owner == own || receiver == Some(own) {
-                vnodes.entry(partition).or_insert_with(|| {
-                    Arc::new(a_vnode(partition, epoch, &self.leases, &self.stores))
-                });
-            }
-            if let Some(vnode) = vnodes.get(&partition) {
-                vnode.advance_epoch(epoch);
+        for partition in partitions_at(ring, node_id(self.number)) {
+            if self.vnodes.vnode(partition).is_none() {
+                let vnode = self.stores.open(partition, ring.epoch(partition));
+                self.vnodes.insert(Arc::new(vnode.unwrap()));
             }
         }
+        self.vnodes.advance(ring);
     }
 
     /// From now on its store takes no writes.
     pub(crate) fn break_store(&self, partition: Partition) {
         let backend = Arc::new(TrickBackend::new(u64::from(self.number) << 48));
         backend.refuse_puts(Some(ErrorKind::Failed));
-        let settings = VnodeSettings {
-            limits: Limits::default(),
-        };
-        let leases = self.leases.clone();
-        let vnode = Vnode::new(partition, Epoch::FIRST, backend, leases, settings);
-        self.leases.renew().unwrap();
-        self.vnodes.0.lock().insert(partition, Arc::new(vnode));
+        let vnode = self.stores.open_over(partition, Epoch::FIRST, backend);
+        self.vnodes.insert(Arc::new(vnode.unwrap()));
     }
 
     pub(crate) fn vnode(&self, partition: Partition) -> Arc<Vnode> {

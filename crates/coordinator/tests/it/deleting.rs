@@ -17,7 +17,7 @@ fn keeping(tombstones: TombstoneKeeping) -> Setup {
 }
 
 fn holders(world: &World, key: &str) -> usize {
-    world.vnodes.backends().filter(|it| holds(it, key)).count()
+    world.backends.values().filter(|it| holds(it, key)).count()
 }
 
 #[test]

@@ -312,7 +312,7 @@ fn queries_are_metered_bounded_in_time_and_refused_where_there_is_no_index() {
     assert_eq!(ask(no_time), Err(RequestError::Timeout));
     let failed = (RequestKind::IndexQuery, Some(RequestError::Timeout));
     assert_eq!(told(), [failed]);
-    for backend in world.vnodes.backends() {
+    for backend in world.backends.values() {
         backend.is_plain.store(true, Ordering::Relaxed);
     }
     let refused = ask(IndexOptions::default()).unwrap_err();
@@ -389,13 +389,13 @@ fn a_query_asks_another_replica_where_entries_may_be_missing() {
         .partitions()
         .next()
         .unwrap();
-    let harmed = world.vnodes.backend(partition);
+    let harmed = &world.backends[&partition];
     harmed.has_lost_keys.store(true, Ordering::Relaxed);
     // Plans begin at a random place.
     for _ in 0..8 {
         world.run(check(&world.coordinator, &model));
     }
-    for backend in world.vnodes.backends() {
+    for backend in world.backends.values() {
         backend.has_lost_keys.store(true, Ordering::Relaxed);
     }
     for field in ["n_int", "$key"] {

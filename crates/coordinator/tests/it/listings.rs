@@ -257,7 +257,7 @@ fn a_listing_ends_with_its_patience_or_a_vnode_that_is_away() {
         .partitions()
         .next()
         .unwrap();
-    world.vnodes.send_away(partition);
+    world.vnodes.remove(partition);
     let listed = world.run(list_keys(&world, "bucket"));
     assert_eq!(listed, Err(RequestError::VnodeNotReady));
 }
@@ -278,14 +278,14 @@ fn a_listing_asks_another_replica_where_keys_may_be_missing() {
         .partitions()
         .next()
         .unwrap();
-    let harmed = world.vnodes.backend(partition);
+    let harmed = &world.backends[&partition];
     harmed.has_lost_keys.store(true, Ordering::Relaxed);
     // Plans begin at a random place.
     for _ in 0..8 {
         let listed = world.run(list_keys(&world, "bucket")).unwrap();
         assert_eq!(sorted_once(listed), keys);
     }
-    for backend in world.vnodes.backends() {
+    for backend in world.backends.values() {
         backend.has_lost_keys.store(true, Ordering::Relaxed);
     }
     let refused = world.run(list_keys(&world, "bucket"));

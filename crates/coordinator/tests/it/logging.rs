@@ -56,7 +56,7 @@ fn get_of_all(world: &World) -> Result<(), RequestError> {
 fn failures_of_a_kind_are_logged_so_many_times_a_minute_and_do_not_hide_other_kinds() {
     let world = World::new(&colocated());
     put(&world, "k").unwrap();
-    for backend in world.vnodes.backends() {
+    for backend in world.backends.values() {
         backend.refuse_puts(Some(ErrorKind::Full));
     }
     let lines = logged(|| {
@@ -71,7 +71,7 @@ fn failures_of_a_kind_are_logged_so_many_times_a_minute_and_do_not_hide_other_ki
     let places = world
         .coordinator
         .preference_list(&crate::world::address("k"));
-    world.vnodes.send_away(places.unwrap()[0].partition);
+    world.vnodes.remove(places.unwrap()[0].partition);
     let mut failed = None;
     let lines = logged(|| {
         for _ in 0..100 {

@@ -12,9 +12,10 @@ use kvorum_object::{Clock, Dot, Object};
 use kvorum_properties::Quorum;
 use kvorum_ring::{Partition, Ring};
 use kvorum_runtime::Runtime;
+use kvorum_test_cluster::node_id;
 use parking_lot::Mutex;
 
-use crate::cluster::{Cluster, ClusterNode, RING_SIZE, Setup, node_id, ring, transfer};
+use crate::cluster::{Cluster, ClusterNode, RING_SIZE, Setup, ring, transfer};
 use crate::index_queries::{content, paged, put_of};
 use crate::several_nodes::{get, put};
 use crate::world::{address, values};
@@ -577,7 +578,7 @@ fn listings_pass_by_a_store_that_their_own_node_has_not_open() {
     let node = cluster.node(1).clone();
     let places: Vec<Partition> = ring(4).partitions().map(|it| it.0).collect();
     for partition in places {
-        node.vnodes.take_away(partition);
+        node.vnodes.remove(partition);
     }
     // Replicas elsewhere have the same; which are asked is drawn anew every time.
     for turn in 0..20 {

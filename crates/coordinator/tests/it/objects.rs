@@ -30,7 +30,7 @@ fn what_is_written_is_read() {
         let written = world.put("k", "value", &Clock::new());
         assert_eq!(world.get("k"), Some(written));
         let copies = if setup.colocated { 3 } else { 1 };
-        let holders = world.vnodes.backends().filter(|it| holds(it, "k"));
+        let holders = world.backends.values().filter(|it| holds(it, "k"));
         assert_eq!(holders.count(), copies);
     }
 }
@@ -448,7 +448,7 @@ fn unknown_types_long_keys_and_absent_vnodes_are_refused() {
         Err(RequestError::KeyTooLarge { bytes })
     );
     let places = world.coordinator.preference_list(&address("k")).unwrap();
-    world.vnodes.send_away(places[0].partition);
+    world.vnodes.remove(places[0].partition);
     assert_eq!(get("k"), Err(RequestError::VnodeNotReady));
     assert_eq!(
         world.try_put("k", put, &PutOptions::default()),

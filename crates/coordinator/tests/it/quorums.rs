@@ -243,8 +243,8 @@ fn a_request_may_have_fewer_replicas_and_not_more() {
     );
     world.try_put("k", put(), &n_val(1)).unwrap();
     let copies = world
-        .vnodes
-        .backends()
+        .backends
+        .values()
         .filter(|it| crate::world::holds(it, "k"));
     assert_eq!(copies.count(), 1);
     // What the request asks is judged by its own n_val; what the bucket says, by the bucket's.

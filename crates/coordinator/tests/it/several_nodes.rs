@@ -566,7 +566,7 @@ fn a_forward_to_a_node_that_is_not_there_goes_to_another() {
     // Nobody serves the partition there yet: nothing can have been done.
     let partition = cluster.partitions("key")[0];
     let vnodes = &cluster.node(owners[0]).vnodes;
-    vnodes.take_away(partition);
+    vnodes.remove(partition);
     let written = cluster.put(stranger, "key", "value").unwrap();
     assert_eq!(values(&written), ["value"]);
 }

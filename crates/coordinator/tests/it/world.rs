@@ -2,26 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use kvorum_backend::{Backend, Batch, Durability, ReadAt, Reading, Timestamp, Write};
-use kvorum_cluster::{AgreedState, ClusterId, Command, Founding, LocalState, Member};
+use kvorum_backend::{Backend as _, Batch, Durability, ReadAt, Reading, Timestamp, Write};
+use kvorum_cluster::{AgreedState as _, Command, LocalState};
 use kvorum_coordinator::{
-    Condition, Coordinator, CoordinatorSettings, DeleteOptions, Deleted, GetOptions, LocalVnodes,
+    Condition, Coordinator, CoordinatorSettings, DeleteOptions, Deleted, GetOptions,
     MaintenanceWitness, Meter, Parts, PutKind, PutOptions, PutRequest, Repaired, RequestError,
     RequestKind, TombstoneKeeping,
 };
-use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
 use kvorum_object::{Clock, Content, Limits, Object};
 use kvorum_properties::PropertyOverlay;
-use kvorum_ring::{NodeId, Partition, RingSize};
+use kvorum_ring::{NodeId, Partition};
 use kvorum_runtime::{Executor, Moment, Runtime};
-use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
+use kvorum_test_cluster::{LoneNode, Vnodes, coordinator_settings};
 use parking_lot::Mutex;
 
 use crate::trick_backend::{LateSync, TrickBackend};
@@ -68,37 +66,10 @@ pub(crate) struct World {
     pub(crate) cluster: Arc<LocalState>,
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) vnodes: Arc<Vnodes>,
+    /// The stores of the vnodes.
+    pub(crate) backends: BTreeMap<Partition, Arc<TrickBackend>>,
     pub(crate) meter: Arc<Recorder>,
     pub(crate) syncs: Arc<LateSync>,
-}
-
-/// The vnodes, some of which may be away.
-#[derive(Default)]
-pub(crate) struct Vnodes {
-    vnodes: BTreeMap<Partition, Arc<Vnode>>,
-    backends: BTreeMap<Partition, Arc<TrickBackend>>,
-    away: Mutex<Vec<Partition>>,
-}
-
-impl LocalVnodes for Vnodes {
-    fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
-        let is_away = self.away.lock().contains(&partition);
-        self.vnodes.get(&partition).filter(|_| !is_away).cloned()
-    }
-}
-
-impl Vnodes {
-    pub(crate) fn send_away(&self, partition: Partition) {
-        self.away.lock().push(partition);
-    }
-
-    pub(crate) fn backends(&self) -> impl Iterator<Item = &Arc<TrickBackend>> {
-        self.backends.values()
-    }
-
-    pub(crate) fn backend(&self, partition: Partition) -> &TrickBackend {
-        &self.backends[&partition]
-    }
 }
 
 /// What the meter was told.
@@ -163,64 +134,48 @@ impl World {
 
     pub(crate) fn on(executor: Executor, setup: &Setup) -> Self {
         let runtime = executor.runtime();
-        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-        let node = NodeId::from_bytes([1; 16]);
-        let founding = Founding {
-            cluster_id: ClusterId::from_random([9; 16]),
-            cluster_name: "test".into(),
-            node,
-            member: Member::new("one@127.0.0.1"),
-            ring_size: RingSize::new(setup.ring_size).unwrap(),
-        };
-        let directory = Path::new("/node");
-        let cluster = LocalState::create(disk.clone(), directory, founding).unwrap();
-        let cluster = Arc::new(cluster);
+        let lone = LoneNode::found(
+            &runtime,
+            "one@127.0.0.1",
+            setup.ring_size,
+            Limits::default(),
+        );
+        let lone = lone.unwrap();
         let syncs = Arc::new(LateSync::default());
-        let (leases, _) = LeaseTable::open(disk, directory, runtime.randomness()).unwrap();
-        let leases = Arc::new(leases);
-        let mut vnodes = Vnodes::default();
-        for (partition, _, epoch) in cluster.current().ring().partitions() {
+        let mut backends = BTreeMap::new();
+        for (partition, _, epoch) in lone.cluster.current().ring().partitions() {
             let identity = u64::from(partition.number());
             let backend = Arc::new(match setup.syncs_late {
                 true => TrickBackend::syncing_late(identity, &syncs),
                 false => TrickBackend::new(identity),
             });
-            let settings = VnodeSettings {
-                limits: Limits::default(),
-            };
-            let vnode = Vnode::new(partition, epoch, backend.clone(), leases.clone(), settings);
-            vnodes.vnodes.insert(partition, Arc::new(vnode));
-            vnodes.backends.insert(partition, backend);
+            let vnode = lone.stores.open_over(partition, epoch, backend.clone());
+            lone.vnodes.insert(Arc::new(vnode.unwrap()));
+            backends.insert(partition, backend);
         }
-        leases.renew().unwrap();
-        let vnodes = Arc::new(vnodes);
         let meter = Arc::new(Recorder::default());
         let parts = Parts {
-            node,
-            runtime: runtime.clone(),
-            cluster: cluster.clone(),
-            vnodes: vnodes.clone(),
             meter: meter.clone(),
             maintenance: Arc::new(NoMaintenance {
                 put_delay: setup.put_delay,
                 is_full: AtomicBool::new(setup.is_full),
             }),
+            ..lone.parts()
         };
         let settings = CoordinatorSettings {
             colocated_replicas: setup.colocated,
-            request_timeout: Duration::from_secs(60),
-            slow_request_threshold: Duration::MAX,
             requests_max: setup.requests_max,
             tombstones: setup.tombstones,
-            backend_name: "memory",
+            ..coordinator_settings()
         };
         Self {
             executor,
             runtime,
-            node,
-            cluster,
+            node: parts.node,
+            cluster: lone.cluster,
             coordinator: Arc::new(Coordinator::new(parts, settings)),
-            vnodes,
+            vnodes: lone.vnodes,
+            backends,
             meter,
             syncs,
         }
@@ -305,9 +260,8 @@ impl World {
     /// The stores of a key's replicas, in the order of the preference list.
     pub(crate) fn replicas(&self, key: &str) -> Vec<&TrickBackend> {
         let places = self.coordinator.preference_list(&address(key)).unwrap();
-        let backend =
-            |place: &kvorum_coordinator::ReplicaPlace| self.vnodes.backend(place.partition);
-        places.iter().map(backend).collect()
+        let partitions = places.iter().map(|place| place.partition);
+        partitions.map(|it| &*self.backends[&it]).collect()
     }
 }
 

@@ -1,8 +1,7 @@
 //! Nodes on simulated machines, with the real transport, vnodes, coordinators and transfers; what is
 //! agreed is told to each of them by a log in memory, late and at different times.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,47 +9,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use kvorum_backend::{Backend, Flow, FoldEnd, IndexRange, Lease, Reading, Timestamp};
-use kvorum_backend_memory::{MemoryBackend, Settings};
+use kvorum_backend::{Flow, FoldEnd, IndexRange, Lease, Reading, Timestamp};
 use kvorum_cluster::{
-    AgreedState, ClusterId, ClusterState, Command, GrowthStep, Member, MemberStatus, MoveStep,
+    AgreedState as _, ClusterId, ClusterState, Command, GrowthStep, Member, MemberStatus, MoveStep,
     ProposeError, apply,
 };
 use kvorum_coordinator::{
-    Condition, Coordinator, CoordinatorSettings, GetOptions, Liveness, LocalVnodes,
-    MaintenanceWitness, Meter, PeerReplicas, PutKind, PutOptions, PutRequest, Remote,
-    ReplicaService, RequestError, RequestKind, ServiceParts, TombstoneKeeping, VnodeHints,
+    Condition, Coordinator, CoordinatorSettings, GetOptions, LocalVnodes as _, PeerReplicas,
+    PutKind, PutOptions, PutRequest, Remote, ReplicaService, RequestError, ServiceParts,
+    VnodeHints,
 };
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey, bucket_prefix};
 use kvorum_handoff::{
-    AgreedCluster, Agreeing, Budget, Changing, Parts, PlantedDefect, TransferSettings, Transfers,
-    Unbounded,
+    AgreedCluster, Agreeing, Budget, Changing, Parts, TransferSettings, Transfers, Unbounded,
 };
-use kvorum_object::{Clock, Content, Head, Limits, Object};
-use kvorum_peer::{
-    Admission, Caller, Directory, Introduction, Message, PeerService, PeerSettings, Peers, Served,
-};
+use kvorum_object::{Clock, Content, Head, Object};
+use kvorum_peer::{Caller, Message, PeerService, PeerSettings, Peers, Served};
 use kvorum_properties::PropertyOverlay;
-use kvorum_ring::{Epoch, NodeId, Partition, Ring, RingSize};
-use kvorum_runtime::{
-    Executor, Link, ListenOptions, Moment, Runtime, SimulatedProcess, Watched, World,
+use kvorum_ring::{Epoch, Partition, Ring, RingSize};
+use kvorum_runtime::{Executor, ListenOptions, Moment, Runtime, SimulatedProcess, Watched, World};
+use kvorum_test_cluster::{
+    Down, Everybody, MemoryVnodes, ToldState, Unmeasured, Vnodes, coordinator_settings, cut_off,
+    link_all, machine, node_id, partitions_at, peer_address,
 };
 use kvorum_vnode::{
-    Change, ChangeObserver, Detail, Handled, LeaseTable, Operation, ReplicaReply, ReplicaRequest,
-    Vnode, VnodeSettings,
+    Change, ChangeObserver, Detail, Handled, Operation, ReplicaReply, ReplicaRequest, Vnode,
 };
 use parking_lot::Mutex;
-
-const PORT: u16 = 8099;
-
-pub(crate) fn node_id(number: u8) -> NodeId {
-    NodeId::from_bytes([number; 16])
-}
-
-fn machine(number: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
-}
 
 pub(crate) fn size() -> RingSize {
     RingSize::new(16).unwrap()
@@ -83,23 +69,13 @@ impl Log {
 
 /// What one node knows of it.
 pub(crate) struct Known {
-    state: Mutex<Arc<ClusterState>>,
+    told: Arc<ToldState>,
     version: Watched<u64>,
     log: Arc<Log>,
     runtime: Runtime,
-    vnodes: Arc<Vnodes>,
+    vnodes: Arc<NodeVnodes>,
     /// Set when the node is to learn of nothing until told so.
     pub(crate) is_deaf: Mutex<bool>,
-}
-
-impl AgreedState for Known {
-    fn current(&self) -> Arc<ClusterState> {
-        self.state.lock().clone()
-    }
-
-    fn propose(&self, _command: Command) -> Result<Arc<ClusterState>, ProposeError> {
-        Err(ProposeError::Unwritable)
-    }
 }
 
 /// The agreed state as transfers see it.
@@ -107,7 +83,7 @@ struct Agreed(Arc<Known>);
 
 impl AgreedCluster for Agreed {
     fn current(&self) -> Arc<ClusterState> {
-        AgreedState::current(&*self.0)
+        self.0.told.current()
     }
 
     fn agree(&self, command: Command) -> Agreeing {
@@ -135,11 +111,10 @@ impl AgreedCluster for Agreed {
 }
 
 /// The vnodes of one node, and what their stores stand on.
-pub(crate) struct Vnodes {
+pub(crate) struct NodeVnodes {
     number: u8,
-    open: Mutex<BTreeMap<Partition, Arc<Vnode>>>,
-    leases: Arc<LeaseTable>,
-    stores: Arc<AtomicU64>,
+    open: Arc<Vnodes>,
+    stores: MemoryVnodes,
     /// What the vnodes have shown of their changes.
     shown: Mutex<BTreeMap<Partition, Arc<Shown>>>,
 }
@@ -160,114 +135,49 @@ impl ChangeObserver for Shown {
     }
 }
 
-impl LocalVnodes for Vnodes {
-    fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
-        self.open.lock().get(&partition).cloned()
+impl NodeVnodes {
+    pub(crate) fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
+        self.open.vnode(partition)
     }
-}
 
-impl Vnodes {
-    fn new_vnode(&self, partition: Partition, epoch: Epoch) -> Arc<Vnode> {
-        let stores = self.stores.clone();
-        let draw = move || stores.fetch_add(1, Ordering::Relaxed);
-        let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::new(Settings::default(), draw));
-        let settings = VnodeSettings {
-            limits: Limits::default(),
-        };
-        let leases = self.leases.clone();
+    fn new_vnode(&self, partition: Partition, epoch: Epoch) -> Vnode {
         let shown = Arc::new(Shown::default());
         self.shown.lock().insert(partition, shown.clone());
-        let vnode = Vnode::new(partition, epoch, backend, leases, settings);
-        self.leases.renew().unwrap();
-        Arc::new(vnode.observed_by(shown))
+        let vnode = self.stores.open(partition, epoch).unwrap();
+        vnode.observed_by(shown)
     }
 
     /// Has a store lose everything, as when its disk was replaced.
     pub(crate) fn wipe(&self, partition: Partition) {
         let epoch = self.vnode(partition).unwrap().status().epoch;
-        let empty = self.new_vnode(partition, epoch);
-        self.open.lock().insert(partition, empty);
+        self.open.insert(Arc::new(self.new_vnode(partition, epoch)));
     }
 
     fn follow(&self, ring: &Ring) {
-        let own = node_id(self.number);
-        let mut open = self.open.lock();
-        for (partition, owner, epoch) in ring.partitions() {
-            let receiver = ring.moves().get(&partition).map(|moving| moving.to);
-            if owner == own || receiver == Some(own) {
-                open.entry(partition)
-                    .or_insert_with(|| self.new_vnode(partition, epoch))
-                    .advance_epoch(epoch);
-            } else {
-                // Settled elsewhere: what comes back later begins empty.
-                open.remove(&partition);
+        let here = partitions_at(ring, node_id(self.number));
+        // Settled elsewhere: what comes back later begins empty.
+        for gone in ring.size().partitions().filter(|it| !here.contains(it)) {
+            self.open.remove(gone);
+        }
+        for partition in here {
+            if self.vnode(partition).is_none() {
+                let vnode = self.new_vnode(partition, ring.epoch(partition));
+                self.open.insert(Arc::new(vnode));
             }
         }
+        self.open.advance(ring);
     }
 }
 
 impl Known {
     /// Learns a state, unless a newer one is known.
     pub(crate) fn learn(&self, state: &Arc<ClusterState>) {
-        let mut known = self.state.lock();
-        if state.version() <= known.version() {
+        if state.version() <= self.told.current().version() {
             return;
         }
-        *known = state.clone();
-        drop(known);
+        self.told.tell(state);
         self.vnodes.follow(state.ring());
         self.version.set(state.version());
-    }
-}
-
-#[derive(Default)]
-pub(crate) struct Down(Mutex<BTreeSet<NodeId>>);
-
-impl Liveness for Down {
-    fn is_up(&self, node: NodeId) -> bool {
-        !self.0.lock().contains(&node)
-    }
-}
-
-struct Everybody(u8);
-
-impl Directory for Everybody {
-    fn introduction(&self) -> Introduction {
-        Introduction {
-            cluster: node_id(200),
-            cluster_name: "test".into(),
-            node: node_id(self.0),
-        }
-    }
-
-    fn address(&self, node: NodeId) -> Option<SocketAddr> {
-        Some(SocketAddr::new(machine(node.as_bytes()[0]), PORT))
-    }
-
-    fn admit(&self, _: &Introduction) -> Admission {
-        Admission::Member
-    }
-}
-
-struct Unmeasured;
-
-impl Meter for Unmeasured {
-    fn finished(
-        &self,
-        _: RequestKind,
-        _: Option<&RequestError>,
-        _: Duration,
-        _: Option<&Object>,
-        _: Moment,
-    ) {
-    }
-
-    fn read_repaired(&self, _: Moment) {}
-}
-
-impl MaintenanceWitness for Unmeasured {
-    fn step_between(&self, _: Moment, _: Moment) -> Option<String> {
-        None
     }
 }
 
@@ -328,7 +238,6 @@ pub(crate) struct Setup {
     pub(crate) ring: Ring,
     pub(crate) settings: TransferSettings,
     pub(crate) peer: PeerSettings,
-    pub(crate) defect: Option<PlantedDefect>,
     /// By the number of the node.
     pub(crate) budget: Arc<dyn Fn(u8) -> Arc<dyn Budget> + Send + Sync>,
 }
@@ -351,7 +260,6 @@ impl Default for Setup {
                 retry_pause_max: Duration::from_millis(40),
                 ..PeerSettings::default()
             },
-            defect: None,
             budget: Arc::new(|_| Arc::new(Unbounded)),
         }
     }
@@ -443,41 +351,29 @@ impl Cluster {
             cluster.nodes.push(node);
             cluster.start(number);
         }
-        let delay = Link {
-            delay_min: Duration::from_micros(100),
-            delay_max: Duration::from_millis(2),
-            is_cut: false,
-        };
-        for (from, to) in cluster.pairs() {
-            cluster.world.set_link(machine(from), machine(to), delay);
-        }
+        link_all(&cluster.world, cluster.setup.nodes);
         cluster
-    }
-
-    fn pairs(&self) -> Vec<(u8, u8)> {
-        let numbers = || 1..=self.setup.nodes;
-        let pairs = numbers().flat_map(|from| numbers().map(move |to| (from, to)));
-        pairs.filter(|(from, to)| from != to).collect()
     }
 
     fn create(&self, number: u8, state: &Arc<ClusterState>) -> Node {
         let disk = MemoryDisk::new();
         let leases_disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let random = self.runtime.randomness();
-        let (leases, _) = LeaseTable::open(leases_disk, Path::new("node"), random).unwrap();
-        let vnodes = Arc::new(Vnodes {
+        let stores = AtomicU64::new(u64::from(number) << 32);
+        let draw = move || stores.fetch_add(1, Ordering::Relaxed);
+        let stores = MemoryVnodes::new(leases_disk, Path::new("node"), random, draw);
+        let vnodes = Arc::new(NodeVnodes {
             number,
-            open: Mutex::default(),
-            leases: Arc::new(leases),
-            stores: Arc::new(AtomicU64::new(u64::from(number) << 32)),
+            open: Arc::default(),
+            stores: stores.unwrap(),
             shown: Mutex::default(),
         });
         let of_hints = RingSize::new(4096).unwrap().partition(4095).unwrap();
         let hints = vnodes.new_vnode(of_hints, Epoch::FIRST);
-        let hints = Arc::new(VnodeHints::new(Arc::into_inner(hints).unwrap()));
+        let hints = Arc::new(VnodeHints::new(hints));
         vnodes.follow(state.ring());
         let known = Arc::new(Known {
-            state: Mutex::new(state.clone()),
+            told: Arc::new(ToldState::new(state.clone())),
             version: Watched::new(state.version()),
             log: self.log.clone(),
             runtime: self.runtime.clone(),
@@ -520,19 +416,15 @@ impl Cluster {
             peers: peers.clone(),
             cluster: Arc::new(Agreed(known.clone())),
             is_up: Arc::new(|_| true),
-            vnodes: known.vnodes.clone(),
+            vnodes: known.vnodes.open.clone(),
             budget: (self.setup.budget)(number),
             settings: self.setup.settings,
         };
-        let transfers = match self.setup.defect {
-            None => Transfers::new(parts),
-            Some(defect) => Transfers::defective(parts, defect),
-        };
-        let transfers = transfers.unwrap();
+        let transfers = Transfers::new(parts).unwrap();
         let replicas = ReplicaService::new(ServiceParts {
             runtime: runtime.clone(),
-            cluster: known.clone(),
-            vnodes: known.vnodes.clone(),
+            cluster: known.told.clone(),
+            vnodes: known.vnodes.open.clone(),
             hints: hints.clone(),
             waiting_max: 1_000,
         });
@@ -541,7 +433,7 @@ impl Cluster {
             replicas,
             tamper: tamper.clone(),
         });
-        let at = SocketAddr::new(machine(number), PORT);
+        let at = peer_address(number);
         let listener = runtime.listen(at, ListenOptions::default()).unwrap();
         let serving = peers.clone();
         runtime.spawn(
@@ -553,8 +445,8 @@ impl Cluster {
         let parts = kvorum_coordinator::Parts {
             node: node_id(number),
             runtime: runtime.clone(),
-            cluster: known.clone(),
-            vnodes: known.vnodes.clone(),
+            cluster: known.told.clone(),
+            vnodes: known.vnodes.open.clone(),
             meter: Arc::new(Unmeasured),
             maintenance: Arc::new(Unmeasured),
         };
@@ -564,12 +456,8 @@ impl Cluster {
             heads_first: true,
         };
         let settings = CoordinatorSettings {
-            colocated_replicas: false,
             request_timeout: Duration::from_secs(5),
-            slow_request_threshold: Duration::MAX,
-            requests_max: 1_000,
-            tombstones: TombstoneKeeping::Keep,
-            backend_name: "memory",
+            ..coordinator_settings()
         };
         *node.running.lock() = Some(Arc::new(Running {
             process,
@@ -681,13 +569,7 @@ impl Cluster {
     }
 
     pub(crate) fn set_links(&self, number: u8, is_cut: bool) {
-        for (from, to) in self.pairs() {
-            if from == number || to == number {
-                let link = self.world.link(machine(from), machine(to));
-                let link = Link { is_cut, ..link };
-                self.world.set_link(machine(from), machine(to), link);
-            }
-        }
+        cut_off(&self.world, number, self.setup.nodes, is_cut);
     }
 
     pub(crate) fn break_connections(&self, one: u8, other: u8) {
@@ -704,7 +586,7 @@ impl Node {
         &self.lasting.known
     }
 
-    pub(crate) fn vnodes(&self) -> &Arc<Vnodes> {
+    pub(crate) fn vnodes(&self) -> &NodeVnodes {
         &self.lasting.known.vnodes
     }
 

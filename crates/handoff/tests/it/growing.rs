@@ -8,12 +8,13 @@ use std::time::Duration;
 use kvorum_cluster::{Command, StagedChange};
 use kvorum_coordinator::{GetOptions, RequestError};
 use kvorum_encoding::{Bucket, BucketType};
-use kvorum_handoff::PlantedDefect;
 use kvorum_object::{Clock, Content, Object};
+use kvorum_planted_defects::{PlantedDefect, plant};
 use kvorum_ring::{KeyHash, position};
+use kvorum_test_cluster::node_id;
 use parking_lot::Mutex;
 
-use crate::cluster::{Cluster, Node, Running, Setup, address, content, node_id, simulated, size};
+use crate::cluster::{Cluster, Node, Running, Setup, address, content, simulated, size};
 
 const KEYS: u64 = 30;
 
@@ -233,10 +234,9 @@ async fn list(node: &Running) -> Result<Vec<String>, RequestError> {
 }
 
 /// One to three nodes and back to one.
-fn race(seed: u64, is_stormy: bool, defect: Option<PlantedDefect>) -> Ledger {
+fn race(seed: u64, is_stormy: bool) -> Ledger {
     let setup = Setup {
         seed,
-        defect,
         ..Setup::default()
     };
     simulated(setup, async |cluster| {
@@ -277,7 +277,7 @@ fn race(seed: u64, is_stormy: bool, defect: Option<PlantedDefect>) -> Ledger {
 #[test]
 fn nothing_is_lost_and_no_read_is_stale_while_a_cluster_grows_and_shrinks() {
     for seed in 1..=2 {
-        let ledger = race(seed, false, None);
+        let ledger = race(seed, false);
         assert_eq!(ledger.violations, [""; 0], "seed {seed}");
         // All nodes are up: what went by an old ring is planned anew. A listing may say that it was not.
         let failures = ledger.failures.iter().filter(|it| !it.starts_with("list"));
@@ -288,7 +288,7 @@ fn nothing_is_lost_and_no_read_is_stale_while_a_cluster_grows_and_shrinks() {
 
 #[test]
 fn nor_when_connections_break_and_nodes_restart_meanwhile_and_the_same_seed_runs_the_same_way() {
-    let ledgers = [11, 12, 11].map(|seed| race(seed, true, None));
+    let ledgers = [11, 12, 11].map(|seed| race(seed, true));
     for ledger in &ledgers {
         assert_eq!(ledger.violations, [""; 0]);
         let (writes, listings) = (ledger.writes, ledger.listings);
@@ -300,7 +300,7 @@ fn nor_when_connections_break_and_nodes_restart_meanwhile_and_the_same_seed_runs
 
 #[test]
 fn a_receiver_that_is_read_while_it_fills_is_found_out() {
-    let defect = Some(PlantedDefect::FillingCountedAsComplete);
-    let found = (1..=3).find(|seed| !race(*seed, false, defect).violations.is_empty());
+    let _planted = plant(PlantedDefect::MoveClosedEarly);
+    let found = (1..=3).find(|seed| !race(*seed, false).violations.is_empty());
     assert!(found.is_some());
 }

@@ -8,18 +8,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvorum_cluster::{Command, StagedChange};
-use kvorum_coordinator::{GetOptions, LocalVnodes as _};
+use kvorum_coordinator::GetOptions;
 use kvorum_disk::Disk;
 use kvorum_handoff::{
-    Activity, Budget, Direction, PlantedDefect, RepairRefused, TransferKind, TransferSettings,
-    Unbounded,
+    Activity, Budget, Direction, RepairRefused, TransferKind, TransferSettings, Unbounded,
 };
 use kvorum_object::{Clock, IndexEntry};
 use kvorum_peer::{Caller, Lane, Message, PeerSettings, Served};
+use kvorum_planted_defects::{PlantedDefect, plant};
 use kvorum_ring::{Epoch, Partition, Phase, Ring};
 use kvorum_runtime::Moment;
+use kvorum_test_cluster::node_id;
 
-use crate::cluster::{Cluster, Setup, address, content, node_id, part, simulated, size};
+use crate::cluster::{Cluster, Setup, address, content, part, simulated, size};
 
 /// Lets one question in three wait.
 #[derive(Default)]
@@ -180,11 +181,8 @@ fn a_page_waits_until_the_budgets_of_both_sides_let_it_pass() {
 
 #[test]
 fn a_source_that_sends_before_it_has_learned_is_found_out() {
-    let setup = Setup {
-        defect: Some(PlantedDefect::EpochRuleSkippedOnSender),
-        ..two_nodes(1)
-    };
-    simulated(setup, async |cluster| {
+    let _planted = plant(PlantedDefect::SentBeforeLearned);
+    simulated(two_nodes(1), async |cluster| {
         begin(&cluster).await;
         *cluster.node(1).known().is_deaf.lock() = true;
         let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
@@ -459,11 +457,8 @@ fn partitions_of_an_owner_that_is_gone_for_good_are_repaired_by_their_new_ones()
 #[test]
 fn a_lone_survivor_repairs_its_partitions_before_it_lowers_the_number_of_replicas() {
     for defect in [None, Some(PlantedDefect::WaitingTransferKeepsTurn)] {
-        let setup = Setup {
-            defect,
-            ..three_nodes(18)
-        };
-        let took = simulated(setup, async |cluster| {
+        let _planted = defect.map(plant);
+        let took = simulated(three_nodes(18), async |cluster| {
             write_keys(&cluster, 200).await;
             for number in [2, 3] {
                 cluster.kill(number).await;

@@ -6,46 +6,14 @@
 )]
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_liveness::{Liveness, LivenessSettings};
-use kvorum_peer::{
-    Admission, Caller, Directory, Introduction, Message, PeerService, PeerSettings, Peers, Served,
-};
+use kvorum_peer::{Caller, Message, PeerService, PeerSettings, Peers, Served};
 use kvorum_ring::NodeId;
 use kvorum_runtime::{Link, ListenOptions, Moment, SimulatedProcess, World};
-
-const PORT: u16 = 8099;
-
-fn node(number: u8) -> NodeId {
-    NodeId::from_bytes([number; 16])
-}
-
-fn address(number: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
-}
-
-struct Everybody(u8);
-
-impl Directory for Everybody {
-    fn introduction(&self) -> Introduction {
-        Introduction {
-            cluster: node(200),
-            cluster_name: "test".into(),
-            node: node(self.0),
-        }
-    }
-
-    fn address(&self, node: NodeId) -> Option<SocketAddr> {
-        Some(SocketAddr::new(address(node.as_bytes()[0]), PORT))
-    }
-
-    fn admit(&self, _: &Introduction) -> Admission {
-        Admission::Member
-    }
-}
+use kvorum_test_cluster::{Everybody, machine, node_id, peer_address};
 
 struct Hears(Liveness);
 
@@ -62,7 +30,7 @@ struct Node {
 }
 
 fn start(world: &World, number: u8, members: &BTreeSet<NodeId>) -> Node {
-    let process = world.start_process(address(number));
+    let process = world.start_process(machine(number));
     let runtime = process.runtime();
     let peers = Peers::new(
         runtime.clone(),
@@ -71,9 +39,15 @@ fn start(world: &World, number: u8, members: &BTreeSet<NodeId>) -> Node {
     );
     let generation = runtime.wall_time().micros();
     let settings = LivenessSettings::default();
-    let liveness = Liveness::start(&runtime, peers.clone(), node(number), generation, settings);
+    let liveness = Liveness::start(
+        &runtime,
+        peers.clone(),
+        node_id(number),
+        generation,
+        settings,
+    );
     liveness.follow_members(members.clone());
-    let at = SocketAddr::new(address(number), PORT);
+    let at = peer_address(number);
     let listener = runtime.listen(at, ListenOptions::default()).unwrap();
     let hears = Arc::new(Hears(liveness.clone()));
     runtime.spawn("serve", async move { peers.serve(listener, hears).await });
@@ -81,7 +55,7 @@ fn start(world: &World, number: u8, members: &BTreeSet<NodeId>) -> Node {
 }
 
 fn members(count: u8) -> BTreeSet<NodeId> {
-    (1..=count).map(node).collect()
+    (1..=count).map(node_id).collect()
 }
 
 fn simulated<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(World) -> F) {
@@ -117,7 +91,7 @@ fn everybody_sees_everybody_and_a_dead_node_is_noticed() {
                 let others = [0, 1, 3, 4].map(|place: usize| &nodes[place].liveness);
                 others
                     .iter()
-                    .all(|it| !it.is_up(node(3)) && it.up().len() == 4)
+                    .all(|it| !it.is_up(node_id(3)) && it.up().len() == 4)
             };
             let took = until(&world, SOON, noticed).await;
             assert!(took < Duration::from_secs(15), "{took:?}");
@@ -135,7 +109,7 @@ fn a_node_that_comes_back_is_up_soon() {
         })
         .await;
         nodes[1].process.kill();
-        until(&world, SOON, || !nodes[0].liveness.is_up(node(2))).await;
+        until(&world, SOON, || !nodes[0].liveness.is_up(node_id(2))).await;
         nodes[1] = start(&world, 2, &all);
         let took = until(&world, SOON, || {
             nodes.iter().all(|it| *it.liveness.up() == all)
@@ -161,15 +135,15 @@ fn two_halves_that_meet_again_see_one_another() {
                         is_cut,
                         ..Link::default()
                     };
-                    world.set_link(address(one), address(other), link);
-                    world.set_link(address(other), address(one), link);
+                    world.set_link(machine(one), machine(other), link);
+                    world.set_link(machine(other), machine(one), link);
                 }
             }
         };
         between(true);
         let halves = || {
-            *nodes[0].liveness.up() == BTreeSet::from([node(1), node(2)])
-                && *nodes[3].liveness.up() == BTreeSet::from([node(3), node(4)])
+            *nodes[0].liveness.up() == BTreeSet::from([node_id(1), node_id(2)])
+                && *nodes[3].liveness.up() == BTreeSet::from([node_id(3), node_id(4)])
         };
         until(&world, SOON * 2, halves).await;
         between(false);
@@ -192,7 +166,7 @@ fn nobody_is_taken_to_be_down_on_a_slow_network() {
                     delay_max: Duration::from_millis(150),
                     is_cut: false,
                 };
-                world.set_link(address(one), address(other), link);
+                world.set_link(machine(one), machine(other), link);
             }
         }
         let nodes: Vec<Node> = (1..=4).map(|number| start(&world, number, &all)).collect();
@@ -217,7 +191,7 @@ fn who_says_good_bye_is_down_at_once() {
         })
         .await;
         nodes[1].liveness.leave();
-        let took = until(&world, SOON, || !nodes[0].liveness.is_up(node(2))).await;
+        let took = until(&world, SOON, || !nodes[0].liveness.is_up(node_id(2))).await;
         assert!(took < Duration::from_secs(2), "{took:?}");
     });
 }

@@ -216,7 +216,7 @@ fn r21_no_cluster_is_founded_where_something_is_left_of_a_node() {
         }
         // A store alone is enough evidence.
         disk.remove_file(Path::new("data/dot_leases")).unwrap();
-        let process = world.start_process(crate::machines::ip(1));
+        let process = world.start_process(kvorum_test_cluster::machine(1));
         let mut parts = machine.parts(process.runtime(), Vec::new());
         parts.remnant = Some("stores/0".into());
         let refused = kvorum_member::Member::open(parts).await.err().unwrap();

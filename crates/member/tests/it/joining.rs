@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use kvorum_cluster::{AgreedState, Command, MemberStatus, StagedChange};
 use kvorum_member::{JoinError, Operation};
+use kvorum_test_cluster::link_all;
 
 use crate::machines::{
-    Machine, at, carry_out, cluster, cut, has_store, joined, link, name, simulated, until,
+    Machine, at, carry_out, cluster, cut, has_store, joined, name, simulated, until,
 };
 
 #[test]
@@ -243,7 +244,7 @@ fn who_knows_less_proves_no_removal() {
     simulated(59, |world| async move {
         let mut machines = cluster(&world, 3).await;
         let fourth = Machine::new(4);
-        link(&world, 4);
+        link_all(&world, 4);
         cut(&world, &[3], &[1, 2, 4], true);
         fourth.start(&world).await;
         fourth.member().join(at(1), None).await.unwrap();
@@ -268,7 +269,7 @@ fn the_name_that_was_agreed_on_counts_where_a_member_is_configured_otherwise() {
         machines[1].stop(&world).await;
         machines[1].cluster_name = "another".to_owned();
         machines[1].start(&world).await;
-        link(&world, 4);
+        link_all(&world, 4);
         let newcomer = Machine::new(4);
         newcomer.start(&world).await;
         let joined = newcomer.member().join(at(2), Some(&name(2))).await;

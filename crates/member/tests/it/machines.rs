@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kvorum_cluster::{AgreedState, ClusterState, Command};
 use kvorum_coordinator::{
-    Condition, CoordinatorSettings, GetOptions, MaintenanceWitness, Meter, PutKind, PutOptions,
-    PutRequest, RequestError, RequestKind, TombstoneKeeping,
+    Condition, CoordinatorSettings, GetOptions, PutKind, PutOptions, PutRequest, RequestError,
 };
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_encoding::{Address, Bucket, BucketType, Key};
@@ -19,46 +17,17 @@ use kvorum_member::{Member, MemberSettings, OpenError, PEER_SERVICE, Parts};
 use kvorum_object::{Clock, Content, Limits, Object};
 use kvorum_properties::PropertyOverlay;
 use kvorum_ring::RingSize;
-use kvorum_runtime::{Link, ListenOptions, Listener, Moment, Runtime, SimulatedProcess, World};
+use kvorum_runtime::{Link, ListenOptions, Listener, Runtime, SimulatedProcess, World};
+use kvorum_test_cluster::{Unmeasured, coordinator_settings, link_all, machine};
 use kvorum_vnode::VnodeSettings;
 use parking_lot::Mutex;
 
+pub(crate) use kvorum_test_cluster::peer_address as at;
+
 use crate::stores::{DiskStores, Gate};
-
-pub(crate) const PORT: u16 = 8099;
-
-pub(crate) fn ip(number: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
-}
-
-pub(crate) fn at(number: u8) -> SocketAddr {
-    SocketAddr::new(ip(number), PORT)
-}
 
 pub(crate) fn name(number: u8) -> String {
     format!("kvorum@10.0.0.{number}")
-}
-
-struct Nobody;
-
-impl Meter for Nobody {
-    fn finished(
-        &self,
-        _: RequestKind,
-        _: Option<&RequestError>,
-        _: Duration,
-        _: Option<&Object>,
-        _: Moment,
-    ) {
-    }
-
-    fn read_repaired(&self, _: Moment) {}
-}
-
-impl MaintenanceWitness for Nobody {
-    fn step_between(&self, _: Moment, _: Moment) -> Option<String> {
-        None
-    }
 }
 
 /// A machine, and the member that runs there if one does.
@@ -102,12 +71,8 @@ impl Machine {
                 limits: Limits::default(),
             },
             coordinator: CoordinatorSettings {
-                colocated_replicas: false,
                 request_timeout: Duration::from_secs(5),
-                slow_request_threshold: Duration::MAX,
-                requests_max: 1_000,
-                tombstones: TombstoneKeeping::Keep,
-                backend_name: "memory",
+                ..coordinator_settings()
             },
             heads_first: true,
             peer: kvorum_peer::PeerSettings::default(),
@@ -123,7 +88,7 @@ impl Machine {
     }
 
     pub(crate) async fn try_start(&self, world: &World) -> Result<(), OpenError> {
-        let process = world.start_process(ip(self.number));
+        let process = world.start_process(machine(self.number));
         let runtime = process.runtime();
         let options = ListenOptions::default();
         let listener = runtime.listen(at(self.number), options).unwrap();
@@ -136,7 +101,7 @@ impl Machine {
     /// What a member is made of on this machine.
     pub(crate) fn parts(&self, runtime: Runtime, listeners: Vec<Listener>) -> Parts {
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
-        let nobody = Arc::new(Nobody);
+        let unmeasured = Arc::new(Unmeasured);
         let stores = DiskStores::new(disk.clone(), runtime.clone(), self.gate.clone());
         Parts {
             disk,
@@ -146,8 +111,8 @@ impl Machine {
             stores: Arc::new(stores),
             listeners,
             encryption: kvorum_member::Encryption::Off,
-            meter: nobody.clone(),
-            maintenance: nobody,
+            meter: unmeasured.clone(),
+            maintenance: unmeasured,
             budget: Arc::new(kvorum_member::Unbounded),
             settings: self.settings(),
             runtime,
@@ -285,7 +250,7 @@ pub(crate) async fn until(world: &World, what: &str, holds: impl Fn() -> bool) {
 /// committed.
 pub(crate) async fn joined(world: &World, count: u8) -> Vec<Machine> {
     let machines: Vec<Machine> = (1..=count).map(Machine::new).collect();
-    link(world, count);
+    link_all(world, count);
     for machine in &machines {
         machine.start(world).await;
     }
@@ -294,20 +259,6 @@ pub(crate) async fn joined(world: &World, count: u8) -> Vec<Machine> {
         member.join(at(1), Some(&name(1))).await.unwrap();
     }
     machines
-}
-
-/// Everything between two machines takes a little while.
-pub(crate) fn link(world: &World, count: u8) {
-    let delay = Link {
-        delay_min: Duration::from_micros(100),
-        delay_max: Duration::from_millis(2),
-        is_cut: false,
-    };
-    for from in 1..=count {
-        for to in (1..=count).filter(|to| *to != from) {
-            world.set_link(ip(from), ip(to), delay);
-        }
-    }
 }
 
 /// A cluster whose plan is carried out, all stores empty.
@@ -349,11 +300,11 @@ pub(crate) fn cut(world: &World, some: &[u8], others: &[u8], is_cut: bool) {
         .flat_map(|it| others.iter().map(move |to| (*it, *to)))
     {
         for (from, to) in [(one, other), (other, one)] {
-            let link = world.link(ip(from), ip(to));
-            world.set_link(ip(from), ip(to), Link { is_cut, ..link });
+            let link = world.link(machine(from), machine(to));
+            world.set_link(machine(from), machine(to), Link { is_cut, ..link });
         }
         if !is_cut {
-            world.break_connections(ip(one), ip(other));
+            world.break_connections(machine(one), machine(other));
         }
     }
 }

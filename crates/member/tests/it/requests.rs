@@ -7,8 +7,9 @@ use kvorum_cluster::{Command, MemberStatus, StagedChange};
 use kvorum_coordinator::{PutOptions, RequestError};
 use kvorum_member::{Member, Operation, Outcome};
 use kvorum_object::Clock;
+use kvorum_test_cluster::link_all;
 
-use crate::machines::{Machine, at, carry_out, cluster, cut, link, name, put_at, simulated, until};
+use crate::machines::{Machine, at, carry_out, cluster, cut, name, put_at, simulated, until};
 
 const KEYS: u32 = 40;
 
@@ -330,7 +331,7 @@ fn a_cluster_that_grows_from_one_to_three_never_misses_a_key() {
 fn who_leaves_is_removed_when_it_keeps_nothing_for_others_any_more() {
     simulated(21, |world| async move {
         let mut machines = cluster(&world, 5).await;
-        link(&world, 6);
+        link_all(&world, 6);
         let sixth = Machine::new(6);
         sixth.start(&world).await;
         sixth.member().join(at(1), Some(&name(1))).await.unwrap();

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use kvorum_cluster::AgreedState as _;
 use kvorum_member::{Operation, Outcome};
+use kvorum_test_cluster::link_all;
 
-use crate::machines::{Machine, at, cluster, cut, link, name, simulated};
+use crate::machines::{Machine, at, cluster, cut, name, simulated};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -15,7 +16,7 @@ fn who_joined_while_a_node_was_cut_off_is_let_in_there_without_the_leader() {
         let mut machines = cluster(&world, 3).await;
         let away = machines[2].member();
         let known = away.state().current().version();
-        link(&world, 4);
+        link_all(&world, 4);
         cut(&world, &[3], &[1, 2, 4], true);
         machines.push(Machine::new(4));
         machines[3].start(&world).await;

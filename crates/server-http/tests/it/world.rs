@@ -1,28 +1,20 @@
 //! A node with an HTTP interface, in one process with its clients.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kvorum_backend_memory::MemoryBackend;
-use kvorum_cluster::{AgreedState as _, ClusterId, Command, Founding, LocalState, Member};
-use kvorum_coordinator::{
-    Coordinator, CoordinatorSettings, LocalVnodes, MaintenanceWitness, Meter, Parts, RequestError,
-    RequestKind, TombstoneKeeping,
-};
-use kvorum_disk::MemoryDisk;
+use kvorum_cluster::{AgreedState as _, Command};
+use kvorum_coordinator::{Coordinator, CoordinatorSettings};
 use kvorum_encoding::BucketType;
-use kvorum_object::{Limits, Object};
+use kvorum_object::Limits;
 use kvorum_properties::{Datatype, PropertyOverlay};
-use kvorum_ring::{NodeId, Partition, RingSize};
-use kvorum_runtime::{ListenOptions, Moment, Room, Runtime};
+use kvorum_runtime::{ListenOptions, Room, Runtime};
 use kvorum_server_http::{HttpSettings, NodeFacts, Server};
-use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
+use kvorum_test_cluster::{LoneNode, coordinator_settings};
 use serde_json::Value;
 
 use crate::client::Client;
@@ -98,17 +90,8 @@ pub(crate) fn run_with<F: Future<Output = ()>>(options: Options, test: impl FnOn
 }
 
 fn coordinator(runtime: &Runtime, options: &Options) -> Arc<Coordinator> {
-    let disk: Arc<MemoryDisk> = Arc::new(MemoryDisk::new());
-    let node = NodeId::from_bytes([1; 16]);
-    let ring_size = RingSize::new(8).unwrap();
-    let founding = Founding {
-        cluster_id: ClusterId::from_random([2; 16]),
-        cluster_name: "test".to_owned(),
-        node,
-        member: Member::new("riak@127.0.0.1"),
-        ring_size,
-    };
-    let state = LocalState::create(disk.clone(), Path::new("/node"), founding).unwrap();
+    let node = LoneNode::found(runtime, "riak@127.0.0.1", 8, options.limits).unwrap();
+    let state = &node.cluster;
     for (name, overlay) in [
         ("typed", PropertyOverlay::default()),
         (
@@ -146,77 +129,12 @@ fn coordinator(runtime: &Runtime, options: &Options) -> Arc<Coordinator> {
                 .unwrap();
         }
     }
-    let opened = LeaseTable::open(disk, Path::new("/node"), runtime.randomness());
-    let leases = Arc::new(opened.unwrap().0);
-    let ring = state.current().ring().clone();
-    let vnodes: BTreeMap<u16, Arc<Vnode>> = ring_size
-        .partitions()
-        .map(|partition| {
-            let randomness = runtime.clone();
-            let settings = kvorum_backend_memory::Settings::default();
-            let backend = MemoryBackend::new(settings, move || randomness.random_u64());
-            let settings = VnodeSettings {
-                limits: options.limits,
-            };
-            let epoch = ring.epoch(partition);
-            let vnode = Vnode::new(
-                partition,
-                epoch,
-                Arc::new(backend),
-                leases.clone(),
-                settings,
-            );
-            (partition.number(), Arc::new(vnode))
-        })
-        .collect();
-    leases.renew().unwrap();
-    let parts = Parts {
-        node,
-        runtime: runtime.clone(),
-        cluster: Arc::new(state),
-        vnodes: Arc::new(Vnodes(vnodes)),
-        meter: Arc::new(Nobody),
-        maintenance: Arc::new(Nobody),
-    };
+    node.open().unwrap();
     let settings = CoordinatorSettings {
-        colocated_replicas: false,
-        request_timeout: Duration::from_secs(60),
-        slow_request_threshold: Duration::from_secs(60),
         requests_max: options.requests_max.unwrap_or(1_000),
-        tombstones: TombstoneKeeping::Keep,
-        backend_name: "memory",
+        ..coordinator_settings()
     };
-    Arc::new(Coordinator::new(parts, settings))
-}
-
-struct Vnodes(BTreeMap<u16, Arc<Vnode>>);
-
-impl LocalVnodes for Vnodes {
-    fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
-        self.0.get(&partition.number()).cloned()
-    }
-}
-
-struct Nobody;
-
-impl Meter for Nobody {
-    fn finished(
-        &self,
-        _kind: RequestKind,
-        _error: Option<&RequestError>,
-        _took: Duration,
-        _object: Option<&Object>,
-        _now: Moment,
-    ) {
-    }
-
-    fn read_repaired(&self, _now: Moment) {}
-}
-
-impl MaintenanceWitness for Nobody {
-    fn step_between(&self, _from: Moment, _to: Moment) -> Option<String> {
-        None
-    }
+    Arc::new(Coordinator::new(node.parts(), settings))
 }
 
 /// A node's statistics, which can be told to panic.

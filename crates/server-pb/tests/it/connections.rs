@@ -1,6 +1,5 @@
 //! Connections: order of replies, split input, the end of the server.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -194,13 +193,13 @@ fn a_panic_ends_its_connection_and_nothing_else() {
         let mut bystander = node.client().await;
         bystander.ping().await.unwrap();
         let mut victim = node.client().await;
-        node.vnodes.is_broken.store(true, Ordering::SeqCst);
+        node.vnodes.set_broken(true);
         let outcome = victim.get_key(b"b", b"k").await;
         assert!(
             matches!(outcome, Err(Error::ConnectionLost { .. })),
             "{outcome:?}"
         );
-        node.vnodes.is_broken.store(false, Ordering::SeqCst);
+        node.vnodes.set_broken(false);
         assert!(bystander.get_key(b"b", b"k").await.is_ok());
         assert!(node.client().await.get_key(b"b", b"k").await.is_ok());
         node.runtime.sleep(Duration::from_secs(1)).await;

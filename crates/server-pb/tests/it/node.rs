@@ -1,33 +1,23 @@
 //! A node of one in memory, served on a simulated network, and what tests say to it.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::{Bytes, BytesMut};
-use kvorum_backend::Backend;
-use kvorum_backend_memory::{MemoryBackend, Settings};
 use kvorum_client::{Client, ClientSettings, Error, Frame, Get, GetOptions, MessageCode, Put, pb};
 use kvorum_client::{DeleteOptions, PutOptions};
-use kvorum_cluster::{AgreedState, ClusterId, Command, Founding, LocalState, Member};
-use kvorum_coordinator::{
-    Coordinator, CoordinatorSettings, LocalVnodes, MaintenanceWitness, Meter, Parts, RequestError,
-    RequestKind, TombstoneKeeping,
-};
-use kvorum_disk::{Disk, MemoryDisk};
+use kvorum_cluster::{AgreedState as _, Command, LocalState};
+use kvorum_coordinator::{Coordinator, CoordinatorSettings};
 use kvorum_encoding::BucketType;
-use kvorum_object::{Limits, Object};
+use kvorum_object::Limits;
 use kvorum_properties::PropertyOverlay;
 use kvorum_protocol::CodedMessage;
 use kvorum_protocol::frame::{self, FrameDecoder};
-use kvorum_ring::{NodeId, Partition, RingSize};
 use kvorum_runtime::{Executor, ListenOptions, Moment, ProductionOptions, Room, Runtime, Stream};
 use kvorum_server_pb::{ConnectionMeter, Server, ServerSettings};
-use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
+use kvorum_test_cluster::{LoneNode, Vnodes, coordinator_settings};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 pub(crate) const NAME: &str = "kvorum@127.0.0.1";
@@ -39,7 +29,7 @@ pub(crate) const ROOM_BYTES: usize = 64 << 20;
 pub(crate) struct Node {
     pub(crate) runtime: Runtime,
     pub(crate) server: Server,
-    pub(crate) cluster: Arc<dyn AgreedState>,
+    pub(crate) cluster: Arc<LocalState>,
     pub(crate) vnodes: Arc<Vnodes>,
     pub(crate) open_connections: Arc<OpenConnections>,
     pub(crate) room: Room,
@@ -72,41 +62,6 @@ impl ConnectionMeter for OpenConnections {
         self.count.fetch_sub(1, Ordering::SeqCst);
         let panicked = i64::from(std::thread::panicking());
         self.panicked.fetch_add(panicked, Ordering::SeqCst);
-    }
-}
-
-pub(crate) struct Vnodes {
-    vnodes: BTreeMap<Partition, Arc<Vnode>>,
-    /// Makes every request panic.
-    pub(crate) is_broken: AtomicBool,
-}
-
-impl LocalVnodes for Vnodes {
-    fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
-        assert!(!self.is_broken.load(Ordering::SeqCst), "broken on purpose");
-        self.vnodes.get(&partition).cloned()
-    }
-}
-
-struct Nobody;
-
-impl Meter for Nobody {
-    fn finished(
-        &self,
-        _kind: RequestKind,
-        _error: Option<&RequestError>,
-        _took: Duration,
-        _object: Option<&Object>,
-        _now: Moment,
-    ) {
-    }
-
-    fn read_repaired(&self, _now: Moment) {}
-}
-
-impl MaintenanceWitness for Nobody {
-    fn step_between(&self, _from: Moment, _to: Moment) -> Option<String> {
-        None
     }
 }
 
@@ -154,38 +109,13 @@ fn run<F: Future<Output = ()>>(
 
 impl Node {
     fn start(runtime: Runtime, settings: ServerSettings) -> Self {
-        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-        let ring_size = RingSize::new(8).unwrap();
-        let founding = Founding {
-            cluster_id: ClusterId::from_random([1; 16]),
-            cluster_name: "test".into(),
-            node: NodeId::from_random([2; 16]),
-            member: Member::new(NAME),
-            ring_size,
-        };
-        let cluster = LocalState::create(Arc::clone(&disk), Path::new("/cluster"), founding);
-        let cluster: Arc<dyn AgreedState> = Arc::new(cluster.unwrap());
-        let vnodes = Arc::new(Vnodes {
-            vnodes: vnodes(&runtime, disk, &*cluster),
-            is_broken: AtomicBool::new(false),
-        });
-        let parts = Parts {
-            node: NodeId::from_random([2; 16]),
-            runtime: runtime.clone(),
-            cluster: Arc::clone(&cluster),
-            vnodes: Arc::clone(&vnodes) as Arc<dyn LocalVnodes>,
-            meter: Arc::new(Nobody),
-            maintenance: Arc::new(Nobody),
-        };
+        let node = LoneNode::found(&runtime, NAME, 8, Limits::default()).unwrap();
+        node.open().unwrap();
         let coordinator = CoordinatorSettings {
             colocated_replicas: true,
-            request_timeout: Duration::from_secs(60),
-            slow_request_threshold: Duration::from_secs(60),
-            requests_max: 1000,
-            tombstones: TombstoneKeeping::Keep,
-            backend_name: "memory",
+            ..coordinator_settings()
         };
-        let coordinator = Arc::new(Coordinator::new(parts, coordinator));
+        let coordinator = Arc::new(Coordinator::new(node.parts(), coordinator));
         let settings = ServerSettings {
             frame_bytes_max: FRAME_BYTES_MAX,
             ..settings
@@ -202,8 +132,8 @@ impl Node {
         Self {
             runtime,
             server,
-            cluster,
-            vnodes,
+            cluster: node.cluster,
+            vnodes: node.vnodes,
             open_connections,
             room,
             address,
@@ -241,30 +171,6 @@ impl Node {
         let activate = Command::ActivateType { bucket_type };
         self.cluster.propose(activate).unwrap();
     }
-}
-
-fn vnodes(
-    runtime: &Runtime,
-    disk: Arc<dyn Disk>,
-    cluster: &dyn AgreedState,
-) -> BTreeMap<Partition, Arc<Vnode>> {
-    let leases = LeaseTable::open(disk, Path::new("/cluster"), runtime.randomness());
-    let (leases, _) = leases.unwrap();
-    let leases = Arc::new(leases);
-    let state = cluster.current();
-    let vnode = |(partition, _, epoch)| {
-        let runtime = runtime.clone();
-        let backend = MemoryBackend::new(Settings::default(), move || runtime.random_u64());
-        let backend: Arc<dyn Backend> = Arc::new(backend);
-        let settings = VnodeSettings {
-            limits: Limits::default(),
-        };
-        let vnode = Vnode::new(partition, epoch, backend, Arc::clone(&leases), settings);
-        (partition, Arc::new(vnode))
-    };
-    let vnodes = state.ring().partitions().map(vnode).collect();
-    leases.renew().unwrap();
-    vnodes
 }
 
 /// A connection on which a test says what no client would.

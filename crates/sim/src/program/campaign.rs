@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kvorum_runtime::{Moment, PlantedDefect, Runtime};
+use kvorum_runtime::{Moment, Runtime};
 use kvorum_sim::{RunPlan, Scenario, shrink};
 use parking_lot::Mutex;
 
 use crate::arguments::Arguments;
 use crate::console::line;
 use crate::section::section;
-use crate::single::{Manner, one};
+use crate::single::{Manner, PlantedDefect, one};
 use crate::sum::Sum;
 
 /// Runs that go on side by side.

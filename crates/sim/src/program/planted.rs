@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use kvorum_runtime::{PlantedDefect, Runtime};
+use kvorum_planted_defects::PlantedDefect;
+use kvorum_runtime::Runtime;
 use kvorum_sim::{Control, Engine, FaultKind, RunPlan};
 
 use crate::arguments::Arguments;
@@ -16,14 +17,19 @@ use crate::single::{Manner, one};
 /// Seeds that a defect may take to be found: what a run of the tests has time for.
 const SEEDS_FOR_A_DEFECT: u64 = 100;
 
-/// The defect of a name.
-pub(crate) fn named(name: &str) -> anyhow::Result<PlantedDefect> {
-    let all = PlantedDefect::ALL;
-    let defect = all.into_iter().find(|it| format!("{it:?}") == name);
-    defect.with_context(|| format!("{name} is none of {all:?}"))
+/// Those that show in a cluster; tests of the crates that have them plant the others.
+fn all() -> impl Iterator<Item = PlantedDefect> {
+    let all = PlantedDefect::ALL.iter().copied();
+    all.filter(|defect| !occasion(*defect).is_empty())
 }
 
-/// The faults that a defect needs to show.
+/// The defect of a name.
+pub(crate) fn named(name: &str) -> anyhow::Result<PlantedDefect> {
+    let defect = all().find(|it| format!("{it:?}") == name);
+    defect.with_context(|| format!("{name} is none of {:?}", all().collect::<Vec<_>>()))
+}
+
+/// The faults that a defect needs to show in a cluster; none, if it does not.
 fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
     use FaultKind::{
         Bridge, ClockBack, Crash, CrashAll, Delay, DiskFull, DoubledMessages, IsolateOne, Join,
@@ -69,6 +75,17 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         }
         Defect::DeliveryOrderDecides => &[DoubledMessages, OvertakenMessages, Join, ClockBack],
         Defect::TombstoneReapedEarly | Defect::SiblingsDropped => &[IsolateOne, Crash],
+        Defect::DirectoryNotSynced
+        | Defect::RenameBeforeSync
+        | Defect::GroupNotAwaited
+        | Defect::StaleHintTrusted
+        | Defect::TombstoneDroppedTooEarly
+        | Defect::ExpiredEntryReturned
+        | Defect::SnapshotSeesLaterWrites
+        | Defect::SentBeforeLearned
+        | Defect::DigestNotCompared
+        | Defect::CursorBeforeDurable
+        | Defect::WaitingTransferKeepsTurn => &[],
     }
 }
 
@@ -210,8 +227,7 @@ pub(crate) fn find_all(
     only: Option<PlantedDefect>,
     arguments: &Arguments,
 ) -> anyhow::Result<bool> {
-    let all = PlantedDefect::ALL.into_iter();
-    let wanted = all.filter(|it| only.is_none_or(|only| only == *it));
+    let wanted = all().filter(|it| only.is_none_or(|only| only == *it));
     let places = wanted.flat_map(Place::all_of);
     let places = match arguments.third {
         None => places.collect(),

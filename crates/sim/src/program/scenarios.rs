@@ -1,12 +1,13 @@
 //! Named scenarios, each with some seeds.
 
 use anyhow::Context as _;
-use kvorum_runtime::{PlantedDefect, Runtime};
+use kvorum_runtime::Runtime;
 use kvorum_sim::Scenario;
 
 use crate::arguments::Arguments;
 use crate::campaign::Campaign;
 use crate::console::{conclude, line};
+use crate::single::PlantedDefect;
 use crate::sum::Sum;
 
 /// A few seeds may all be without what a scenario is about, a fault that finds nobody whom it may strike

@@ -5,12 +5,18 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use kvorum_runtime::{PlantedDefect, Runtime};
+use kvorum_runtime::Runtime;
 use kvorum_sim::{Outcome, RunPlan, Trace, run_traced};
 
 /// Real time that no run takes, on whatever machine: one that takes longer turns without its virtual
 /// time passing. Its thread cannot be ended; it ends with the process.
 const RUN_WAIT_MAX: Duration = Duration::from_secs(240);
+
+#[cfg(feature = "planted-defects")]
+pub(crate) use kvorum_planted_defects::PlantedDefect;
+/// Without the feature there is no defect to plant.
+#[cfg(not(feature = "planted-defects"))]
+pub(crate) use std::convert::Infallible as PlantedDefect;
 
 /// How a plan is carried out.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +35,7 @@ pub(crate) fn one(runtime: &Runtime, plan: &RunPlan, manner: Manner) -> anyhow::
     let (ended, end) = channel();
     let thread = runtime.thread("run", move || {
         #[cfg(feature = "planted-defects")]
-        kvorum_runtime::plant(manner.defect);
+        let _planted = manner.defect.map(kvorum_planted_defects::plant);
         // Nobody waits any more when it took too long.
         let _nobody = ended.send(run_traced(&plan, &traced));
     })?;

@@ -58,7 +58,7 @@ impl EngineUnderTest for BitcaskTenant {
                 ..settings
             },
         };
-        let (disk, draw) = (opening.disk.clone(), opening.draw.clone());
+        let (disk, draw) = (opening.disk(), opening.draw.clone());
         TenantBackend::open(opening, |log| {
             Bitcask::open_in_log(disk, &opening.directory, settings, draw, log)
         })

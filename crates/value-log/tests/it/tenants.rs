@@ -114,7 +114,7 @@ impl TenantBackend {
         opening: &Opening,
         open: impl FnOnce(ValueLog) -> Result<E>,
     ) -> Result<Box<dyn Backend>> {
-        let (disk, draw) = (opening.disk.clone(), opening.draw.clone());
+        let (disk, draw) = (opening.disk(), opening.draw.clone());
         let log_settings = ValueLogSettings {
             segment_bytes: 4_000,
             dead_percent_max: 20,

@@ -107,7 +107,7 @@ struct State {
 
 impl TreeStore {
     fn open(opening: &Opening) -> Result<Self> {
-        let (disk, directory) = (Arc::clone(&opening.disk), opening.directory.clone());
+        let (disk, directory) = (opening.disk(), opening.directory.clone());
         disk.create_directory(&directory).map_err(disk_error)?;
         for above in directory.ancestors().skip(1) {
             disk.sync_directory(above).map_err(disk_error)?;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use kvorum_backend::{
-    Backend, Batch, Capabilities, Durability, Durable, ErrorKind, GroupSync, Lease, Lookup,
-    PlantedDefect, ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome,
-    StoreId, StoredEntry, StoredHead, SyncTicket, Task, TaskKind, Timestamp, Urgency,
+    Backend, Batch, Capabilities, Durability, Durable, ErrorKind, GroupSync, Lease, Lookup, ReadAt,
+    Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry,
+    StoredHead, SyncTicket, Task, TaskKind, Timestamp, Urgency,
 };
 use kvorum_backend_conformance::{EngineUnderTest, Opening, conformance_suite, expect_caught};
 use kvorum_encoding::StorageKey;
+use kvorum_planted_defects::{PlantedDefect, is_planted};
 
 use super::LsmSnapshot;
 use super::files::{Manifest, batch_frame, disk_error, log_path, table_path};
@@ -17,9 +18,7 @@ use super::store::{Shared, State, TABLES_MAX};
 use crate::entry_encoding::{Value, change_of};
 
 /// The spike as the suite sees it.
-pub(crate) struct Lsm {
-    planted_defect: Option<PlantedDefect>,
-}
+pub(crate) struct Lsm;
 
 impl EngineUnderTest for Lsm {
     fn name(&self) -> &'static str {
@@ -46,7 +45,7 @@ impl EngineUnderTest for Lsm {
     }
 
     fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>> {
-        let shared = Shared::open(opening, self.planted_defect)?;
+        let shared = Shared::open(opening)?;
         Ok(Box::new(LsmStore::new(Arc::new(shared))))
     }
 
@@ -59,24 +58,19 @@ impl EngineUnderTest for Lsm {
     }
 }
 
-conformance_suite!(Lsm {
-    planted_defect: None
-});
+conformance_suite!(Lsm);
 
 #[test]
 fn planted_defects_are_caught() {
     for defect in [
         PlantedDefect::DirectoryNotSynced,
         PlantedDefect::RenameBeforeSync,
-        PlantedDefect::AcknowledgedBeforeSync,
+        PlantedDefect::GroupNotAwaited,
         PlantedDefect::TombstoneDroppedTooEarly,
         PlantedDefect::ExpiredEntryReturned,
         PlantedDefect::SnapshotSeesLaterWrites,
     ] {
-        let engine = Lsm {
-            planted_defect: Some(defect),
-        };
-        match expect_caught(&engine, defect, &conformance_plan()) {
+        match expect_caught(&Lsm, defect, &conformance_plan()) {
             // Shown with the test's output, to see that it was caught for the right reason.
             Ok(violation) => println!("{defect:?}: {violation}"),
             Err(missed) => panic!("{missed}"),
@@ -99,10 +93,7 @@ impl LsmStore {
 
 impl Backend for LsmStore {
     fn capabilities(&self) -> Capabilities {
-        Lsm {
-            planted_defect: None,
-        }
-        .capabilities()
+        Lsm.capabilities()
     }
 
     fn identity(&self) -> StoreId {
@@ -129,8 +120,7 @@ impl Backend for LsmStore {
         state.last_sequence = sequence;
         let memtable = Arc::make_mut(&mut state.layers.memtable);
         memtable.extend(changes);
-        let is_acknowledged = durability != Durability::Grouped
-            || self.shared.has(PlantedDefect::AcknowledgedBeforeSync);
+        let is_acknowledged = durability != Durability::Grouped || is_planted!(GroupNotAwaited);
         let durable = if is_acknowledged {
             Durable::Already
         } else {
@@ -153,9 +143,9 @@ impl Backend for LsmStore {
             layers: state.layers.clone(),
             sequence: state.last_sequence,
             lease,
-            shows_expired: self.shared.has(PlantedDefect::ExpiredEntryReturned),
+            shows_expired: is_planted!(ExpiredEntryReturned),
         };
-        if self.shared.has(PlantedDefect::SnapshotSeesLaterWrites) {
+        if is_planted!(SnapshotSeesLaterWrites) {
             let shared = Arc::clone(&self.shared);
             return Ok(Box::new(LateSnapshot { shared, snapshot }));
         }
@@ -288,7 +278,7 @@ impl Backend for LsmStore {
 impl LsmStore {
     fn lookup(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<Value>> {
         let layers = self.shared.state.lock().layers.clone();
-        let shows_expired = self.shared.has(PlantedDefect::ExpiredEntryReturned);
+        let shows_expired = is_planted!(ExpiredEntryReturned);
         let is_cached = at.reading == kvorum_backend::Reading::CachedOnly;
         let in_memory = [Some(&layers.memtable), layers.frozen.as_ref()];
         let is_in_memory = in_memory

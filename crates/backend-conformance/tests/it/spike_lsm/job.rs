@@ -76,20 +76,13 @@ impl Job {
     }
 
     /// Puts the finished table in its place.
-    pub(crate) fn finish(
-        &self,
-        disk: &dyn Disk,
-        directory: &Path,
-        renames_before_sync: bool,
-    ) -> Result<Table> {
+    pub(crate) fn finish(&self, disk: &dyn Disk, directory: &Path) -> Result<Table> {
         let mut count = Vec::new();
         put_varint(&mut count, self.entries);
         self.file
             .write_at(&framed(&count), self.offset)
             .map_err(disk_error)?;
-        if !renames_before_sync {
-            self.file.sync().map_err(disk_error)?;
-        }
+        self.file.sync().map_err(disk_error)?;
         let path = table_path(directory, self.number);
         disk.rename(&kvorum_disk::temporary_name(&path), &path)
             .map_err(disk_error)?;

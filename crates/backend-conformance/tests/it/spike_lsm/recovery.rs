@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::{BackendError, ErrorKind, PlantedDefect, Result, Sequence};
+use kvorum_backend::{BackendError, ErrorKind, Result, Sequence};
 use kvorum_disk::{Disk, DiskFile, OpenMode};
 
 use super::files::{Manifest, Table, disk_error, log_path, manifest_path, number_of, read_log};
@@ -111,37 +111,17 @@ pub(crate) fn create_log(
     disk: &dyn Disk,
     directory: &Path,
     number: u64,
-    defect: Option<PlantedDefect>,
 ) -> Result<Arc<dyn DiskFile>> {
     let path = log_path(directory, number);
     let log = disk.open(&path, OpenMode::Create).map_err(disk_error)?;
     log.truncate(0).map_err(disk_error)?;
-    if defect != Some(PlantedDefect::DirectoryNotSynced) {
-        disk.sync_directory(directory).map_err(disk_error)?;
-    }
+    disk.sync_directory(directory).map_err(disk_error)?;
     Ok(log)
 }
 
-pub(crate) fn write_manifest(
-    disk: &dyn Disk,
-    directory: &Path,
-    manifest: &Manifest,
-    defect: Option<PlantedDefect>,
-) -> Result<()> {
+pub(crate) fn write_manifest(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<()> {
     let path = manifest_path(directory);
-    let bytes = manifest.encode();
-    if defect != Some(PlantedDefect::RenameBeforeSync) {
-        return kvorum_disk::replace_file(disk, &path, &bytes).map_err(disk_error);
-    }
-    let temporary = kvorum_disk::temporary_name(&path);
-    let file = disk
-        .open(&temporary, OpenMode::Create)
-        .map_err(disk_error)?;
-    file.truncate(0).map_err(disk_error)?;
-    file.write_at(&bytes, 0).map_err(disk_error)?;
-    disk.rename(&temporary, &path).map_err(disk_error)?;
-    file.sync().map_err(disk_error)?;
-    disk.sync_directory(directory).map_err(disk_error)
+    kvorum_disk::replace_file(disk, &path, &manifest.encode()).map_err(disk_error)
 }
 
 pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<()> {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kvorum_backend::{BackendError, ErrorKind, PlantedDefect, Result, Sequence, TaskKind};
+use kvorum_backend::{BackendError, ErrorKind, Result, Sequence, TaskKind};
 use kvorum_backend_conformance::{DrawNumber, Opening};
 use kvorum_disk::{Disk, DiskFile, DiskLock};
+use kvorum_planted_defects::is_planted;
 use parking_lot::Mutex;
 
 use super::Layers;
@@ -23,7 +24,6 @@ pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) directory: PathBuf,
     pub(crate) draw: DrawNumber,
-    pub(crate) defect: Option<PlantedDefect>,
     pub(crate) state: Mutex<State>,
     _lock: Box<dyn DiskLock>,
 }
@@ -47,8 +47,8 @@ pub(crate) struct State {
 }
 
 impl Shared {
-    pub(crate) fn open(opening: &Opening, defect: Option<PlantedDefect>) -> Result<Self> {
-        let (disk, directory) = (Arc::clone(&opening.disk), opening.directory.clone());
+    pub(crate) fn open(opening: &Opening) -> Result<Self> {
+        let (disk, directory) = (opening.disk(), opening.directory.clone());
         create_durably(&*disk, &directory)?;
         let lock = disk
             .lock(&directory.join("lock"), "spike")
@@ -63,7 +63,7 @@ impl Shared {
                     closed_log_bytes: 0,
                     tables: Vec::new(),
                 };
-                write_manifest(&*disk, &directory, &manifest, defect)?;
+                write_manifest(&*disk, &directory, &manifest)?;
                 manifest
             }
             Some(_) => {
@@ -77,14 +77,9 @@ impl Shared {
             disk,
             directory,
             draw: Arc::clone(&opening.draw),
-            defect,
             state: Mutex::new(state),
             _lock: lock,
         })
-    }
-
-    pub(crate) fn has(&self, defect: PlantedDefect) -> bool {
-        self.defect == Some(defect)
     }
 
     pub(crate) fn sync_log(&self) -> Result<Sequence> {
@@ -114,7 +109,7 @@ impl Shared {
     }
 
     pub(crate) fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
-        write_manifest(&*self.disk, &self.directory, manifest, self.defect)
+        write_manifest(&*self.disk, &self.directory, manifest)
     }
 
     /// Leaves the memtable to a flush; the next put starts a new log.
@@ -147,7 +142,7 @@ impl Shared {
             state.manifest = manifest;
         }
         let number = state.next_number;
-        let log = create_log(&*self.disk, &self.directory, number, self.defect)?;
+        let log = create_log(&*self.disk, &self.directory, number)?;
         state.next_number += 1;
         state.log_lens.insert(number, 0);
         state.log = Some(Arc::clone(&log));
@@ -172,7 +167,7 @@ impl Shared {
             }
         };
         let is_last = !is_flush || state.layers.tables.is_empty();
-        let drops = is_last || self.has(PlantedDefect::TombstoneDroppedTooEarly);
+        let drops = is_last || is_planted!(TombstoneDroppedTooEarly);
         let number = state.take_number();
         let job = Job::start(&*self.disk, &self.directory, kind, number, source, drops)?;
         state.job = Some(job);
@@ -181,13 +176,9 @@ impl Shared {
 
     /// The job's table takes the place of its sources.
     pub(crate) fn finish_job(&self, state: &mut State, job: &Job) -> Result<()> {
-        let unsafely = self.has(PlantedDefect::RenameBeforeSync);
-        let table = job.finish(&*self.disk, &self.directory, unsafely)?;
-        if !self.has(PlantedDefect::DirectoryNotSynced) {
-            self.disk
-                .sync_directory(&self.directory)
-                .map_err(disk_error)?;
-        }
+        let table = job.finish(&*self.disk, &self.directory)?;
+        let synced = self.disk.sync_directory(&self.directory);
+        synced.map_err(disk_error)?;
         let mut tables = vec![Arc::new(table)];
         let old_logs = if job.kind == TaskKind::Flush {
             tables.extend(state.layers.tables.iter().cloned());

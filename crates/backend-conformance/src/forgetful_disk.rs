@@ -11,19 +11,17 @@ use kvorum_disk::{
     DirectoryEntry, Disk, DiskFile, DiskLock, FileInfo, OpenMode, Reading, Result, Space,
 };
 
-use crate::PlantedDefect;
+use kvorum_planted_defects::is_planted;
 
-impl PlantedDefect {
-    /// The disk that has the defect, or the disk itself where the defect is the engine's.
-    pub fn planted_below(defect: Option<Self>, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
-        match defect {
-            Some(Self::DirectoryNotSynced | Self::RenameBeforeSync) => Arc::new(ForgetfulDisk {
-                below: disk,
-                syncs_directories: defect != Some(Self::DirectoryNotSynced),
-            }),
-            _ => disk,
-        }
+/// The disk with the defect that is planted, or the disk itself where that is none of a disk's.
+pub(crate) fn forgetful_disk(disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
+    if !is_planted!(DirectoryNotSynced | RenameBeforeSync) {
+        return disk;
     }
+    Arc::new(ForgetfulDisk {
+        below: disk,
+        syncs_directories: !is_planted!(DirectoryNotSynced),
+    })
 }
 
 struct ForgetfulDisk {

@@ -1,12 +1,24 @@
-//! Defects that parts of a node can be told to have, so that those who look for defects are tested too.
-//!
-//! A simulated cluster has one thread, and the defect belongs to that: clusters with different ones run
-//! side by side. Without the feature `planted-defects` none can be planted and every question is
-//! answered "no" at compile time. It is here because this crate is below all that have some.
+//! The list, and what is planted on this thread.
 
-/// One promise that is not kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlantedDefect {
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+macro_rules! list_defects {
+    ($($(#[$meta:meta])* $defect:ident,)+) => {
+        /// One promise that is not kept.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum PlantedDefect {
+            $($(#[$meta])* $defect,)+
+        }
+
+        impl PlantedDefect {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$defect),+];
+        }
+    };
+}
+
+list_defects! {
     /// A read that finds a replica behind leaves it so.
     ReadRepairDropped,
     /// A write is confirmed before it is synced.
@@ -55,58 +67,52 @@ pub enum PlantedDefect {
     GrowthClosedEarly,
     /// The sender counts a transfer that ended in a large object as under way.
     SentTransferKeepsTurn,
+    /// A new file's directory entry is not synced before the file is relied on.
+    DirectoryNotSynced,
+    /// A file is renamed into place before its content is synced.
+    RenameBeforeSync,
+    /// An engine acknowledges a grouped put before its sync.
+    GroupNotAwaited,
+    /// A hint or checkpoint that does not match its data file is believed.
+    StaleHintTrusted,
+    /// A removal is forgotten while an older entry of the key is still on disk.
+    TombstoneDroppedTooEarly,
+    /// Expiry is not looked at when reading.
+    ExpiredEntryReturned,
+    /// A snapshot shows writes that came after it.
+    SnapshotSeesLaterWrites,
+    /// A source sends before it has learned of the move, and its pages say so.
+    SentBeforeLearned,
+    /// What was sent and what was stored are not compared.
+    DigestNotCompared,
+    /// How far a transfer has come is noted before that is durable.
+    CursorBeforeDurable,
+    /// A transfer whose source is not ready waits in its turn, and repairs come last.
+    WaitingTransferKeepsTurn,
 }
 
-impl PlantedDefect {
-    /// All of them.
-    pub const ALL: [Self; 24] = [
-        Self::ReadRepairDropped,
-        Self::AcknowledgedBeforeSync,
-        Self::EpochRuleSkippedOnSender,
-        Self::EpochRuleSkippedOnReceiver,
-        Self::CounterLeaseIgnored,
-        Self::HintDeletedBeforeConfirmation,
-        Self::SloppyQuorumCountedForPw,
-        Self::TransferCompletedWithoutDigest,
-        Self::TombstoneReapedEarly,
-        Self::StaleRingUsedForCoverage,
-        Self::FallbackNotFoundCounted,
-        Self::FillingCountedAsComplete,
-        Self::FailedSyncForgotten,
-        Self::ReplaySkipped,
-        Self::SiblingsDropped,
-        Self::DeliveryOrderDecides,
-        Self::RetryTakenForNewWrite,
-        Self::AgreedBeforeSync,
-        Self::VoteForgotten,
-        Self::PlanNotCompared,
-        Self::MoveClosedEarly,
-        Self::MoveSettledEarly,
-        Self::GrowthClosedEarly,
-        Self::SentTransferKeepsTurn,
-    ];
-}
-
-#[cfg(feature = "planted-defects")]
 thread_local! {
-    static PLANTED: std::cell::Cell<Option<PlantedDefect>> = const { std::cell::Cell::new(None) };
+    static PLANTED: Cell<Option<PlantedDefect>> = const { Cell::new(None) };
 }
 
-/// Plants a defect in all that runs on this thread, or takes it away.
-#[cfg(feature = "planted-defects")]
-pub fn plant(defect: Option<PlantedDefect>) {
-    PLANTED.set(defect);
+/// A defect that is planted for as long as this lives, which is on its thread.
+#[derive(Debug)]
+#[must_use = "the defect is gone when this is dropped"]
+pub struct Planted(PhantomData<*const ()>);
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        PLANTED.set(None);
+    }
 }
 
-/// True when this defect was planted.
-#[cfg(feature = "planted-defects")]
-pub fn is_planted(defect: PlantedDefect) -> bool {
-    PLANTED.get() == Some(defect)
+/// Plants a defect in all that runs on this thread, in place of the one before it.
+pub fn plant(defect: PlantedDefect) -> Planted {
+    PLANTED.set(Some(defect));
+    Planted(PhantomData)
 }
 
-/// True when this defect was planted: never, without the feature.
-#[cfg(not(feature = "planted-defects"))]
-#[inline]
-pub const fn is_planted(_defect: PlantedDefect) -> bool {
-    false
+/// The defect that is planted on this thread.
+pub fn planted() -> Option<PlantedDefect> {
+    PLANTED.get()
 }

@@ -1,0 +1,72 @@
+//! What a coordinator asks for besides vnodes: settings, a meter, a state of the cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_cluster::{AgreedState, ClusterState, Command, ProposeError};
+use kvorum_coordinator::{
+    CoordinatorSettings, MaintenanceWitness, Meter, RequestError, RequestKind, TombstoneKeeping,
+};
+use kvorum_object::Object;
+use kvorum_runtime::Moment;
+use parking_lot::Mutex;
+
+/// Settings under which nothing is refused, logged or reaped.
+pub fn coordinator_settings() -> CoordinatorSettings {
+    CoordinatorSettings {
+        colocated_replicas: false,
+        request_timeout: Duration::from_secs(60),
+        slow_request_threshold: Duration::MAX,
+        requests_max: 1_000,
+        tombstones: TombstoneKeeping::Keep,
+        backend_name: "memory",
+    }
+}
+
+/// Counts nothing, and knows of no maintenance.
+pub struct Unmeasured;
+
+impl Meter for Unmeasured {
+    fn finished(
+        &self,
+        _: RequestKind,
+        _: Option<&RequestError>,
+        _: Duration,
+        _: Option<&Object>,
+        _: Moment,
+    ) {
+    }
+
+    fn read_repaired(&self, _: Moment) {}
+}
+
+impl MaintenanceWitness for Unmeasured {
+    fn step_between(&self, _: Moment, _: Moment) -> Option<String> {
+        None
+    }
+}
+
+/// What a node knows of the cluster: what it was told last. It can propose nothing.
+pub struct ToldState(Mutex<Arc<ClusterState>>);
+
+impl ToldState {
+    /// A node that begins with this state.
+    pub fn new(state: Arc<ClusterState>) -> Self {
+        Self(Mutex::new(state))
+    }
+
+    /// Replaces what is known.
+    pub fn tell(&self, state: &Arc<ClusterState>) {
+        *self.0.lock() = state.clone();
+    }
+}
+
+impl AgreedState for ToldState {
+    fn current(&self) -> Arc<ClusterState> {
+        self.0.lock().clone()
+    }
+
+    fn propose(&self, _: Command) -> Result<Arc<ClusterState>, ProposeError> {
+        Err(ProposeError::Unwritable)
+    }
+}

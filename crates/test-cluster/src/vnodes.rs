@@ -1,0 +1,62 @@
+//! The vnodes of a node, which a test opens and takes away by hand.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kvorum_coordinator::LocalVnodes;
+use kvorum_ring::{NodeId, Partition, Ring};
+use kvorum_vnode::Vnode;
+use parking_lot::Mutex;
+
+/// The vnodes of a node.
+#[derive(Default)]
+pub struct Vnodes {
+    open: Mutex<BTreeMap<Partition, Arc<Vnode>>>,
+    is_broken: AtomicBool,
+}
+
+impl LocalVnodes for Vnodes {
+    fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
+        assert!(!self.is_broken.load(Ordering::SeqCst), "broken on purpose");
+        self.open.lock().get(&partition).cloned()
+    }
+}
+
+impl Vnodes {
+    /// Opens a vnode, in place of the one that its partition had.
+    pub fn insert(&self, vnode: Arc<Vnode>) {
+        self.open.lock().insert(vnode.partition(), vnode);
+    }
+
+    /// Takes the vnode of a partition away.
+    pub fn remove(&self, partition: Partition) {
+        self.open.lock().remove(&partition);
+    }
+
+    /// Those that are open, in the order of their partitions.
+    pub fn all(&self) -> Vec<Arc<Vnode>> {
+        self.open.lock().values().cloned().collect()
+    }
+
+    /// Has those that are open refuse what is older than the ring.
+    pub fn advance(&self, ring: &Ring) {
+        for vnode in self.open.lock().values() {
+            vnode.advance_epoch(ring.epoch(vnode.partition()));
+        }
+    }
+
+    /// Whoever asks for a vnode panics from now on, or no more.
+    pub fn set_broken(&self, is_broken: bool) {
+        self.is_broken.store(is_broken, Ordering::SeqCst);
+    }
+}
+
+/// The partitions that a node has by a ring, in order: its own, and those that move to it.
+pub fn partitions_at(ring: &Ring, node: NodeId) -> Vec<Partition> {
+    let receiver = |partition| ring.moves().get(&partition).map(|moving| moving.to);
+    let all = ring.partitions();
+    let here =
+        all.filter(|(partition, owner, _)| *owner == node || receiver(*partition) == Some(node));
+    here.map(|(partition, ..)| partition).collect()
+}
