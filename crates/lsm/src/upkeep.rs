@@ -17,7 +17,7 @@ use crate::flush::{Flush, flush_task};
 use crate::merging::{Payer, merge_task};
 use crate::policy::{self, Debt, Pick};
 use crate::relocation::Relocation;
-use crate::scrub::ScrubJob;
+use crate::scrub::{self, ScrubJob};
 use crate::settings::SyncStrategy;
 use crate::settling::Search;
 use crate::store::Store;
@@ -65,7 +65,7 @@ impl Store {
         let mut due = Vec::new();
         if let Some(upkeep) = &mut upkeep {
             due.extend(self.sync_due(upkeep, now));
-            due.extend(self.scrub_due(upkeep, now));
+            due.extend(scrub::due(self, &mut upkeep.scrub, now));
         }
         let upkeep = upkeep.as_deref();
         let version = self.version.load();
@@ -136,7 +136,9 @@ impl Store {
                 drop(upkeep);
                 self.sync_all().map(|_| StepOutcome::nothing_left())
             }
-            (TaskKind::Scrub, number) => self.scrub_step(&mut upkeep, number, budget.bytes, now),
+            (TaskKind::Scrub, number) => {
+                scrub::step(self, &mut upkeep.scrub, number, budget.bytes, now)
+            }
             (TaskKind::Reclaim, 0) => {
                 self.write_what_is_lost()?;
                 Ok(StepOutcome::nothing_left())
