@@ -4,14 +4,13 @@
 //! at a time. A job that fails is given up, its files are removed, and it is due again; only a failed
 //! sync stops the store.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
-    Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Unreadable, Urgency,
+    Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency,
 };
 
-use crate::collect::CollectJob;
+use crate::collect::Collecting;
 use crate::compaction::Job;
 use crate::flush::{Flush, flush_task};
 use crate::merging::{Payer, merge_task};
@@ -42,12 +41,7 @@ pub(crate) struct Upkeep {
     pub(crate) merge: Option<(Pick, Job)>,
     /// Tables of which merges failed.
     pub(crate) troubles: Troubles,
-    pub(crate) collect: Option<CollectJob>,
-    /// Blob files of which a collection could free next to nothing, since what refers to their bodies
-    /// cannot be read, or that cannot be read themselves. Not tried again before the next opening.
-    pub(crate) uncollectable: BTreeSet<u64>,
-    /// Blob files whose collections failed.
-    pub(crate) unreadable: Unreadable,
+    pub(crate) collect: Collecting,
     /// When the log was first seen to hold what is not synced.
     unsynced_since: Option<Timestamp>,
     pub(crate) scrub: Scrubbing<ScrubJob>,
@@ -88,22 +82,11 @@ impl Store {
         if let Some(pick) = running.or(next.as_ref()) {
             due.push(merge_task(&version, pick, urgency));
         }
-        let running = upkeep.and_then(|it| it.collect.as_ref().map(CollectJob::file));
-        let next = || upkeep.and_then(|it| self.blob_to_collect(&version, it));
-        if let Some(file) = running.or_else(next) {
-            due.push(Task {
-                kind: TaskKind::Merge,
-                subject: file,
-                urgency: match is_scarce {
-                    true => Urgency::Pressing,
-                    false => Urgency::Idle,
-                },
-                cost_bytes: version
-                    .blobs
-                    .get(&file)
-                    .map_or(0, |it| 2 * it.worked_bytes()),
-            });
-        }
+        let urgency = match is_scarce {
+            true => Urgency::Pressing,
+            false => Urgency::Idle,
+        };
+        due.extend(upkeep.and_then(|it| it.collect.due(self, &version, urgency)));
         if self.read_side.lost.has_unwritten() || self.read_side.doubts.has_unwritten() {
             due.push(Task {
                 kind: TaskKind::Reclaim,
@@ -131,7 +114,7 @@ impl Store {
             (TaskKind::Compact | TaskKind::Expire, subject) => {
                 self.merge_step(&mut upkeep, subject, budget.bytes, now, Payer::Upkeep)
             }
-            (TaskKind::Merge, file) => self.collect_step(&mut upkeep, file, budget.bytes),
+            (TaskKind::Merge, file) => upkeep.collect.step(self, file, budget.bytes),
             (TaskKind::Sync, 0) => {
                 drop(upkeep);
                 self.sync_all().map(|_| StepOutcome::nothing_left())
@@ -233,9 +216,7 @@ impl Store {
         upkeep.scrub.abandon();
         upkeep.search = None;
         self.abandon_relocation(upkeep);
-        if let Some(collect) = upkeep.collect.take() {
-            self.remove_files(collect.output_paths(self));
-        }
+        upkeep.collect.abandon(self);
     }
 
     /// Doubts first: a block that is known to be lost is no news, and opens none.
