@@ -46,8 +46,8 @@ impl Lsm {
         let mut upkeep = self.store.upkeep.lock();
         self.store.check_writable()?;
         // A flush leaves out removals below which there was nothing when it began.
-        if upkeep.flush.is_some() {
-            let flushed = self.store.flush_step(&mut upkeep, budget_bytes, now, true);
+        if upkeep.flush.is_going_on() {
+            let flushed = upkeep.flush.step(&self.store, budget_bytes, now, true);
             return Ok(PutBelow::Flushing(flushed?));
         }
         let (ops, decided) = decide()?;
@@ -59,7 +59,7 @@ impl Lsm {
     pub fn flush_part(&self, budget_bytes: u64, now: Timestamp) -> Result<StepOutcome> {
         let mut upkeep = self.store.upkeep.lock();
         self.store.check_writable()?;
-        self.store.flush_step(&mut upkeep, budget_bytes, now, true)
+        upkeep.flush.step(&self.store, budget_bytes, now, true)
     }
 }
 

@@ -19,6 +19,7 @@ use parking_lot::MutexGuard;
 use crate::log::decode_shared;
 use crate::logged::{lost_name, taken_bytes};
 use crate::store::{Store, WriteSide};
+use crate::upkeep::Upkeep;
 use crate::{DoubtKind, Lsm};
 
 /// How often sums over tables are made without a lock before puts are made to wait for them.
@@ -63,11 +64,24 @@ impl Tenant for Lsm {
     }
 
     fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
-        self.store.relocate(records)
+        let mut upkeep = self.store.upkeep.lock();
+        self.store.check_writable()?;
+        let Upkeep {
+            relocation, flush, ..
+        } = &mut *upkeep;
+        relocation.relocate(&self.store, flush, records)
     }
 
     fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome> {
-        self.store.settle(segment, budget)
+        let mut upkeep = self.store.upkeep.lock();
+        self.store.check_writable()?;
+        let Upkeep {
+            settling,
+            relocation,
+            flush,
+            ..
+        } = &mut *upkeep;
+        settling.settle(&self.store, flush, relocation, segment, budget)
     }
 }
 
@@ -123,7 +137,7 @@ impl Store {
         };
         while is_full(self.version.load().memtable.bytes()) {
             let mut upkeep = self.upkeep.lock();
-            match self.flush_step(&mut upkeep, u64::MAX, Timestamp(0), true) {
+            match upkeep.flush.step(self, u64::MAX, Timestamp(0), true) {
                 Err(error) if error.kind() == ErrorKind::Full => return Ok(()),
                 flushed => _ = flushed?,
             }

@@ -7,18 +7,18 @@
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
-    Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency,
+    ErrorKind, Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency,
 };
 
 use crate::collect::Collecting;
 use crate::compaction::Job;
-use crate::flush::{Flush, flush_task};
+use crate::flush::{Flushing, flush_task, wants_flush};
 use crate::merging::{Payer, merge_task};
 use crate::policy::{self, Debt, Pick};
-use crate::relocation::Relocation;
+use crate::relocation::Relocating;
 use crate::scrub::{self, ScrubJob};
 use crate::settings::SyncStrategy;
-use crate::settling::Search;
+use crate::settling::Settling;
 use crate::store::Store;
 use crate::trouble::Troubles;
 use crate::version::{LevelTable, Version, layers_of};
@@ -37,7 +37,7 @@ const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
 /// Jobs that were begun.
 #[derive(Default)]
 pub(crate) struct Upkeep {
-    pub(crate) flush: Option<Flush>,
+    pub(crate) flush: Flushing,
     pub(crate) merge: Option<(Pick, Job)>,
     /// Tables of which merges failed.
     pub(crate) troubles: Troubles,
@@ -45,10 +45,8 @@ pub(crate) struct Upkeep {
     /// When the log was first seen to hold what is not synced.
     unsynced_since: Option<Timestamp>,
     pub(crate) scrub: Scrubbing<ScrubJob>,
-    /// Entries copied out of the node's log that are in no table yet.
-    pub(crate) relocation: Option<Relocation>,
-    /// The search for what is left in a damaged segment of the node's log.
-    pub(crate) search: Option<Search>,
+    pub(crate) relocation: Relocating,
+    pub(crate) settling: Settling,
 }
 
 impl Store {
@@ -63,8 +61,8 @@ impl Store {
         }
         let upkeep = upkeep.as_deref();
         let version = self.version.load();
-        let is_flushing = upkeep.is_some_and(|it| it.flush.is_some());
-        if is_flushing || self.wants_flush(&version) {
+        let is_flushing = upkeep.is_some_and(|it| it.flush.is_going_on());
+        if is_flushing || wants_flush(self, &version) {
             due.push(flush_task(&version));
         }
         let debt = self.debt(&self.shape(&version));
@@ -110,7 +108,7 @@ impl Store {
         self.check_writable()?;
         self.measure_headroom();
         match (task.kind, task.subject) {
-            (TaskKind::Flush, 0) => self.flush_step(&mut upkeep, budget.bytes, now, false),
+            (TaskKind::Flush, 0) => upkeep.flush.step(self, budget.bytes, now, false),
             (TaskKind::Compact | TaskKind::Expire, subject) => {
                 self.merge_step(&mut upkeep, subject, budget.bytes, now, Payer::Upkeep)
             }
@@ -185,7 +183,7 @@ impl Store {
         };
         // What fails here is due again, and told to whoever asks for it.
         let mut left = budget;
-        if is_flushing_late && let Ok(paid) = self.flush_step(&mut upkeep, budget, now, false) {
+        if is_flushing_late && let Ok(paid) = upkeep.flush.step(self, budget, now, false) {
             left = left.saturating_sub(paid.cost_bytes);
         }
         if self.check_not_failed().is_err() {
@@ -206,16 +204,13 @@ impl Store {
 
     /// Gives up what was begun; its files go with it.
     pub(crate) fn abandon(&self, upkeep: &mut Upkeep) {
-        let jobs = upkeep.flush.take().map(|flush| flush.job);
-        for job in jobs
-            .into_iter()
-            .chain(upkeep.merge.take().map(|(_, job)| job))
-        {
+        upkeep.flush.abandon(self);
+        if let Some((_, job)) = upkeep.merge.take() {
             self.remove_files(job.output_paths(self));
         }
         upkeep.scrub.abandon();
-        upkeep.search = None;
-        self.abandon_relocation(upkeep);
+        upkeep.settling = Settling::default();
+        upkeep.relocation.abandon(self);
         upkeep.collect.abandon(self);
     }
 
@@ -254,5 +249,24 @@ impl Store {
             settings.level_zero_tables = 1;
         }
         self.settings.compaction.picks(&shape, &settings, now.0)
+    }
+
+    /// Moves everything to tables and returns up to which sequence that is done.
+    pub(crate) fn flush_all(&self) -> Result<u64> {
+        let wanted = self.visible_sequence();
+        let flushed = self.upkeep.lock().flush.up_to(self, wanted);
+        // A recovery replays one log after the other, and nobody asks meanwhile what is due.
+        self.replaced.release_unread();
+        flushed
+    }
+
+    /// Moves to tables what a log of the store's own had, for a store that has gone over to the node's: what
+    /// the node's log gets is behind it, and must not be kept without it. Where there is no room that comes
+    /// later, and its log is synced.
+    pub(crate) fn flush_what_own_log_had(&self) -> Result<()> {
+        match self.flush_all() {
+            Err(error) if error.kind() == ErrorKind::Full => self.sync_own_log(),
+            flushed => flushed.map(drop),
+        }
     }
 }
