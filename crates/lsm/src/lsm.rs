@@ -19,6 +19,7 @@ use crate::files::table_path;
 use crate::log::log_path;
 use crate::lost::LostLog;
 use crate::memtable::Memtable;
+use crate::merging;
 use crate::op::Op;
 use crate::recovery::Recovery;
 use crate::snapshot::{LsmSnapshot, ScanRange};
@@ -232,8 +233,7 @@ impl Lsm {
     /// How hard writers should feel that merging is behind, in thousandths; 0 while it keeps up.
     pub fn pressure_permille(&self) -> u64 {
         let version = self.store.version.load();
-        let shape = self.store.shape(&version);
-        self.store.debt(&shape).pressure_permille
+        merging::debt(&self.store, &version).pressure_permille
     }
 
     /// The sequence up to which every batch is in tables.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvorum_backend::{FoldFilter, Lease, Status, Timestamp};
 
+use crate::merging;
 use crate::snapshot::{LsmSnapshot, ScanRange, ScanStep};
 use crate::store::{Counted, Store};
 use crate::version::Version;
@@ -17,7 +18,7 @@ impl Store {
     /// Sizes, counts and debts. `counted` is the range of keys that count as keys.
     pub(crate) fn status(self: &Arc<Self>, counted: &ScanRange) -> Status {
         let version = self.version.load_full();
-        let debt = self.debt(&self.shape(&version));
+        let debt = merging::debt(self, &version);
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let table_bytes: u64 = version.tables().map(|it| it.file_len).sum();
         let blob_bytes: u64 = version.blobs.values().map(|it| it.file_len).sum();

@@ -11,17 +11,14 @@ use kvorum_backend::{
 };
 
 use crate::collect::Collecting;
-use crate::compaction::Job;
 use crate::flush::{Flushing, flush_task, wants_flush};
-use crate::merging::{Payer, merge_task};
-use crate::policy::{self, Debt, Pick};
+use crate::merging::{self, Merging, Payer};
 use crate::relocation::Relocating;
 use crate::scrub::{self, ScrubJob};
 use crate::settings::SyncStrategy;
 use crate::settling::Settling;
 use crate::store::Store;
-use crate::trouble::Troubles;
-use crate::version::{LevelTable, Version, layers_of};
+use crate::version::layers_of;
 
 /// A put pays for merging at most so many bytes at once.
 const PAID_BYTES_MAX: u64 = 256 << 10;
@@ -38,9 +35,7 @@ const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
 #[derive(Default)]
 pub(crate) struct Upkeep {
     pub(crate) flush: Flushing,
-    pub(crate) merge: Option<(Pick, Job)>,
-    /// Tables of which merges failed.
-    pub(crate) troubles: Troubles,
+    pub(crate) merge: Merging,
     pub(crate) collect: Collecting,
     /// When the log was first seen to hold what is not synced.
     unsynced_since: Option<Timestamp>,
@@ -65,21 +60,14 @@ impl Store {
         if is_flushing || wants_flush(self, &version) {
             due.push(flush_task(&version));
         }
-        let debt = self.debt(&self.shape(&version));
+        let debt = merging::debt(self, &version);
         let is_scarce = self.headroom().is_scarce();
         let urgency = match debt.pressure_permille {
             0 if !is_scarce => Urgency::Normal,
             _ => Urgency::Pressing,
         };
-        let running = upkeep.and_then(|it| it.merge.as_ref().map(|(pick, _)| pick));
-        let picks = self.picks(&version, now);
-        let next = match upkeep {
-            Some(upkeep) => upkeep.troubles.next(picks),
-            None => picks.into_iter().next(),
-        };
-        if let Some(pick) = running.or(next.as_ref()) {
-            due.push(merge_task(&version, pick, urgency));
-        }
+        let merging = upkeep.map(|it| &it.merge);
+        due.extend(merging::due(self, merging, &version, now, urgency));
         let urgency = match is_scarce {
             true => Urgency::Pressing,
             false => Urgency::Idle,
@@ -110,7 +98,8 @@ impl Store {
         match (task.kind, task.subject) {
             (TaskKind::Flush, 0) => upkeep.flush.step(self, budget.bytes, now, false),
             (TaskKind::Compact | TaskKind::Expire, subject) => {
-                self.merge_step(&mut upkeep, subject, budget.bytes, now, Payer::Upkeep)
+                let merge = &mut upkeep.merge;
+                merge.step(self, subject, budget.bytes, now, Payer::Upkeep)
             }
             (TaskKind::Merge, file) => upkeep.collect.step(self, file, budget.bytes),
             (TaskKind::Sync, 0) => {
@@ -173,7 +162,7 @@ impl Store {
             return;
         }
         let zero = layers_of(&version.levels[0]).count();
-        let debt = self.debt(&self.shape(&version));
+        let debt = merging::debt(self, &version);
         let least = if is_flushing_late { FLUSHED_FACTOR } else { 1 };
         let factor = least + PAID_FACTOR_MAX * debt.pressure_permille / 1000;
         let budget = (factor * put_bytes).min(PAID_BYTES_MAX);
@@ -190,12 +179,7 @@ impl Store {
             return;
         }
         if left > 0 && zero > settings.slow_from_tables {
-            let next = upkeep.troubles.next_sound(self.picks(&version, now));
-            let level = upkeep.merge.as_ref().map(|(pick, _)| pick.level);
-            if let Some(level) = level.or(next.map(|pick| pick.level)) {
-                let level = level as u64;
-                let _paid_or_due = self.merge_step(&mut upkeep, level, left, now, Payer::Writer);
-            }
+            upkeep.merge.pay(self, &version, left, now);
         }
         if self.replaced.are_many() {
             self.replaced.release_unread();
@@ -205,9 +189,7 @@ impl Store {
     /// Gives up what was begun; its files go with it.
     pub(crate) fn abandon(&self, upkeep: &mut Upkeep) {
         upkeep.flush.abandon(self);
-        if let Some((_, job)) = upkeep.merge.take() {
-            self.remove_files(job.output_paths(self));
-        }
+        upkeep.merge.abandon(self);
         upkeep.scrub.abandon();
         upkeep.settling = Settling::default();
         upkeep.relocation.abandon(self);
@@ -221,34 +203,6 @@ impl Store {
         }
         self.read_side.lost.write(&*self.disk);
         Ok(())
-    }
-
-    pub(crate) fn shape(&self, version: &Version) -> policy::Shape {
-        let is_misplaced = |level: usize, it: &LevelTable| {
-            let table = it.table.as_ref();
-            level > 0 && table.is_some_and(|it| self.lies_slow(it) != self.is_slow_level(level))
-        };
-        version.shape(self.expiry.age_micros(), is_misplaced)
-    }
-
-    pub(crate) fn debt(&self, shape: &policy::Shape) -> Debt {
-        self.settings.compaction.debt(shape, &self.settings.policy)
-    }
-
-    /// The merges that are due. Where puts are refused for want of space, new tables are merged at once if
-    /// that may free a part of what is there: what they supersede in older ones counts as used until then.
-    pub(crate) fn picks(&self, version: &Version, now: Timestamp) -> Vec<Pick> {
-        let mut settings = self.settings.policy.clone();
-        let headroom = self.headroom();
-        let shape = self.shape(version);
-        settings.table_bytes_max = self.table_bytes_max(false);
-        settings.room_bytes = headroom.is_scarce().then_some(headroom.available);
-        if headroom.refuses_puts()
-            && policy::is_zero_worth_merging(&shape, policy::worth_part(&headroom))
-        {
-            settings.level_zero_tables = 1;
-        }
-        self.settings.compaction.picks(&shape, &settings, now.0)
     }
 
     /// Moves everything to tables and returns up to which sequence that is done.
