@@ -16,7 +16,7 @@ use crate::blob::{BlobFile, BlobWriter, blob_path, ordinal_of, split_blob};
 use crate::error::IntoBackend;
 use crate::files::sync_directory;
 use crate::in_tables::newest_in_tables;
-use crate::install::blob_record;
+use crate::install::{self, blob_record};
 use crate::store::Store;
 use crate::version::{LevelTable, Version};
 
@@ -148,7 +148,7 @@ impl Collecting {
             Some((written, block_bytes)) => {
                 sync_directory(&*store.disk, &store.directory)
                     .map_err(|error| store.fail_unless_full(error))?;
-                Some(store.open_blob(&written, file, block_bytes)?)
+                Some(install::open_blob(store, &written, file, block_bytes)?)
             }
             None => None,
         };

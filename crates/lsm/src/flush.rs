@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use kvorum_backend::{Result, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 
 use crate::compaction::{Job, Reached};
-use crate::install::{are_unlisted, blob_record, record};
+use crate::install::{self, are_unlisted, blob_record, record};
 use crate::log::log_path;
 use crate::memtable::Memtable;
 use crate::merge::{MergeWalk, Source};
@@ -157,10 +157,11 @@ impl Flush {
         let mut was_listing = false;
         let synced = store.sync_shared_log();
         let outcome = synced
-            .and_then(|()| store.publish(&written))
+            .and_then(|()| install::publish(store, &written))
             .and_then(|tables| {
                 let blob = match &blob {
-                    Some(blob) => Some(store.open_blob(
+                    Some(blob) => Some(install::open_blob(
+                        store,
                         &blob.table,
                         blob.table.id.number,
                         blob.block_bytes,

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Result};
-use kvorum_sst::{KnownTable, Table, WrittenTable};
+use kvorum_sst::{KnownTable, Table, TableWriter, WrittenTable};
 
-use crate::blob::BlobFile;
+use crate::Entry;
+use crate::blob::{BlobFile, blob_path};
+use crate::compaction::WrittenBlob;
 use crate::error::IntoBackend;
 use crate::files::{sync_directory, table_path};
 use crate::manifest::{BlobRecord, Manifest, TableRecord};
@@ -13,83 +16,139 @@ use crate::policy::Pick;
 use crate::store::Store;
 use crate::version::{LevelTable, Version};
 
-impl Store {
-    /// Makes the names of new tables durable and opens them.
-    pub(crate) fn publish(&self, written: &[WrittenTable]) -> Result<Vec<LevelTable>> {
-        sync_directory(&*self.disk, &self.directory)
-            .map_err(|error| self.fail_unless_full(error))?;
-        written
-            .iter()
-            .map(|table| {
-                let known = known(table);
-                let path = table_path(&self.directory, table.id.number);
-                let id = self.shared.cache.new_table();
-                let sink = &self.read_side.tables;
-                let opened = Table::open(&*self.disk, &path, known, id, sink).into_backend()?;
-                Ok(LevelTable {
-                    number: table.id.number,
-                    file_len: table.file_len,
-                    properties: Arc::new(table.properties.clone()),
-                    table: Some(Arc::new(opened)),
-                })
+/// Makes the names of new tables durable and opens them.
+pub(crate) fn publish(store: &Store, written: &[WrittenTable]) -> Result<Vec<LevelTable>> {
+    sync_directory(&*store.disk, &store.directory)
+        .map_err(|error| store.fail_unless_full(error))?;
+    written
+        .iter()
+        .map(|table| {
+            let known = known(table);
+            let path = table_path(&store.directory, table.id.number);
+            let id = store.shared.cache.new_table();
+            let sink = &store.read_side.tables;
+            let opened = Table::open(&*store.disk, &path, known, id, sink).into_backend()?;
+            Ok(LevelTable {
+                number: table.id.number,
+                file_len: table.file_len,
+                properties: Arc::new(table.properties.clone()),
+                table: Some(Arc::new(opened)),
             })
-            .collect()
-    }
-
-    pub(crate) fn open_blob(
-        &self,
-        written: &WrittenTable,
-        file: u64,
-        block_bytes: u64,
-    ) -> Result<BlobFile> {
-        let path = crate::blob::blob_path(&self.directory, written.id.number);
-        let id = self.shared.cache.new_table();
-        let sink = &self.read_side.blobs;
-        let opened = Table::open(&*self.disk, &path, known(written), id, sink).into_backend()?;
-        Ok(BlobFile {
-            file,
-            number: written.id.number,
-            file_len: written.file_len,
-            block_bytes,
-            table: Some(Arc::new(opened)),
         })
-    }
+        .collect()
+}
 
-    /// New tables take the place of a merge's inputs, in the manifest and for readers. Blob files
-    /// that nothing refers to any more go at the same time.
-    pub(crate) fn exchange(&self, pick: &Pick, tables: &[LevelTable]) -> Result<()> {
-        let change = |version: &mut Version| {
-            let gone = |it: &LevelTable| pick.inputs.contains(&it.number);
-            Arc::make_mut(&mut version.levels[pick.level]).retain(|it| !gone(it));
-            let below = |it: &LevelTable| pick.below.contains(&it.number);
-            let output = Arc::make_mut(&mut version.levels[pick.output]);
-            output.retain(|it| !below(it));
-            output.extend(tables.iter().cloned());
-            output.sort_by(|a, b| a.properties.smallest.cmp(&b.properties.smallest));
-            let used = version.blob_use();
-            let mut blobs = (*version.blobs).clone();
-            blobs.retain(|file, _| used.contains_key(file));
-            version.blobs = Arc::new(blobs);
-            version.keep_named_segments(&[]);
-        };
-        let mut after = Version::clone(&self.version.load());
-        let blobs_before: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
-        let segments_before = after.segments.len();
-        let used_before = after.bytes_in_log();
-        change(&mut after);
-        self.change_manifest(|manifest| list_files(manifest, &after))?;
-        self.change_version(change);
-        let left: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
-        let unused = blobs_before.iter().filter(|it| !left.contains(it));
-        self.retire_files(unused.map(|it| crate::blob::blob_path(&self.directory, *it)));
-        if let Some(log) = &self.log {
-            if after.segments.len() < segments_before {
-                log.usage_changed();
-            }
-            log.usage_fell(used_before.saturating_sub(after.bytes_in_log()));
+pub(crate) fn open_blob(
+    store: &Store,
+    written: &WrittenTable,
+    file: u64,
+    block_bytes: u64,
+) -> Result<BlobFile> {
+    let path = blob_path(&store.directory, written.id.number);
+    let id = store.shared.cache.new_table();
+    let sink = &store.read_side.blobs;
+    let opened = Table::open(&*store.disk, &path, known(written), id, sink).into_backend()?;
+    Ok(BlobFile {
+        file,
+        number: written.id.number,
+        file_len: written.file_len,
+        block_bytes,
+        table: Some(Arc::new(opened)),
+    })
+}
+
+/// New tables take the place of a merge's inputs, in the manifest and for readers. Blob files
+/// that nothing refers to any more go at the same time.
+pub(crate) fn exchange(store: &Store, pick: &Pick, tables: &[LevelTable]) -> Result<()> {
+    let change = |version: &mut Version| {
+        let gone = |it: &LevelTable| pick.inputs.contains(&it.number);
+        Arc::make_mut(&mut version.levels[pick.level]).retain(|it| !gone(it));
+        let below = |it: &LevelTable| pick.below.contains(&it.number);
+        let output = Arc::make_mut(&mut version.levels[pick.output]);
+        output.retain(|it| !below(it));
+        output.extend(tables.iter().cloned());
+        output.sort_by(|a, b| a.properties.smallest.cmp(&b.properties.smallest));
+        let used = version.blob_use();
+        let mut blobs = (*version.blobs).clone();
+        blobs.retain(|file, _| used.contains_key(file));
+        version.blobs = Arc::new(blobs);
+        version.keep_named_segments(&[]);
+    };
+    let mut after = Version::clone(&store.version.load());
+    let blobs_before: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
+    let segments_before = after.segments.len();
+    let used_before = after.bytes_in_log();
+    change(&mut after);
+    store.change_manifest(|manifest| list_files(manifest, &after))?;
+    store.change_version(change);
+    let left: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
+    let unused = blobs_before.iter().filter(|it| !left.contains(it));
+    store.retire_files(unused.map(|it| blob_path(&store.directory, *it)));
+    if let Some(log) = &store.log {
+        if after.segments.len() < segments_before {
+            log.usage_changed();
         }
-        Ok(())
+        log.usage_fell(used_before.saturating_sub(after.bytes_in_log()));
     }
+    Ok(())
+}
+
+/// Puts a table with these entries, which are in key order, above all others, and with it the blob file
+/// in which some of them have their bodies. Returns the bytes of the table.
+///
+/// The caller holds upkeep's lock, and no flush is going on.
+pub(crate) fn install_below(
+    store: &Store,
+    entries: &[(Bytes, Entry)],
+    blob: Option<WrittenBlob>,
+) -> Result<u64> {
+    if entries.is_empty() {
+        return Ok(0);
+    }
+    let number = store.take_number();
+    let blob_number = blob.as_ref().map(|it| it.table.id.number);
+    let mut was_listing = false;
+    let installed = write_table(store, number, entries).and_then(|written| {
+        let bytes = written.file_len;
+        store.count_written(bytes);
+        let tables = publish(store, &[written])?;
+        let blob = blob.map(|it| open_blob(store, &it.table, it.table.id.number, it.block_bytes));
+        let blob = blob.transpose()?;
+        was_listing = true;
+        store.change_manifest(|manifest| {
+            let records = tables.iter().map(|it| record(it, 0));
+            manifest.tables.splice(0..0, records);
+            manifest.blobs.extend(blob.as_ref().map(blob_record));
+        })?;
+        store.change_version(|version| {
+            Arc::make_mut(&mut version.levels[0]).splice(0..0, tables);
+            version.add_blob(blob);
+        });
+        Ok(bytes)
+    });
+    if let Err(error) = &installed
+        && are_unlisted(was_listing, error)
+    {
+        let blob = blob_number.map(|it| blob_path(&store.directory, it));
+        let table = table_path(&store.directory, number);
+        store.remove_files(blob.into_iter().chain([table]));
+    }
+    installed
+}
+
+fn write_table(store: &Store, number: u64, entries: &[(Bytes, Entry)]) -> Result<WrittenTable> {
+    let path = table_path(&store.directory, number);
+    let options = store.settings.table_options(0, false);
+    let id = store.table_id(number);
+    let writer = TableWriter::create(store.disk_of(0), &path, id, options);
+    let mut writer = writer.into_backend()?;
+    let mut value = Vec::new();
+    for (key, entry) in entries {
+        value.clear();
+        entry.encode(&mut value);
+        writer.add(key, &value, &entry.facts()).into_backend()?;
+    }
+    writer.finish().map_err(|error| store.fail_if_sync(&error))
 }
 
 /// True when a job's files may go after a failure. Where the manifest was to list them, and nobody knows

@@ -52,6 +52,7 @@ mod compaction;
 mod doubts;
 mod draw;
 mod entry;
+mod erase;
 mod error;
 mod expiry;
 mod files;

@@ -10,7 +10,7 @@ use kvorum_sst::{ScanOptions, Table};
 
 use crate::compaction::{Job, Reached};
 use crate::files::table_path;
-use crate::install::are_unlisted;
+use crate::install::{self, are_unlisted};
 use crate::merge::{MergeWalk, READ_AHEAD_BYTES, Source};
 use crate::opening::is_manifest_readable;
 use crate::policy::{self, Debt, Pick, Reason};
@@ -187,7 +187,7 @@ fn move_table(store: &Store, version: &Version, pick: &Pick) -> Result<()> {
         return Ok(());
     };
     let moved = vec![table.clone()];
-    store.exchange(pick, &moved)?;
+    install::exchange(store, pick, &moved)?;
     store.counters.moves.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
@@ -238,9 +238,9 @@ fn install_merge(store: &Store, pick: &Pick, mut job: Job) -> Result<()> {
 fn install(store: &Store, pick: &Pick, job: &mut Job) -> Result<()> {
     let written = std::mem::take(&mut job.written);
     let mut was_listing = false;
-    let exchanged = store.publish(&written).and_then(|tables| {
+    let exchanged = install::publish(store, &written).and_then(|tables| {
         was_listing = true;
-        store.exchange(pick, &tables)
+        install::exchange(store, pick, &tables)
     });
     if let Err(error) = exchanged {
         if are_unlisted(was_listing, &error) {

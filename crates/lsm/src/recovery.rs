@@ -35,7 +35,6 @@ use crate::replaced::Replaced;
 use crate::store::{Store, WriteSide};
 use crate::tiers::SlowSide;
 use crate::uncovered::Uncovered;
-use crate::upkeep::Upkeep;
 use crate::{DoubtKind, DrawNumber, LsmSettings, Shared};
 
 /// What opening works with.
@@ -106,7 +105,6 @@ impl Recovery {
             Store {
                 expiry: Expiry::of(&self.settings),
                 read_side,
-                upkeep: Mutex::new(Upkeep::default()),
                 writer: Mutex::new(WriteSide {
                     // Over the node's log nothing is put to the store's own any more.
                     log: replayed.writer.filter(|_| self.log.is_none()),

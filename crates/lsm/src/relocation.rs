@@ -24,6 +24,7 @@ use crate::compaction::WrittenBlob;
 use crate::error::from_sst;
 use crate::flush::Flushing;
 use crate::in_tables::{Unread, find_in_tables};
+use crate::install;
 use crate::log::{is_kept, key_of_entry, restored};
 use crate::store::Store;
 use crate::{Body, Entry, LoggedPlace};
@@ -176,7 +177,7 @@ impl Gathered {
                 Some(WrittenBlob { table, block_bytes })
             }
         };
-        store.install_below(&entries, blob)
+        install::install_below(store, &entries, blob)
     }
 }
 

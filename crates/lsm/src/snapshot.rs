@@ -245,20 +245,6 @@ impl LsmSnapshot {
     }
 }
 
-impl Store {
-    /// What there is now: a version, and the sequence up to which it is to be read.
-    pub(crate) fn view(&self) -> (Arc<Version>, u64) {
-        loop {
-            let version = self.version.load_full();
-            let sequence = self.visible_sequence();
-            // Another memtable since then may have what the sequence speaks of.
-            if Arc::ptr_eq(&self.version.load().memtable, &version.memtable) {
-                return (version, sequence);
-            }
-        }
-    }
-}
-
 /// The first key that may be in a range that begins so.
 fn first_of(from: &Bound<Bytes>) -> Bytes {
     match from {
