@@ -9,16 +9,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kvorum_backend::{Result, StepOutcome, Task, TaskKind, Unreadable, Urgency};
-use kvorum_sst::{ScanItem, ScanOptions, TableScan, WrittenTable};
+use kvorum_sst::{ScanItem, ScanOptions, TableScan};
 
 use crate::Body;
 use crate::blob::{BlobFile, BlobWriter, blob_path, ordinal_of, split_blob};
 use crate::error::IntoBackend;
 use crate::files::sync_directory;
 use crate::in_tables::newest_in_tables;
-use crate::install::{self, blob_record};
+use crate::install::{blob_record, open_blob};
 use crate::store::Store;
 use crate::version::{LevelTable, Version};
+use crate::written_blob::{self, WrittenBlob};
 
 /// Limits of garbage in a blob file, whatever is allowed otherwise: where space is scarce, and where puts are
 /// refused for want of it. Percent.
@@ -43,8 +44,8 @@ struct CollectJob {
     writer: Option<BlobWriter>,
     /// The new file goes to the slow directory.
     to_slow: bool,
-    /// The new file and the bytes of its blocks, when all is written.
-    written: Option<(WrittenTable, u64)>,
+    /// The new file, when all is written.
+    written: Option<WrittenBlob>,
 }
 
 impl Collecting {
@@ -145,10 +146,10 @@ impl Collecting {
             return Ok(());
         };
         let blob = match job.written.take() {
-            Some((written, block_bytes)) => {
+            Some(written) => {
                 sync_directory(&*store.disk, &store.directory)
                     .map_err(|error| store.fail_unless_full(error))?;
-                Some(install::open_blob(store, &written, file, block_bytes)?)
+                Some(open_blob(store, &written, file)?)
             }
             None => None,
         };
@@ -171,7 +172,7 @@ impl Collecting {
             blobs.extend(blob.map(|it| (file, Arc::new(it))));
             version.blobs = Arc::new(blobs);
         });
-        store.retire_files([crate::blob::blob_path(&store.directory, old.number)]);
+        store.retire_files([blob_path(&store.directory, old.number)]);
         Ok(())
     }
 
@@ -203,7 +204,7 @@ impl CollectJob {
     /// The new file, finished or not.
     fn output_paths(&self, store: &Store) -> Vec<PathBuf> {
         let writing = self.writer.as_ref().map(BlobWriter::number);
-        let written = self.written.as_ref().map(|(table, _)| table.id.number);
+        let written = self.written.as_ref().map(WrittenBlob::number);
         let number = writing.or(written);
         number
             .map(|it| blob_path(&store.directory, it))
@@ -224,7 +225,10 @@ impl CollectJob {
                 ScanItem::Gap(_) => {}
                 ScanItem::Entry => cost += self.take(store)?,
                 ScanItem::End => {
-                    self.finish(store)?;
+                    // Where nothing is used there is none.
+                    let writer = self.writer.take();
+                    let written = writer.map(|it| WrittenBlob::finish(store, it));
+                    self.written = written.transpose()?;
                     return Ok((cost, true));
                 }
             }
@@ -264,25 +268,12 @@ impl CollectJob {
     fn keep(&mut self, store: &Store, ordinal: u64, key: &[u8], body: &[u8]) -> Result<()> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
-            None => self.writer.insert(start(store, self.file, self.to_slow)?),
+            None => {
+                let begun = written_blob::begin(store, Some(self.file), self.to_slow)?;
+                self.writer.insert(begun)
+            }
         };
         writer.add_as(ordinal, key, body)?;
-        Ok(())
-    }
-
-    fn finish(&mut self, store: &Store) -> Result<()> {
-        let Some(writer) = self.writer.take() else {
-            // Nothing is used.
-            return Ok(());
-        };
-        let (number, block_bytes) = (writer.number(), writer.block_bytes);
-        let finished = writer.finish();
-        if finished.is_err() {
-            store.remove_files([blob_path(&store.directory, number)]);
-        }
-        let table = finished.map_err(|error| store.fail_if_sync(&error))?;
-        store.count_written(table.file_len);
-        self.written = Some((table, block_bytes));
         Ok(())
     }
 }
@@ -305,11 +296,4 @@ fn is_slow_blob(store: &Store, version: &Version, file: u64) -> bool {
     let levels = version.levels.iter().enumerate();
     let mut fast = levels.filter(|(level, _)| !store.is_slow_level(*level));
     store.slow.is_some() && !fast.any(|(_, tables)| tables.iter().any(uses))
-}
-
-fn start(store: &Store, file: u64, to_slow: bool) -> Result<BlobWriter> {
-    let id = store.table_id(store.take_number());
-    let options = store.settings.blob_options();
-    let disk = store.disk_of_side(to_slow);
-    BlobWriter::create(disk, &store.directory, id, file, options)
 }

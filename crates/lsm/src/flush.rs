@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use kvorum_backend::{Result, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 
 use crate::compaction::{Job, Reached};
-use crate::install::{self, are_unlisted, blob_record, record};
+use crate::install::{are_unlisted, blob_record, open_blob, publish, record};
 use crate::log::log_path;
 use crate::memtable::Memtable;
 use crate::merge::{MergeWalk, Source};
@@ -157,17 +157,10 @@ impl Flush {
         let mut was_listing = false;
         let synced = store.sync_shared_log();
         let outcome = synced
-            .and_then(|()| install::publish(store, &written))
+            .and_then(|()| publish(store, &written))
             .and_then(|tables| {
-                let blob = match &blob {
-                    Some(blob) => Some(install::open_blob(
-                        store,
-                        &blob.table,
-                        blob.table.id.number,
-                        blob.block_bytes,
-                    )?),
-                    None => None,
-                };
+                let opened = blob.as_ref().map(|it| open_blob(store, it, it.number()));
+                let blob = opened.transpose()?;
                 let first_log = store.version.load().first_log_behind(&self.memtables);
                 // Before, the log itself may not outlive a crash.
                 let mut memtables = self.memtables.iter();

@@ -8,13 +8,13 @@ use kvorum_sst::{KnownTable, Table, TableWriter, WrittenTable};
 
 use crate::Entry;
 use crate::blob::{BlobFile, blob_path};
-use crate::compaction::WrittenBlob;
 use crate::error::IntoBackend;
 use crate::files::{sync_directory, table_path};
 use crate::manifest::{BlobRecord, Manifest, TableRecord};
 use crate::policy::Pick;
 use crate::store::Store;
 use crate::version::{LevelTable, Version};
+use crate::written_blob::WrittenBlob;
 
 /// Makes the names of new tables durable and opens them.
 pub(crate) fn publish(store: &Store, written: &[WrittenTable]) -> Result<Vec<LevelTable>> {
@@ -38,21 +38,18 @@ pub(crate) fn publish(store: &Store, written: &[WrittenTable]) -> Result<Vec<Lev
         .collect()
 }
 
-pub(crate) fn open_blob(
-    store: &Store,
-    written: &WrittenTable,
-    file: u64,
-    block_bytes: u64,
-) -> Result<BlobFile> {
-    let path = blob_path(&store.directory, written.id.number);
+/// Opens a new blob file for the bodies that are named by the number `file`.
+pub(crate) fn open_blob(store: &Store, written: &WrittenBlob, file: u64) -> Result<BlobFile> {
+    let path = blob_path(&store.directory, written.number());
     let id = store.shared.cache.new_table();
     let sink = &store.read_side.blobs;
-    let opened = Table::open(&*store.disk, &path, known(written), id, sink).into_backend()?;
+    let opened =
+        Table::open(&*store.disk, &path, known(&written.table), id, sink).into_backend()?;
     Ok(BlobFile {
         file,
-        number: written.id.number,
-        file_len: written.file_len,
-        block_bytes,
+        number: written.number(),
+        file_len: written.table.file_len,
+        block_bytes: written.block_bytes,
         table: Some(Arc::new(opened)),
     })
 }
@@ -106,13 +103,13 @@ pub(crate) fn install_below(
         return Ok(0);
     }
     let number = store.take_number();
-    let blob_number = blob.as_ref().map(|it| it.table.id.number);
+    let blob_number = blob.as_ref().map(WrittenBlob::number);
     let mut was_listing = false;
     let installed = write_table(store, number, entries).and_then(|written| {
         let bytes = written.file_len;
         store.count_written(bytes);
         let tables = publish(store, &[written])?;
-        let blob = blob.map(|it| open_blob(store, &it.table, it.table.id.number, it.block_bytes));
+        let blob = blob.map(|it| open_blob(store, &it, it.number()));
         let blob = blob.transpose()?;
         was_listing = true;
         store.change_manifest(|manifest| {

@@ -94,6 +94,7 @@ mod uncovered;
 mod upkeep;
 pub mod version;
 mod write;
+mod written_blob;
 
 pub use below::PutBelow;
 pub use cache::SharedCache;

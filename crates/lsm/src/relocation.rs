@@ -20,13 +20,13 @@ use kvorum_sst::hash_key;
 use kvorum_value_log::{LogPlace, LoggedRecord};
 
 use crate::blob::{BlobWriter, blob_path};
-use crate::compaction::WrittenBlob;
 use crate::error::from_sst;
 use crate::flush::Flushing;
 use crate::in_tables::{Unread, find_in_tables};
 use crate::install;
 use crate::log::{is_kept, key_of_entry, restored};
 use crate::store::Store;
+use crate::written_blob::{self, WrittenBlob};
 use crate::{Body, Entry, LoggedPlace};
 
 /// What is gathered is written once it takes so many bytes beside the bodies, or so many with them.
@@ -108,7 +108,9 @@ impl Relocating {
             true => {
                 let blobs = match &mut gathered.blobs {
                     Some(blobs) => blobs,
-                    None => gathered.blobs.insert(new_blob_file(store)?),
+                    None => gathered
+                        .blobs
+                        .insert(written_blob::begin(store, None, false)?),
                 };
                 Body::Blob(blobs.add(key, &body)?)
             }
@@ -167,17 +169,8 @@ impl Gathered {
         if entries.is_empty() {
             return Ok(0);
         }
-        let blob = match self.blobs {
-            None => None,
-            Some(blobs) => {
-                let block_bytes = blobs.block_bytes;
-                let finished = blobs.finish();
-                let table = finished.map_err(|error| store.fail_if_sync(&error))?;
-                store.count_written(table.file_len);
-                Some(WrittenBlob { table, block_bytes })
-            }
-        };
-        install::install_below(store, &entries, blob)
+        let blob = self.blobs.map(|it| WrittenBlob::finish(store, it));
+        install::install_below(store, &entries, blob.transpose()?)
     }
 }
 
@@ -214,13 +207,6 @@ fn current_at(store: &Store, key: &Bytes, at: &LogPlace) -> Result<Option<Entry>
         Ok(found) => found,
     };
     Ok(found.filter(|entry| logged_at(entry).is_some_and(|place| is_same(&place.at, at))))
-}
-
-fn new_blob_file(store: &Store) -> Result<BlobWriter> {
-    let number = store.take_number();
-    let options = store.settings.blob_options();
-    let id = store.table_id(number);
-    BlobWriter::create(&*store.disk, &store.directory, id, number, options)
 }
 
 /// Where in the log the body of an entry is, if it is there.
