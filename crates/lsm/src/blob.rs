@@ -15,8 +15,7 @@ use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::Disk;
 use kvorum_encoding::{ByteReader, put_varint};
 use kvorum_sst::{
-    Facts, ReadAhead, ReadContext, Table, TableId, TableOptions, TableWriter, WrittenTable,
-    hash_key,
+    Facts, KnownTable, ReadAhead, ReadContext, Table, TableId, TableOptions, TableWriter, hash_key,
 };
 
 use crate::BlobPlace;
@@ -123,7 +122,7 @@ impl BlobWriter {
         Ok(block)
     }
 
-    pub(crate) fn finish(self) -> kvorum_sst::Result<WrittenTable> {
+    pub(crate) fn finish(self) -> kvorum_sst::Result<KnownTable> {
         self.writer.finish()
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use kvorum_backend::{Result, Timestamp};
-use kvorum_sst::{Mark, TableWriter, WrittenTable};
+use kvorum_sst::{KnownTable, Mark, TableWriter};
 
 use crate::blob::{BlobWriter, blob_path};
 use crate::error::IntoBackend;
@@ -31,7 +31,7 @@ pub(crate) struct Job {
     /// Where the present output's range begins: behind the last one's.
     range_from: Option<Bytes>,
     blobs: Option<BlobWriter>,
-    pub(crate) written: Vec<WrittenTable>,
+    pub(crate) written: Vec<KnownTable>,
     pub(crate) written_blob: Option<WrittenBlob>,
     is_flush: bool,
     /// Bytes of entries and bodies that were added to outputs.

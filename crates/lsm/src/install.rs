@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Result};
-use kvorum_sst::{KnownTable, Table, TableWriter, WrittenTable};
+use kvorum_sst::{KnownTable, Table, TableWriter};
 
 use crate::Entry;
 use crate::blob::{BlobFile, blob_path};
@@ -17,17 +17,17 @@ use crate::version::{LevelTable, Version};
 use crate::written_blob::WrittenBlob;
 
 /// Makes the names of new tables durable and opens them.
-pub(crate) fn publish(store: &Store, written: &[WrittenTable]) -> Result<Vec<LevelTable>> {
+pub(crate) fn publish(store: &Store, written: &[KnownTable]) -> Result<Vec<LevelTable>> {
     sync_directory(&*store.disk, &store.directory)
         .map_err(|error| store.fail_unless_full(error))?;
     written
         .iter()
         .map(|table| {
-            let known = known(table);
             let path = table_path(&store.directory, table.id.number);
             let id = store.shared.cache.new_table();
             let sink = &store.read_side.tables;
-            let opened = Table::open(&*store.disk, &path, known, id, sink).into_backend()?;
+            let opened =
+                Table::open(&*store.disk, &path, table.clone(), id, sink).into_backend()?;
             Ok(LevelTable {
                 number: table.id.number,
                 file_len: table.file_len,
@@ -44,7 +44,7 @@ pub(crate) fn open_blob(store: &Store, written: &WrittenBlob, file: u64) -> Resu
     let id = store.shared.cache.new_table();
     let sink = &store.read_side.blobs;
     let opened =
-        Table::open(&*store.disk, &path, known(&written.table), id, sink).into_backend()?;
+        Table::open(&*store.disk, &path, written.table.clone(), id, sink).into_backend()?;
     Ok(BlobFile {
         file,
         number: written.number(),
@@ -133,7 +133,7 @@ pub(crate) fn install_below(
     installed
 }
 
-fn write_table(store: &Store, number: u64, entries: &[(Bytes, Entry)]) -> Result<WrittenTable> {
+fn write_table(store: &Store, number: u64, entries: &[(Bytes, Entry)]) -> Result<KnownTable> {
     let path = table_path(&store.directory, number);
     let options = store.settings.table_options(0, false);
     let id = store.table_id(number);
@@ -178,13 +178,5 @@ pub(crate) fn blob_record(blob: &BlobFile) -> BlobRecord {
         number: blob.number,
         file_len: blob.file_len,
         block_bytes: blob.block_bytes,
-    }
-}
-
-fn known(written: &WrittenTable) -> KnownTable {
-    KnownTable {
-        id: written.id,
-        file_len: written.file_len,
-        properties: written.properties.clone(),
     }
 }

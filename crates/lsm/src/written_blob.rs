@@ -1,14 +1,14 @@
 //! New blob files: each job that moves bodies begins and finishes them in the same way.
 
 use kvorum_backend::Result;
-use kvorum_sst::WrittenTable;
+use kvorum_sst::KnownTable;
 
 use crate::blob::{BlobWriter, blob_path};
 use crate::store::Store;
 
 /// A blob file that is written and durable.
 pub(crate) struct WrittenBlob {
-    pub(crate) table: WrittenTable,
+    pub(crate) table: KnownTable,
     pub(crate) block_bytes: u64,
 }
 

@@ -17,7 +17,7 @@ use crate::{
     Result, SstError, TableId,
 };
 
-/// What its owner knows of a table before it is opened.
+/// What its writer tells of a table, and its owner knows before it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownTable {
     /// Which table it is.
