@@ -5,7 +5,7 @@ use std::path::Path;
 use kvorum_backend::{ForeignCopy, LostRange, Result};
 use kvorum_disk::Disk;
 use kvorum_segment::SegmentAnatomy;
-use kvorum_sst::{KnownTable, Properties, TableId};
+use kvorum_sst::KnownTable;
 
 use crate::Entry;
 use crate::lost::LostLog;
@@ -122,31 +122,19 @@ pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
     let Some(manifest) = found.content else {
         return Ok(contents);
     };
-    let known = |number, file_len, properties| KnownTable {
-        id: TableId {
-            store: manifest.identity,
-            number,
-        },
-        file_len,
-        properties,
-    };
     contents.shared_log = manifest.shared_log;
-    for it in manifest.tables {
+    for it in &manifest.tables {
         contents.files.push(ListedFile {
             name: format!("{:010}.sst", it.number),
             blob_file: None,
-            known: known(it.number, it.file_len, it.properties),
+            known: it.known(manifest.identity),
         });
     }
-    for it in manifest.blobs {
-        let properties = Properties {
-            largest: vec![0xff; 8].into(),
-            ..Properties::default()
-        };
+    for it in &manifest.blobs {
         contents.files.push(ListedFile {
             name: format!("{:010}.blob", it.number),
             blob_file: Some(it.file),
-            known: known(it.number, it.file_len, properties),
+            known: it.known(manifest.identity),
         });
     }
     Ok(contents)

@@ -17,8 +17,8 @@ use kvorum_encoding::{
     ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
 };
 use kvorum_segment::SegmentAnatomy;
-use kvorum_sst::Properties;
 use kvorum_sst::anatomy::TableAnatomy;
+use kvorum_sst::{KnownTable, Properties, TableId};
 
 use crate::doubts::DoubtRecord;
 use crate::error::IntoBackend;
@@ -49,6 +49,33 @@ pub(crate) struct BlobRecord {
     pub(crate) number: u64,
     pub(crate) file_len: u64,
     pub(crate) block_bytes: u64,
+}
+
+impl TableRecord {
+    /// What is known of the table in the store of this identity.
+    pub(crate) fn known(&self, store: u64) -> KnownTable {
+        let number = self.number;
+        KnownTable {
+            id: TableId { store, number },
+            file_len: self.file_len,
+            properties: self.properties.clone(),
+        }
+    }
+}
+
+impl BlobRecord {
+    /// The same of a blob file, whose properties are not kept.
+    pub(crate) fn known(&self, store: u64) -> KnownTable {
+        let number = self.number;
+        KnownTable {
+            id: TableId { store, number },
+            file_len: self.file_len,
+            properties: Properties {
+                largest: vec![0xff; 8].into(),
+                ..Properties::default()
+            },
+        }
+    }
 }
 
 /// What a store is made of.

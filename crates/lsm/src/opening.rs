@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kvorum_backend::{Result, StoreId};
 use kvorum_disk::{Disk, DiskError, OpenMode, Operation, Reading};
-use kvorum_sst::{KnownTable, Properties, SstError, Table, TableId};
+use kvorum_sst::{SstError, Table};
 use kvorum_value_log::{LogSegment, Whereabouts};
 
 use crate::blob::{BlobFile, blob_path};
@@ -95,14 +95,7 @@ impl Recovery {
         record: &TableRecord,
         read_side: &ReadSide,
     ) -> Result<Option<Table>> {
-        let known = KnownTable {
-            id: TableId {
-                store: manifest.identity,
-                number: record.number,
-            },
-            file_len: record.file_len,
-            properties: record.properties.clone(),
-        };
+        let known = record.known(manifest.identity);
         let path = table_path(&self.directory, record.number);
         let cache_id = self.shared.cache.new_table();
         let sink = &read_side.tables;
@@ -132,17 +125,7 @@ impl Recovery {
         record: &BlobRecord,
         read_side: &ReadSide,
     ) -> Result<Option<Table>> {
-        let known = KnownTable {
-            id: TableId {
-                store: manifest.identity,
-                number: record.number,
-            },
-            file_len: record.file_len,
-            properties: Properties {
-                largest: vec![0xff; 8].into(),
-                ..Properties::default()
-            },
-        };
+        let known = record.known(manifest.identity);
         let path = blob_path(&self.directory, record.number);
         let cache_id = self.shared.cache.new_table();
         let sink = &read_side.blobs;
