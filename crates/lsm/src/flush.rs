@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use kvorum_backend::{Result, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 
 use crate::compaction::{Job, Reached};
-use crate::install::{are_unlisted, blob_record, open_blob, publish, record};
+use crate::install::put_on_top;
 use crate::log::log_path;
+use crate::manifest::Manifest;
 use crate::memtable::Memtable;
 use crate::merge::{MergeWalk, Source};
 use crate::policy::worth_part;
@@ -151,52 +152,27 @@ impl Flush {
     }
 
     /// The tables of a flush take the place of its memtables.
-    fn install(mut self, store: &Store) -> Result<()> {
-        let written = std::mem::take(&mut self.job.written);
-        let blob = self.job.written_blob.take();
-        let mut was_listing = false;
-        let synced = store.sync_shared_log();
-        let outcome = synced
-            .and_then(|()| publish(store, &written))
-            .and_then(|tables| {
-                let opened = blob.as_ref().map(|it| open_blob(store, it, it.number()));
-                let blob = opened.transpose()?;
-                let first_log = store.version.load().first_log_behind(&self.memtables);
-                // Before, the log itself may not outlive a crash.
-                let mut memtables = self.memtables.iter();
-                let speaks_of_log = memtables.any(|it| !it.segments().is_empty());
-                was_listing = true;
-                store.change_manifest(|manifest| {
-                    manifest.sequence = manifest.sequence.max(self.sequence);
-                    manifest.first_log = first_log;
-                    if speaks_of_log {
-                        manifest.shared_log = store.shared_log_id();
-                    }
-                    let records = tables.iter().map(|it| record(it, 0));
-                    manifest.tables.splice(0..0, records);
-                    manifest.blobs.extend(blob.as_ref().map(blob_record));
-                })?;
-                Ok((tables, blob, first_log))
-            });
-        let (tables, blob, first_log) = match outcome {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                if are_unlisted(was_listing, &error) {
-                    self.job.written = written;
-                    self.job.written_blob = blob;
-                    store.remove_files(self.job.output_paths(store));
-                }
-                return Err(error);
+    fn install(self, store: &Store) -> Result<()> {
+        store
+            .sync_shared_log()
+            .inspect_err(|_| store.remove_files(self.job.output_paths(store)))?;
+        let first_log = store.version.load().first_log_behind(&self.memtables);
+        let list = |manifest: &mut Manifest| {
+            manifest.sequence = manifest.sequence.max(self.sequence);
+            manifest.first_log = first_log;
+            // Before, the log itself may not outlive a crash.
+            if self.memtables.iter().any(|it| !it.segments().is_empty()) {
+                manifest.shared_log = store.shared_log_id();
             }
         };
         let is_flushed = |it: &Arc<Memtable>| self.memtables.iter().any(|old| Arc::ptr_eq(it, old));
-        store.change_version(|version| {
+        let show = |version: &mut Version| {
             version.frozen.retain(|it| !is_flushed(it));
-            Arc::make_mut(&mut version.levels[0]).splice(0..0, tables);
-            version.add_blob(blob);
             version.keep_named_segments(&self.memtables);
             version.flushes += 1;
-        });
+        };
+        let (written, blob) = (&self.job.written, self.job.written_blob.as_ref());
+        put_on_top(store, written, blob, list, show)?;
         let freed: u64 = self.memtables.iter().map(|it| it.held_bytes()).sum();
         store.shared.memory.subtract(freed);
         store.counters.flushes.fetch_add(1, Ordering::Relaxed);

@@ -90,6 +90,53 @@ pub(crate) fn exchange(store: &Store, pick: &Pick, tables: &[LevelTable]) -> Res
     Ok(())
 }
 
+/// Puts new tables above all others, and with them the blob file in which some of their entries have their
+/// bodies. `list` and `show` make what else changes with that, on disk and for readers. After a failure the
+/// files are gone, unless the manifest may list them.
+pub(crate) fn put_on_top(
+    store: &Store,
+    written: &[KnownTable],
+    blob: Option<&WrittenBlob>,
+    list: impl FnOnce(&mut Manifest),
+    show: impl FnOnce(&mut Version),
+) -> Result<()> {
+    let mut was_listing = false;
+    let installed = publish(store, written).and_then(|tables| {
+        let opened = blob.map(|it| open_blob(store, it, it.number()));
+        let opened = opened.transpose()?;
+        was_listing = true;
+        store.change_manifest(|manifest| {
+            list(manifest);
+            let records = tables.iter().map(|it| record(it, 0));
+            manifest.tables.splice(0..0, records);
+            manifest.blobs.extend(opened.as_ref().map(blob_record));
+        })?;
+        store.change_version(|version| {
+            Arc::make_mut(&mut version.levels[0]).splice(0..0, tables);
+            version.add_blob(opened);
+            show(version);
+        });
+        Ok(())
+    });
+    if let Err(error) = &installed
+        && are_unlisted(was_listing, error)
+    {
+        remove_outputs(store, written.iter().map(|it| it.id.number), blob);
+    }
+    installed
+}
+
+fn remove_outputs(
+    store: &Store,
+    tables: impl IntoIterator<Item = u64>,
+    blob: Option<&WrittenBlob>,
+) {
+    let directory = &store.directory;
+    let tables = tables.into_iter().map(|it| table_path(directory, it));
+    let blob = blob.map(|it| blob_path(directory, it.number()));
+    store.remove_files(tables.chain(blob));
+}
+
 /// Puts a table with these entries, which are in key order, above all others, and with it the blob file
 /// in which some of them have their bodies. Returns the bytes of the table.
 ///
@@ -97,40 +144,18 @@ pub(crate) fn exchange(store: &Store, pick: &Pick, tables: &[LevelTable]) -> Res
 pub(crate) fn install_below(
     store: &Store,
     entries: &[(Bytes, Entry)],
-    blob: Option<WrittenBlob>,
+    blob: Option<&WrittenBlob>,
 ) -> Result<u64> {
     if entries.is_empty() {
         return Ok(0);
     }
     let number = store.take_number();
-    let blob_number = blob.as_ref().map(WrittenBlob::number);
-    let mut was_listing = false;
-    let installed = write_table(store, number, entries).and_then(|written| {
-        let bytes = written.file_len;
-        store.count_written(bytes);
-        let tables = publish(store, &[written])?;
-        let blob = blob.map(|it| open_blob(store, &it, it.number()));
-        let blob = blob.transpose()?;
-        was_listing = true;
-        store.change_manifest(|manifest| {
-            let records = tables.iter().map(|it| record(it, 0));
-            manifest.tables.splice(0..0, records);
-            manifest.blobs.extend(blob.as_ref().map(blob_record));
-        })?;
-        store.change_version(|version| {
-            Arc::make_mut(&mut version.levels[0]).splice(0..0, tables);
-            version.add_blob(blob);
-        });
-        Ok(bytes)
-    });
-    if let Err(error) = &installed
-        && are_unlisted(was_listing, error)
-    {
-        let blob = blob_number.map(|it| blob_path(&store.directory, it));
-        let table = table_path(&store.directory, number);
-        store.remove_files(blob.into_iter().chain([table]));
-    }
-    installed
+    let written = write_table(store, number, entries)
+        .inspect_err(|_| remove_outputs(store, [number], blob))?;
+    let bytes = written.file_len;
+    store.count_written(bytes);
+    put_on_top(store, &[written], blob, |_| {}, |_| {})?;
+    Ok(bytes)
 }
 
 fn write_table(store: &Store, number: u64, entries: &[(Bytes, Entry)]) -> Result<KnownTable> {
@@ -163,7 +188,7 @@ pub(crate) fn list_files(manifest: &mut Manifest, version: &Version) {
     manifest.blobs = version.blobs.values().map(|it| blob_record(it)).collect();
 }
 
-pub(crate) fn record(table: &LevelTable, level: usize) -> TableRecord {
+fn record(table: &LevelTable, level: usize) -> TableRecord {
     TableRecord {
         level: level as u64,
         number: table.number,

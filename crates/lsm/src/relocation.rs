@@ -23,7 +23,7 @@ use crate::blob::{BlobWriter, blob_path};
 use crate::error::from_sst;
 use crate::flush::Flushing;
 use crate::in_tables::{Unread, find_in_tables};
-use crate::install;
+use crate::install::install_below;
 use crate::log::{is_kept, key_of_entry, restored};
 use crate::store::Store;
 use crate::written_blob::{self, WrittenBlob};
@@ -170,7 +170,7 @@ impl Gathered {
             return Ok(0);
         }
         let blob = self.blobs.map(|it| WrittenBlob::finish(store, it));
-        install::install_below(store, &entries, blob.transpose()?)
+        install_below(store, &entries, blob.transpose()?.as_ref())
     }
 }
 
