@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kvorum_backend::{Result, StoreId};
 use kvorum_disk::{Disk, DiskError, OpenMode, Operation, Reading};
-use kvorum_sst::{SstError, Table};
+use kvorum_sst::{DamageSink, KnownTable, SstError, Table};
 use kvorum_value_log::{LogSegment, Whereabouts};
 
 use crate::blob::{BlobFile, blob_path};
@@ -95,12 +95,9 @@ impl Recovery {
         record: &TableRecord,
         read_side: &ReadSide,
     ) -> Result<Option<Table>> {
-        let known = record.known(manifest.identity);
         let path = table_path(&self.directory, record.number);
-        let cache_id = self.shared.cache.new_table();
-        let sink = &read_side.tables;
-        let open = || Table::open(&*self.disk, &path, known.clone(), cache_id, sink);
-        self.unless_missing(open, |why| {
+        let (known, sink) = (record.known(manifest.identity), &read_side.tables);
+        self.open_unless_missing(&path, &known, sink, |why| {
             let (from, to) = (&record.properties.smallest, &record.properties.largest);
             let entries = record.properties.entries;
             let held = format!(
@@ -125,12 +122,9 @@ impl Recovery {
         record: &BlobRecord,
         read_side: &ReadSide,
     ) -> Result<Option<Table>> {
-        let known = record.known(manifest.identity);
         let path = blob_path(&self.directory, record.number);
-        let cache_id = self.shared.cache.new_table();
-        let sink = &read_side.blobs;
-        let open = || Table::open(&*self.disk, &path, known.clone(), cache_id, sink);
-        self.unless_missing(open, |why| {
+        let (known, sink) = (record.known(manifest.identity), &read_side.blobs);
+        self.open_unless_missing(&path, &known, sink, |why| {
             let held = format!("bodies of large entries; their heads are in tables ({why})");
             self.note(
                 format!("{:010}.blob", record.number),
@@ -141,11 +135,15 @@ impl Recovery {
         })
     }
 
-    fn unless_missing(
+    fn open_unless_missing(
         &self,
-        open: impl Fn() -> kvorum_sst::Result<Table>,
+        path: &Path,
+        known: &KnownTable,
+        sink: &dyn DamageSink,
         tell: impl Fn(&SstError),
     ) -> Result<Option<Table>> {
+        let cache_id = self.shared.cache.new_table();
+        let open = || Table::open(&*self.disk, path, known.clone(), cache_id, sink);
         let opened = match open() {
             // Out of file handles, say, every file is like that: then the store is not opened.
             Err(SstError::Disk(error)) if self.is_of_one_file(&error) => open(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvorum_backend::{FoldFilter, Lease, Status, Timestamp};
+use kvorum_sst::Table;
 
 use crate::Lsm;
 use crate::merging;
@@ -30,9 +31,10 @@ impl Lsm {
         let last = version.levels.iter().rev().find(|it| !it.is_empty());
         let last_bytes: u64 = last.map_or(0, |it| it.iter().map(|it| it.file_len).sum());
         let memtables: u64 = version.memtables().map(|it| it.held_bytes()).sum();
-        let open = version.tables().filter_map(|it| it.table.as_ref());
+        let tables = version.tables().filter_map(|it| it.table.as_ref());
         let blobs = version.blobs.values().filter_map(|it| it.table.as_ref());
-        let tops: u64 = open.chain(blobs).map(|it| it.memory_bytes()).sum();
+        let opened: Vec<&Arc<Table>> = tables.chain(blobs).collect();
+        let tops: u64 = opened.iter().map(|it| it.memory_bytes()).sum();
         let marks: usize = version
             .tables()
             .flat_map(|it| it.properties.marks.iter())
@@ -43,9 +45,7 @@ impl Lsm {
             .iter()
             .map(|it| it.len().to_string())
             .collect();
-        let opened = version.tables().filter_map(|it| it.table.as_ref());
-        let opened = opened.chain(version.blobs.values().filter_map(|it| it.table.as_ref()));
-        let slow = opened.filter(|it| store.lies_slow(it));
+        let slow = opened.iter().filter(|it| store.lies_slow(it));
         let slow_bytes: u64 = slow.map(|it| it.file_len()).sum();
         let log_files = store.writer.lock().unsynced.len() as u64;
         Status {
