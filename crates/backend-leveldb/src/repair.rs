@@ -4,7 +4,7 @@ pub use kvorum_lsm::check::has_store_files;
 pub use kvorum_lsm::repair::{
     Doubt, Problem, Repair, RepairOptions, RepairReport, RepairUnit, RepairVerdict,
 };
-pub use kvorum_lsm::tiers::fast_of;
+pub use kvorum_tiers::fast_of;
 
 use crate::LeveldbSettings;
 

@@ -7,7 +7,7 @@ use kvorum_backend_bitcask::check::{CheckOptions, Checked, LOCK_NAME, check_stor
 use kvorum_disk::anatomy::Pieces;
 use kvorum_disk::{Disk, DiskLock, EntryKind, ErrorKind};
 use kvorum_lsm::check::{ListedFile, contents};
-use kvorum_lsm::tiers::{fast_of, whole_disk};
+use kvorum_tiers::{fast_of, whole_disk};
 use kvorum_value_log::anatomy::ValueLogFile;
 
 use crate::kind::{Kind, open_pieces, recognise};

@@ -6,6 +6,7 @@ use kvorum_backend::{ForeignCopy, LostRange, Result};
 use kvorum_disk::Disk;
 use kvorum_segment::SegmentAnatomy;
 use kvorum_sst::KnownTable;
+use kvorum_tiers::is_table_name;
 
 use crate::Entry;
 use crate::lost::LostLog;
@@ -86,14 +87,6 @@ pub fn has_store_files(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result
         }
     }
     Ok(false)
-}
-
-/// True when this is the name of a table or a blob file.
-pub fn is_table_name(name: &str) -> bool {
-    name.split_once('.').is_some_and(|(digits, suffix)| {
-        let is_number = digits.len() == 10 && digits.bytes().all(|it| it.is_ascii_digit());
-        is_number && matches!(suffix, "sst" | "blob")
-    })
 }
 
 /// Reads the manifest and the list of what was lost. Nothing is written.

@@ -20,7 +20,7 @@
 //!
 //! # Tiers
 //!
-//! A store may keep its old tables in a second directory, on a slower device: [`tiers`].
+//! A store may keep its old tables in a second directory, on a slower device: [`kvorum_tiers`].
 //!
 //! # The node's log
 //!
@@ -88,7 +88,6 @@ mod snapshot;
 mod status;
 mod store;
 mod tenant;
-pub mod tiers;
 mod trouble;
 mod uncovered;
 mod upkeep;

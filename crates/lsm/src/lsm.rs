@@ -84,7 +84,7 @@ impl Lsm {
         let lock = disk
             .lock(&directory.join(LOCK_NAME), &holder)
             .into_backend()?;
-        let (disk, slow) = crate::tiers::settle(disk, directory, settings.tiers.as_ref(), &draw)?;
+        let (disk, slow) = kvorum_tiers::settle(disk, directory, settings.tiers.as_ref(), &*draw)?;
         let lost = Arc::new(LostLog::open(&*disk, directory));
         let recovery = Recovery {
             disk,

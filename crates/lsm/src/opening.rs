@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kvorum_backend::{Result, StoreId};
 use kvorum_disk::{Disk, DiskError, OpenMode, Operation, Reading};
 use kvorum_sst::{DamageSink, KnownTable, SstError, Table};
+use kvorum_tiers::{CARD_OF_FAST, has_slow};
 use kvorum_value_log::{LogSegment, Whereabouts};
 
 use crate::blob::{BlobFile, blob_path};
@@ -19,7 +20,6 @@ use crate::manifest::{self, BlobRecord, Manifest, TableRecord};
 use crate::memtable::Memtable;
 use crate::read_side::ReadSide;
 use crate::recovery::Recovery;
-use crate::tiers::{CARD_OF_FAST, has_slow};
 use crate::version::{LevelTable, Version, gap_between};
 
 impl Recovery {

@@ -16,6 +16,7 @@ use kvorum_segment::{
     Compressor, FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError,
     SegmentReader, SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
 };
+use kvorum_tiers::SlowSide;
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
@@ -33,7 +34,6 @@ use crate::pins::Pins;
 use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
 use crate::store::{Store, WriteSide};
-use crate::tiers::SlowSide;
 use crate::uncovered::Uncovered;
 use crate::{DoubtKind, DrawNumber, LsmSettings, Shared};
 

@@ -43,6 +43,7 @@ use std::sync::Arc;
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::{Disk, DiskLock};
 use kvorum_encoding::KeyRange;
+use kvorum_tiers::{TieredDisk, whole_disk};
 use parking_lot::Mutex;
 
 pub use self::decision::Problem;
@@ -61,7 +62,6 @@ use crate::error::IntoBackend;
 use crate::files::{LOCK_NAME, sync_directory};
 use crate::logged::segment_of;
 use crate::manifest::{BlobRecord, Manifest, TableRecord};
-use crate::tiers::{TieredDisk, whole_disk};
 
 /// A piece of work of the present stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

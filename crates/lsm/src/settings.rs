@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use kvorum_backend::Belonging;
 use kvorum_sst::{Compression, FilterKind, TableOptions};
+use kvorum_tiers::Tiers;
 
 use crate::leveled::Leveled;
 use crate::policy::{Policy, PolicySettings};
-use crate::tiers::Tiers;
 use crate::{MemoryBudget, SharedCache};
 
 /// What a put promises when its caller leaves it to the store.

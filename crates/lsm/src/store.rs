@@ -15,6 +15,7 @@ use kvorum_backend::{BackendError, ErrorKind, GroupSync, Purpose, Result, Writte
 use kvorum_disk::{Disk, DiskLock, Headroom, Operation, Reserve};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter};
 use kvorum_sst::{SstError, Table, TableId};
+use kvorum_tiers::SlowSide;
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
@@ -25,7 +26,6 @@ use crate::manifest::{self, Manifest};
 use crate::pins::Pins;
 use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
-use crate::tiers::SlowSide;
 use crate::uncovered::Uncovered;
 use crate::version::Version;
 use crate::{LsmSettings, Shared};

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use kvorum_backend::Result;
 use kvorum_disk::Disk;
 use kvorum_sst::{KnownTable, Mark, MarkKind, Properties, Table, TableId};
+use kvorum_tiers::TieredDisk;
 
 use crate::LsmSettings;
 use crate::error::IntoBackend;
-use crate::tiers::TieredDisk;
 
 /// A piece of work that writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
