@@ -12,7 +12,8 @@ use std::sync::Arc;
 use kvorum_backend_bitcask::check::{Checked, Finding};
 use kvorum_disk::{Disk, ErrorKind};
 use kvorum_index_entries::keyspace::key_shown;
-use kvorum_lsm::check::{Contents, ListedFile, contents, entry_summary, segment_of};
+use kvorum_lsm::segment_of;
+use kvorum_lsm_repair::check::{Contents, ListedFile, contents, entry_summary};
 use kvorum_sst::{
     Gap, IgnoreDamage, ReadContext, ScanItem, ScanOptions, SstError, Table, TableScan,
 };

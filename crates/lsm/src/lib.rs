@@ -29,6 +29,12 @@
 //! written once, and a second time only when the segment that it is in has become mostly dead
 //! ([`Tenant`](kvorum_value_log::Tenant)).
 //!
+//! # Formats
+//!
+//! What files are named and how their bytes are laid out is public, for whoever checks or mends a store that
+//! is not open (`lsm-repair`): [`manifest`], [`log`], [`lost`], [`blob`], [`files`] and [`Entry`]. None of them
+//! knows an open store.
+//!
 //! # Damage
 //!
 //! A block that cannot be read is an error to gets, is passed over by folds, and hides what older
@@ -44,28 +50,27 @@
 pub mod anatomy;
 mod backup;
 mod below;
-mod blob;
+pub mod blob;
 mod cache;
-pub mod check;
 mod collect;
 mod compaction;
 mod doubts;
 mod draw;
 mod entry;
 mod erase;
-mod error;
+pub mod error;
 mod expiry;
-mod files;
+pub mod files;
 mod flush;
 mod held;
 mod in_tables;
 mod install;
 mod leveled;
-mod log;
+pub mod log;
 mod logged;
-mod lost;
+pub mod lost;
 mod lsm;
-mod manifest;
+pub mod manifest;
 mod memory;
 mod memtable;
 mod merge;
@@ -79,7 +84,6 @@ mod read;
 mod read_side;
 mod recovery;
 mod relocation;
-pub mod repair;
 mod replaced;
 mod scrub;
 mod settings;
@@ -97,10 +101,10 @@ mod written_blob;
 
 pub use below::PutBelow;
 pub use cache::SharedCache;
-pub use doubts::{Doubt, DoubtKind};
+pub use doubts::{BadBlock, Doubt, DoubtKind, DoubtRecord};
 pub use draw::DrawNumber;
 pub use entry::{BlobPlace, Body, Entry, Value};
-pub use logged::LoggedPlace;
+pub use logged::{LoggedPlace, segment_of};
 pub use lsm::Lsm;
 pub use memory::MemoryBudget;
 pub use op::Op;

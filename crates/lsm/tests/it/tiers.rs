@@ -10,8 +10,8 @@ use kvorum_disk::{
     Operation, Rule,
 };
 use kvorum_lsm::policy::PolicySettings;
-use kvorum_lsm::repair::{Repair, RepairOptions, RepairReport, RepairVerdict};
 use kvorum_lsm::{Lsm, LsmSettings, Shared};
+use kvorum_lsm_repair::{Repair, RepairOptions, RepairReport, RepairVerdict};
 use kvorum_tiers::{CARD_OF_FAST, CARD_OF_SLOW, Tiers, remove_store};
 
 use crate::support::{

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::Result;
 use kvorum_disk::Disk;
+use kvorum_lsm::LsmSettings;
+use kvorum_lsm::error::IntoBackend;
 use kvorum_sst::{KnownTable, Mark, MarkKind, Properties, Table, TableId};
 use kvorum_tiers::TieredDisk;
-
-use crate::LsmSettings;
-use crate::error::IntoBackend;
 
 /// A piece of work that writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,17 +4,12 @@ use std::path::Path;
 
 use kvorum_backend::{ForeignCopy, LostRange, Result};
 use kvorum_disk::Disk;
+use kvorum_lsm::Entry;
+use kvorum_lsm::lost::LostLog;
+use kvorum_lsm::manifest;
 use kvorum_segment::SegmentAnatomy;
 use kvorum_sst::KnownTable;
 use kvorum_tiers::is_table_name;
-
-use crate::Entry;
-use crate::lost::LostLog;
-use crate::manifest;
-
-pub use crate::files::LOCK_NAME;
-pub use crate::logged::segment_of;
-pub use crate::manifest::find_store;
 
 /// A file that the manifest lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +51,7 @@ pub struct EntrySummary {
     /// Its batch.
     pub sequence: u64,
     /// The blob file with its body, and the bytes that the body takes there. A segment of the node's log
-    /// counts as one, under a number that [`segment_of`] knows.
+    /// counts as one, under a number that [`kvorum_lsm::segment_of`] knows.
     pub blob: Option<(u64, u64)>,
 }
 
@@ -81,7 +76,7 @@ pub fn has_store_files(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result
         }
         if kvorum_segment::parse_file_name(&entry.name).is_some() {
             let id = SegmentAnatomy::header_id(disk, &directory.join(&entry.name))?;
-            if id.is_some_and(|it| it.kind == crate::log::KIND_LOG) {
+            if id.is_some_and(|it| it.kind == kvorum_lsm::log::KIND_LOG) {
                 return Ok(true);
             }
         }

@@ -5,6 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::Result;
+use kvorum_lsm::blob::{BlobWriter, blob_path, ordinal_of, split_blob};
+use kvorum_lsm::error::{IntoBackend, from_segment};
+use kvorum_lsm::files::table_path;
+use kvorum_lsm::log::{self, log_id, log_path};
+use kvorum_lsm::manifest::BlobRecord;
+use kvorum_lsm::{Body, Entry, Op};
 use kvorum_segment::{
     FILE_HEADER_BYTES, ScanOptions, Scanned, SegmentError, SegmentReader, StoredRecord,
 };
@@ -13,13 +19,7 @@ use kvorum_sst::{
     TableScan, TableWriter,
 };
 
-use super::work::{Done, Doubt, Ground, Output, SourceTable, behind, end_of, lost_mark};
-use crate::blob::{BlobWriter, blob_path, ordinal_of, split_blob};
-use crate::error::{IntoBackend, from_segment};
-use crate::files::table_path;
-use crate::log::{self, log_id, log_path};
-use crate::manifest::BlobRecord;
-use crate::{Body, Entry, Op};
+use crate::work::{Done, Doubt, Ground, Output, SourceTable, behind, end_of, lost_mark};
 
 /// Read at once of a table that is walked.
 pub(crate) const READ_AHEAD_BYTES: usize = 1 << 20;
