@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::Result;
 use kvorum_disk::Disk;
+use kvorum_encoding::successor;
 use kvorum_lsm::LsmSettings;
 use kvorum_lsm::error::IntoBackend;
 use kvorum_sst::{KnownTable, Mark, MarkKind, Properties, Table, TableId};
@@ -150,13 +151,8 @@ pub(crate) fn end_of(properties: &Properties) -> Bytes {
     match is_behind {
         // The end of a mark, with which the next table of the level may begin.
         true => properties.largest.clone(),
-        false => behind(&properties.largest),
+        false => successor(&properties.largest),
     }
-}
-
-/// The first key behind a key.
-pub(crate) fn behind(key: &[u8]) -> Bytes {
-    [key, &[0]].concat().into()
 }
 
 pub(crate) fn lost_mark(from: Bytes, to: Bytes, filter: Bytes) -> Mark {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Durability, ErrorKind, Lease, Lookup, ReadAt, Reading, Receipt, Result, Sequence, StepBudget,
+    Durability, ErrorKind, Lease, Lookup, ReadAt, Receipt, Result, Sequence, StepBudget,
     StepOutcome, StoreId, Task, Timestamp,
 };
 use kvorum_disk::{Disk, Reserve};
@@ -178,7 +178,7 @@ impl Lsm {
     /// What a key holds, its body included.
     pub fn get(&self, key: &Bytes, at: ReadAt) -> Result<Lookup<(Sequence, Value, Bytes)>> {
         let version = self.store.version.load();
-        let reading = disk_reading(at.reading);
+        let reading = at.reading.into();
         let found = self.store.find_unexpired(&version, key, reading, at.now)?;
         let (sequence, value) = match found {
             Lookup::Found(found) => found,
@@ -193,7 +193,7 @@ impl Lsm {
     /// What a key holds; its body stays where it is.
     pub fn head(&self, key: &Bytes, at: ReadAt) -> Result<Lookup<(Sequence, Value)>> {
         let version = self.store.version.load();
-        let reading = disk_reading(at.reading);
+        let reading = at.reading.into();
         let found = self.store.find_unexpired(&version, key, reading, at.now)?;
         Ok(found.map(|(sequence, value)| (Sequence(sequence), value)))
     }
@@ -357,12 +357,5 @@ impl Op {
             Self::Remove { key } => key.len(),
             Self::RemoveRange { from, to } => from.len() + to.len(),
         }
-    }
-}
-
-fn disk_reading(reading: Reading) -> kvorum_disk::Reading {
-    match reading {
-        Reading::CachedOnly => kvorum_disk::Reading::CachedOnly,
-        Reading::MayBlock => kvorum_disk::Reading::MayBlock,
     }
 }

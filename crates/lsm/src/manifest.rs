@@ -60,6 +60,14 @@ pub struct BlobRecord {
     pub block_bytes: u64,
 }
 
+/// The properties of a blob file that is opened: those that it was written with are not kept.
+pub fn blob_properties() -> Properties {
+    Properties {
+        largest: vec![0xff; 8].into(),
+        ..Properties::default()
+    }
+}
+
 impl TableRecord {
     /// What is known of the table in the store of this identity.
     pub fn known(&self, store: u64) -> KnownTable {
@@ -73,16 +81,13 @@ impl TableRecord {
 }
 
 impl BlobRecord {
-    /// The same of a blob file, whose properties are not kept.
+    /// The same of a blob file.
     pub fn known(&self, store: u64) -> KnownTable {
         let number = self.number;
         KnownTable {
             id: TableId { store, number },
             file_len: self.file_len,
-            properties: Properties {
-                largest: vec![0xff; 8].into(),
-                ..Properties::default()
-            },
+            properties: blob_properties(),
         }
     }
 }

@@ -105,12 +105,8 @@ impl Recovery {
                 shown(from),
                 shown(to)
             );
-            self.note(
-                format!("{:010}.sst", record.number),
-                0,
-                record.file_len,
-                held,
-            );
+            let name = format!("{:010}.sst", record.number);
+            self.note(name, 0, record.file_len, held);
             let gap = gap_between(from, to);
             self.doubts.open_for(record.number, 0, gap.range());
         })
@@ -126,12 +122,8 @@ impl Recovery {
         let (known, sink) = (record.known(manifest.identity), &read_side.blobs);
         self.open_unless_missing(&path, &known, sink, |why| {
             let held = format!("bodies of large entries; their heads are in tables ({why})");
-            self.note(
-                format!("{:010}.blob", record.number),
-                0,
-                record.file_len,
-                held,
-            );
+            let name = format!("{:010}.blob", record.number);
+            self.note(name, 0, record.file_len, held);
         })
     }
 

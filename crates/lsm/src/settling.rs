@@ -45,10 +45,9 @@ impl Settling {
         if let Some(last) = uncovered_in(store, segment) {
             cost_bytes += flushing.towards(store, last, budget.bytes)?;
             if uncovered_in(store, segment).is_some() {
-                let is_done = false;
                 return Ok(StepOutcome {
                     cost_bytes,
-                    is_done,
+                    is_done: false,
                 });
             }
         }

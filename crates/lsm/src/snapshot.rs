@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use kvorum_backend::{Fields, FoldFilter, Lease, LeaseWatch, Result, Sequence};
 use kvorum_disk::Reading;
-use kvorum_encoding::KeyRange;
+use kvorum_encoding::{KeyRange, successor};
 use kvorum_sst::ScanFilter;
 
 use crate::Value;
@@ -260,11 +260,4 @@ fn is_past(to: &Bound<Bytes>, key: &[u8]) -> bool {
         Bound::Excluded(to) => key >= &to[..],
         Bound::Unbounded => false,
     }
-}
-
-fn successor(key: &[u8]) -> Bytes {
-    let mut out = Vec::with_capacity(key.len() + 1);
-    out.extend_from_slice(key);
-    out.push(0);
-    out.into()
 }
