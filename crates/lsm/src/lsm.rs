@@ -38,7 +38,7 @@ impl Lsm {
     /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a newer
     /// version wrote it, [`ErrorKind::Corrupt`] when no copy of its manifest is whole and belongs to it,
     /// [`ErrorKind::Denied`] when its slow directory is not where it was. Damage to anything else is
-    /// listed in [`Status::lost`] and no reason not to open.
+    /// listed in [`kvorum_backend::Status::lost`] and no reason not to open.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
