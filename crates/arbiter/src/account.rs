@@ -190,6 +190,12 @@ impl Account {
         tasks.any(|owed| TaskId::of(&owed.task) == id && self.is_free(owed, now))
     }
 
+    /// True when the account owes this task.
+    pub(crate) fn owes(&self, id: TaskId) -> bool {
+        let mut tasks = self.tasks.iter();
+        tasks.any(|owed| TaskId::of(&owed.task) == id)
+    }
+
     /// True when a task is not left alone.
     pub(crate) fn is_free(&self, owed: &Owed, now: Moment) -> bool {
         let id = TaskId::of(&owed.task);

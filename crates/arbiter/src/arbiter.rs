@@ -15,6 +15,7 @@ use crate::budgets::Budgets;
 use crate::event::{DiskRoom, Ended, Event, Looked, StepResult, Told};
 use crate::foreground::{Foreground, Meanwhile};
 use crate::memory::{self, MemoryOrders, SharedMemory};
+use crate::merges::Merges;
 use crate::order::{Decision, Order, Owner};
 use crate::pace::{Debts, Pace};
 use crate::rank::{Rank, Scarcity};
@@ -73,8 +74,7 @@ pub struct Arbiter {
     memory_orders: MemoryOrders,
     are_files_used_up: bool,
     disk: Option<DiskRoom>,
-    /// The last merge begun, until it is done.
-    merging: Option<(Owner, TaskId)>,
+    merges: Merges,
     fullness: f64,
     steps: BTreeMap<TaskKind, Steps>,
     longest_step: Duration,
@@ -104,7 +104,7 @@ impl Arbiter {
             memory_orders: memory::orders(0, SharedMemory::default(), None, false),
             are_files_used_up: false,
             disk: None,
-            merging: None,
+            merges: Merges::default(),
             fullness: 0.0,
             steps: BTreeMap::new(),
             longest_step: Duration::ZERO,
@@ -233,6 +233,10 @@ impl Arbiter {
         self.foreground.look(looked.reads, looked.writes, meanwhile);
         self.has_worked = false;
         self.was_held_back = false;
+        self.merges.keep(|(owner, id)| {
+            let account = self.accounts.get(owner);
+            account.is_some_and(|it| it.owes(*id))
+        });
         let debts = self.debts(now);
         self.set_pace(debts, now);
         self.stretch_spring(debts, now);
@@ -274,7 +278,8 @@ impl Arbiter {
             StepResult::Done(outcome) => Some(outcome),
             StepResult::Failed | StepResult::NoSpace => None,
         };
-        self.note_merge(order, outcome.is_some_and(|outcome| !outcome.is_done));
+        let goes_on = outcome.is_some_and(|outcome| !outcome.is_done);
+        self.merges.ended(order, goes_on);
         let cost_bytes = outcome.map_or(0, |outcome| outcome.cost_bytes);
         let steps = self.steps.entry(kind).or_default();
         steps.count += 1;
@@ -320,27 +325,6 @@ impl Arbiter {
         }
     }
 
-    /// Notes the merge under way.
-    fn note_merge(&mut self, order: &Order, goes_on: bool) {
-        if !copies(order.task.kind) {
-            return;
-        }
-        let this = (order.owner, TaskId::of(&order.task));
-        if goes_on {
-            self.merging = Some(this);
-        } else if self.merging == Some(this) {
-            self.merging = None;
-        }
-    }
-
-    /// The merge that others wait for: where space is scarce, merges are done one after another. Each takes
-    /// space for its copies before it gives any back, and the reserve is enough for one.
-    fn sole_merge(&self, now: Moment) -> Option<(Owner, TaskId)> {
-        let (owner, id) = self.merging.filter(|_| self.scarcity.disk)?;
-        let account = self.accounts.get(&owner)?;
-        account.can_go_on(id, now).then_some((owner, id))
-    }
-
     fn next_to_ask(&mut self, now: Moment) -> Option<Owner> {
         let due = self.accounts.iter_mut();
         let mut due = due.filter(|(_, account)| !account.is_busy && account.ask_at <= now);
@@ -355,13 +339,23 @@ impl Arbiter {
         // turn. The processor's share passes nobody over: what presses could use it up for ever.
         let is_held = self.pace.is_held_by_requests();
         let may_begin = |rank: Rank| rank.is_pressing() || !is_held;
-        let sole = self.sole_merge(now);
-        let waits = |owner: Owner, owed: &Owed| {
-            let is_other = sole.is_some_and(|sole| sole != (owner, TaskId::of(&owed.task)));
-            is_other && copies(owed.task.kind)
-        };
+        let sole = self.merges.last().filter(|(owner, id)| {
+            let account = self.accounts.get(owner);
+            self.scarcity.disk && account.is_some_and(|it| it.can_go_on(*id, now))
+        });
+        let room_bytes = self.room_for_merges();
+        let waits =
+            |owner: Owner, owed: &Owed| self.merges.is_to_wait(owner, &owed.task, sole, room_bytes);
         self.selection
             .choose(&self.accounts, budget_of, waits, may_begin, now)
+    }
+
+    /// Free space that merges may share, in bytes. Where space is scarce they go by turns.
+    fn room_for_merges(&self) -> u64 {
+        match self.disk {
+            Some(disk) if !disk.is_scarce() => disk.available_bytes - disk.reserve_bytes,
+            _ => u64::MAX,
+        }
     }
 
     fn begin(&mut self, chosen: &Chosen, now: Moment) -> Order {
@@ -381,6 +375,7 @@ impl Arbiter {
             account.is_busy = true;
             self.selection.begins(chosen, account, order.declared_bytes);
         }
+        self.merges.begins(&order);
         self.pace.begins(order.declared_bytes);
         self.running.insert(chosen.owner, (order.clone(), now));
         order
@@ -460,10 +455,6 @@ impl Arbiter {
 }
 
 /// True for tasks that copy data before they remove the originals.
-fn copies(kind: TaskKind) -> bool {
-    matches!(kind, TaskKind::Merge | TaskKind::Compact)
-}
-
 fn is_scarce(used: Option<u64>, most: Option<u64>) -> bool {
     is_used_to(used, most, SCARCE_PERCENT)
 }

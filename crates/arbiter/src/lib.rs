@@ -57,6 +57,7 @@ mod budgets;
 mod event;
 mod foreground;
 mod memory;
+mod merges;
 mod order;
 mod pace;
 mod rank;

@@ -14,14 +14,14 @@ use kvorum_encoding::Address;
 use kvorum_ring::NodeId;
 use kvorum_runtime::Moment;
 
+use crate::accounts::Progress;
 use crate::error::RequestError;
 use crate::plan::{Plan, Purpose};
 use crate::replicas::Replicas;
-use crate::trace::Trace;
 
 /// The first pause before a request is planned anew, and the longest: the ring that others know is on
 /// its way here, or this one's to them.
-pub(crate) const REPLAN_PAUSE_MIN: Duration = Duration::from_millis(5);
+const REPLAN_PAUSE_MIN: Duration = Duration::from_millis(5);
 const REPLAN_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// A request is tried again after this long at first, then after twice as long, up to the longest pause;
@@ -29,29 +29,26 @@ const REPLAN_PAUSE_MAX: Duration = Duration::from_millis(500);
 const OPENING_PAUSE_MIN: Duration = Duration::from_millis(5);
 const OPENING_PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// What is known of a request while it runs.
-pub(crate) struct Progress {
-    pub(crate) arrived: Moment,
-    pub(crate) deadline: Moment,
-    pub(crate) trace: Trace,
+/// How long one request waits before its next try.
+pub(crate) struct Pauses {
+    /// Before the ring is looked at again.
+    replan: Duration,
+    /// Before a store that was not open is asked again.
+    opening: Duration,
 }
 
-/// The time that one request has waited between its tries.
-pub(crate) struct OpeningWait {
-    pause: Duration,
-}
-
-impl Default for OpeningWait {
+impl Default for Pauses {
     fn default() -> Self {
         Self {
-            pause: OPENING_PAUSE_MIN,
+            replan: REPLAN_PAUSE_MIN,
+            opening: OPENING_PAUSE_MIN,
         }
     }
 }
 
 /// See the module's description.
 pub(crate) struct Attempts {
-    pub(crate) replicas: Arc<Replicas>,
+    replicas: Arc<Replicas>,
     colocated_replicas: bool,
     /// The node stops: requests do not wait for stores any more.
     is_stopping: AtomicBool,
@@ -74,7 +71,7 @@ impl Attempts {
         sloppy_quorum: bool,
         purpose: Purpose,
     ) -> Result<Plan, RequestError> {
-        let state = self.replicas.cluster.look();
+        let state = self.replicas.parts.cluster.look();
         let plan = self.plan_with(&state, address, n_val, sloppy_quorum, purpose)?;
         plan.check_objects_are_plain()?;
         Ok(plan)
@@ -114,10 +111,10 @@ impl Attempts {
     /// Waits for the ring to be heard of that others know; false when there is no time for that.
     pub(crate) async fn pause_before_replanning(
         &self,
-        pause: &mut Duration,
+        pauses: &mut Pauses,
         progress: &Progress,
     ) -> bool {
-        let runtime = &self.replicas.runtime;
+        let (runtime, pause) = (&self.replicas.parts.runtime, &mut pauses.replan);
         if runtime.now().plus(*pause) >= progress.deadline {
             return false;
         }
@@ -136,42 +133,38 @@ impl Attempts {
     /// request. Listings and queries call it, as they need every store; nothing waits if other nodes have
     /// replicas.
     pub(crate) async fn until_opened(&self, timeout: Duration) {
-        if !self.replicas.vnodes.is_any_opening() {
+        if !self.replicas.parts.vnodes.is_any_opening() {
             return;
         }
-        let deadline = self.replicas.runtime.now().plus(timeout);
-        let mut wait = OpeningWait::default();
-        let is_alone = || self.replicas.cluster.current().ring().replicas_max() < 2;
-        while self.replicas.vnodes.is_any_opening() && is_alone() {
-            if !self.wait_until(&mut wait, deadline).await {
+        let deadline = self.replicas.parts.runtime.now().plus(timeout);
+        let mut pauses = Pauses::default();
+        let is_alone = || self.replicas.parts.cluster.current().ring().replicas_max() < 2;
+        while self.replicas.parts.vnodes.is_any_opening() && is_alone() {
+            if !self.wait_until(&mut pauses, deadline).await {
                 return;
             }
         }
     }
 
     /// Waits before a request is tried again; false when there is no time for that.
-    pub(crate) async fn wait_to_open(
-        &self,
-        wait: &mut OpeningWait,
-        progress: &mut Progress,
-    ) -> bool {
-        let runtime = &self.replicas.runtime;
+    pub(crate) async fn wait_to_open(&self, pauses: &mut Pauses, progress: &mut Progress) -> bool {
+        let runtime = &self.replicas.parts.runtime;
         let begun = runtime.now();
-        let has_time = self.wait_until(wait, progress.deadline).await;
+        let has_time = self.wait_until(pauses, progress.deadline).await;
         // No store was slow: background work has no reason to give way.
         progress.trace.slowed += runtime.now().since(begun);
         has_time
     }
 
-    async fn wait_until(&self, wait: &mut OpeningWait, deadline: Moment) -> bool {
-        let runtime = &self.replicas.runtime;
+    async fn wait_until(&self, pauses: &mut Pauses, deadline: Moment) -> bool {
+        let runtime = &self.replicas.parts.runtime;
         let now = runtime.now();
         if self.is_stopping.load(Ordering::Relaxed) || now >= deadline {
             return false;
         }
-        let pause = wait.pause.min(deadline.since(now));
-        wait.pause = wait.pause.saturating_mul(2).min(OPENING_PAUSE_MAX);
-        match self.replicas.vnodes.next_opening() {
+        let pause = pauses.opening.min(deadline.since(now));
+        pauses.opening = pauses.opening.saturating_mul(2).min(OPENING_PAUSE_MAX);
+        match self.replicas.parts.vnodes.next_opening() {
             Some(opening) => {
                 let _opened_or_not = runtime.timeout(pause, opening).await;
             }

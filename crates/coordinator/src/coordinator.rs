@@ -1,30 +1,37 @@
 //! The coordinator: what protocols call, and the frame around every request.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_backend::{Reading, Timestamp};
-use kvorum_cluster::{AgreedState, ClusterState};
-use kvorum_encoding::{Address, Key};
+use kvorum_backend::Reading;
+use kvorum_cluster::{AgreedState, ClusterState, Command, ProposeError};
+use kvorum_encoding::{Address, Bucket, BucketType, Key};
 use kvorum_object::{Clock, Object};
+use kvorum_properties::WithoutEffect;
 use kvorum_ring::{NodeId, Replica, Role};
-use kvorum_runtime::{LogQuota, Moment, Runtime};
-use parking_lot::Mutex;
+use kvorum_runtime::{Moment, Runtime};
 
-use crate::attempts::{Attempts, Progress};
+use crate::accounts::{Accounts, Progress};
+use crate::attempts::Attempts;
+use crate::coverage::Coverage;
 use crate::deleting::Deletes;
 use crate::error::RequestError;
-use crate::failure_log::FailureLog;
 use crate::gate::{Gate, Pass};
 use crate::hinting::{self, HandedOff};
+use crate::index_query::IndexQuery;
+use crate::index_results::IndexResults;
+use crate::listing::{BucketListing, KeyListing};
+use crate::parts::{CoordinatorSettings, Parts, Remote};
 use crate::plan::{Plan, Purpose};
+use crate::property_change::{PropertiesChanged, PropertyChanges};
 use crate::reach::{OutOfReach, out_of_reach};
 use crate::reading::{Reads, StartedGet};
-use crate::reaper::{Reaper, TombstoneKeeping};
-use crate::replicas::{Parts, Remote, Replicas};
-use crate::request::{DeleteOptions, Deleted, GetOptions, PutOptions, PutRequest, ReplicaPlace};
-use crate::trace::{Finished, MaintenanceWitness, RequestKind, Trace};
+use crate::reaper::Reaper;
+use crate::replicas::Replicas;
+use crate::request::{
+    BucketOrType, DeleteOptions, Deleted, GetOptions, PutOptions, PutRequest, ReplicaPlace,
+};
+use crate::trace::{MaintenanceWitness, RequestKind};
 use crate::writing::Writes;
 
 /// Listings in progress at which further ones are refused with `overload`: each holds a thread of the
@@ -35,43 +42,23 @@ const LISTINGS_MAX: usize = 16;
 /// for one part of its results at a time, which is short.
 const INDEX_QUERIES_MAX: usize = 1_000;
 
-/// How requests are treated, whatever their bucket.
-#[derive(Clone, Copy, Debug)]
-pub struct CoordinatorSettings {
-    /// Several replicas of a key may live on one node, as in Riak.
-    pub colocated_replicas: bool,
-    /// When a request that names no timeout is given up.
-    pub request_timeout: Duration,
-    /// Requests that take at least this long are logged.
-    pub slow_request_threshold: Duration,
-    /// Gets, puts and deletes in progress at which further ones are refused with `overload`.
-    pub requests_max: usize,
-    /// What becomes of tombstones that every replica holds.
-    pub tombstones: TombstoneKeeping,
-    /// The name of the storage backend, which a bucket may name as its own.
-    pub backend_name: &'static str,
-}
-
 /// Coordinates requests at this node.
 pub struct Coordinator {
     /// Shared with what outlives a request.
-    pub(crate) replicas: Arc<Replicas>,
-    pub(crate) attempts: Arc<Attempts>,
+    replicas: Arc<Replicas>,
+    attempts: Arc<Attempts>,
+    accounts: Arc<Accounts>,
     reads: Arc<Reads>,
     writes: Arc<Writes>,
     deletes: Deletes,
-    pub(crate) settings: CoordinatorSettings,
+    coverage: Arc<Coverage>,
+    property_changes: PropertyChanges,
+    settings: CoordinatorSettings,
     requests: Gate,
     /// Gets among the requests that wait.
     gets_waiting: Gate,
-    pub(crate) listings: Gate,
-    pub(crate) index_queries: Gate,
-    /// Nodes that coverage does without, and since when.
-    pub(crate) left_out: Mutex<BTreeMap<NodeId, Moment>>,
-    /// Bounds the lines about properties that were set without effect.
-    pub(crate) without_effect_log: LogQuota,
-    /// Bounds the lines about requests that failed or were slow.
-    request_log: FailureLog,
+    listings: Arc<Gate>,
+    index_queries: Arc<Gate>,
 }
 
 /// Requests that a coordinator has under way.
@@ -99,53 +86,64 @@ impl Coordinator {
     }
 
     fn of_replicas(replicas: Replicas, settings: CoordinatorSettings) -> Self {
-        let replicas = Arc::new(replicas);
-        let attempts = Attempts::new(replicas.clone(), settings.colocated_replicas);
-        let attempts = Arc::new(attempts);
-        let reads = Arc::new(Reads::new(attempts.clone()));
-        let writes = Arc::new(Writes::new(attempts.clone(), reads.clone()));
-        let deletes = Deletes {
+        let (replicas, colocated) = (Arc::new(replicas), settings.colocated_replicas);
+        let attempts = Arc::new(Attempts::new(replicas.clone(), colocated));
+        let accounts = Arc::new(Accounts::new(replicas.parts.clone(), settings));
+        let reads = Arc::new(Reads::new(replicas.clone(), attempts.clone()));
+        let writes = Arc::new(Writes {
+            replicas: replicas.clone(),
             attempts: attempts.clone(),
+            reads: reads.clone(),
+        });
+        let deletes = Deletes {
+            replicas: replicas.clone(),
             reads: reads.clone(),
             writes: writes.clone(),
             tombstones: settings.tombstones,
             reaper: Reaper::default(),
         };
+        let coverage = Coverage::new(
+            replicas.clone(),
+            attempts.clone(),
+            accounts.clone(),
+            colocated,
+        );
+        let property_changes = PropertyChanges::new(&replicas.parts, settings.backend_name);
         Self {
             replicas,
             attempts,
+            accounts,
             reads,
             writes,
             deletes,
+            coverage: Arc::new(coverage),
+            property_changes,
             settings,
             requests: Gate::new(settings.requests_max),
             gets_waiting: Gate::new(usize::MAX),
-            listings: Gate::new(LISTINGS_MAX),
-            index_queries: Gate::new(INDEX_QUERIES_MAX),
-            left_out: Mutex::default(),
-            without_effect_log: LogQuota::new(),
-            request_log: FailureLog::default(),
+            listings: Arc::new(Gate::new(LISTINGS_MAX)),
+            index_queries: Arc::new(Gate::new(INDEX_QUERIES_MAX)),
         }
     }
 
     /// The agreed cluster state at this moment.
     pub fn state(&self) -> Arc<ClusterState> {
-        self.replicas.cluster.current()
+        self.replicas.parts.cluster.current()
     }
 
     /// Where cluster state is changed.
     pub fn cluster(&self) -> &Arc<dyn AgreedState> {
-        &self.replicas.cluster
+        &self.replicas.parts.cluster
     }
 
     /// This node.
     pub fn node(&self) -> NodeId {
-        self.replicas.node
+        self.replicas.parts.node
     }
 
     /// Clock, tasks and randomness, for the protocols above.
     pub fn runtime(&self) -> &Runtime {
-        &self.replicas.runtime
+        &self.replicas.parts.runtime
     }
 
     /// Puts, deletes, and gets that wait, in progress.
@@ -175,7 +173,7 @@ impl Coordinator {
         arrived: Moment,
     ) -> Result<Option<Arc<Object>>, RequestError> {
         // A get is read in one piece and taken up at once: there is no queue to measure.
-        let mut progress = self.progress(arrived, options.timeout, Duration::ZERO);
+        let mut progress = self.accounts.begin_at_once(arrived, options.timeout);
         // A get that memory answers holds nothing up and is over at once: to count it in and out
         // would cost more than the work, on a word that all cores share.
         let started = match self.check_admission(&progress) {
@@ -205,7 +203,8 @@ impl Coordinator {
         };
         let object = outcome.as_ref().ok().and_then(Option::as_deref);
         let error = outcome.as_ref().err();
-        self.finish(RequestKind::Get, address, error, object, &progress);
+        self.accounts
+            .finish(RequestKind::Get, address, error, object, &progress);
         outcome
     }
 
@@ -218,7 +217,7 @@ impl Coordinator {
         options: &PutOptions,
         arrived: Moment,
     ) -> Result<Arc<Object>, RequestError> {
-        let mut progress = self.begin(arrived, options.timeout);
+        let mut progress = self.accounts.begin(arrived, options.timeout);
         let mut kind = RequestKind::Put;
         let outcome = match self.admit_put(&progress) {
             Ok(_admitted) => {
@@ -234,7 +233,8 @@ impl Coordinator {
             Err(error) => Err(error),
         };
         let (object, error) = (outcome.as_deref().ok(), outcome.as_ref().err());
-        self.finish(kind, address, error, object, &progress);
+        self.accounts
+            .finish(kind, address, error, object, &progress);
         outcome
     }
 
@@ -247,7 +247,7 @@ impl Coordinator {
         options: &DeleteOptions,
         arrived: Moment,
     ) -> Result<Deleted, RequestError> {
-        let mut progress = self.begin(arrived, options.timeout);
+        let mut progress = self.accounts.begin(arrived, options.timeout);
         let outcome = match self.admit(&progress) {
             Ok(_admitted) => {
                 self.slow_down(&mut progress).await;
@@ -259,8 +259,53 @@ impl Coordinator {
             Err(error) => Err(error),
         };
         let error = outcome.as_ref().err();
-        self.finish(RequestKind::Delete, address, error, None, &progress);
+        self.accounts
+            .finish(RequestKind::Delete, address, error, None, &progress);
         outcome
+    }
+
+    /// Starts a listing of a bucket's keys.
+    pub fn list_keys(
+        &self,
+        bucket_type: &BucketType,
+        bucket: &Bucket,
+        timeout: Duration,
+    ) -> Result<KeyListing, RequestError> {
+        let place = BucketOrType::new(bucket_type, Some(bucket));
+        KeyListing::begin(&self.coverage, &self.listings, place, timeout)
+    }
+
+    /// Starts a listing of a type's buckets.
+    pub fn list_buckets(
+        &self,
+        bucket_type: &BucketType,
+        timeout: Duration,
+    ) -> Result<BucketListing, RequestError> {
+        let place = BucketOrType::new(bucket_type, None);
+        BucketListing::begin(&self.coverage, &self.listings, place, timeout)
+    }
+
+    /// Starts an index query.
+    pub fn query_index(&self, query: IndexQuery) -> Result<IndexResults, RequestError> {
+        IndexResults::begin(&self.coverage, &self.index_queries, query)
+    }
+
+    /// Proposes a change of properties, of a bucket or a bucket type, and waits until it is agreed;
+    /// belongs on the blocking pool. Values that this server would not keep are refused
+    /// ([`kvorum_properties::Effect`]). Other commands are proposed as they are. `passed_over` are names in
+    /// the client's request that cannot be set ([`kvorum_properties::PropertyOverlay::passed_over`]).
+    pub fn change_properties(
+        &self,
+        command: Command,
+        passed_over: Vec<WithoutEffect>,
+    ) -> Result<PropertiesChanged, ProposeError> {
+        self.property_changes.propose(command, passed_over)
+    }
+
+    /// Logs properties that an earlier version accepted and this server does not keep: types that were
+    /// created as consistent, hooks, and other backends' names. Called once, at the start.
+    pub fn log_properties_not_kept(&self) {
+        self.property_changes.log_not_kept();
     }
 
     /// Removes the tombstones whose time has come; called now and then, from a thread that may block
@@ -278,7 +323,7 @@ impl Coordinator {
     /// own to buckets without a type.
     pub fn out_of_reach(&self) -> OutOfReach {
         let colocated = self.settings.colocated_replicas;
-        out_of_reach(&self.state(), colocated, |node| self.is_up(node))
+        out_of_reach(&self.state(), colocated, |node| self.replicas.is_up(node))
     }
 
     /// Ends the waits of requests for stores that are being opened: they are refused at once from here on.
@@ -298,10 +343,7 @@ impl Coordinator {
     /// The replicas of a key at this moment.
     pub fn preference_list(&self, address: &Address) -> Result<Vec<ReplicaPlace>, RequestError> {
         let state = self.state();
-        let plan = self
-            .attempts
-            .plan_with(&state, address, None, true, Purpose::Read)?;
-        Ok(places(&state, &plan))
+        Ok(places(&state, &self.plan_of_key(&state, address)?))
     }
 
     /// The n_val partitions that the ring gives a key, for clients that ask for its preference list. Some of
@@ -311,41 +353,40 @@ impl Coordinator {
         address: &Address,
     ) -> Result<Vec<ReplicaPlace>, RequestError> {
         let state = self.state();
-        let plan = self
-            .attempts
-            .plan_with(&state, address, None, true, Purpose::Read)?;
+        let plan = self.plan_of_key(&state, address)?;
         if plan.replicas.len() >= plan.n_val as usize {
             return Ok(places(&state, &plan));
         }
-        let is_up = |node| self.is_up(node);
+        let is_up = |node| self.replicas.is_up(node);
         let by_ring = Plan::new(&state, address, None, true, true, Purpose::Read, is_up)?;
         Ok(places(&state, &by_ring))
+    }
+
+    fn plan_of_key(&self, state: &ClusterState, address: &Address) -> Result<Plan, RequestError> {
+        let (attempts, purpose) = (&self.attempts, Purpose::Read);
+        attempts.plan_with(state, address, None, true, purpose)
     }
 
     /// A key for an object whose client leaves the choice to us.
     pub fn generate_key(&self) -> Key {
         let mut random = [0; 20];
-        self.replicas.runtime.randomness().fill(&mut random);
+        self.replicas.parts.runtime.randomness().fill(&mut random);
         kvorum_object::generated_key(random)
-    }
-
-    pub(crate) fn is_up(&self, node: NodeId) -> bool {
-        self.replicas.is_up(node)
     }
 
     /// Who knows what maintenance does at this node.
     pub fn maintenance(&self) -> &Arc<dyn MaintenanceWitness> {
-        &self.replicas.maintenance
+        &self.replicas.parts.maintenance
     }
 
     /// Holds a write back while background work is behind: every writer a little, and nobody stands
     /// still. Timers go by the millisecond, so that of a shorter delay every so many a write has one.
     async fn slow_down(&self, progress: &mut Progress) {
-        let delay = self.replicas.maintenance.put_delay();
+        let delay = self.replicas.parts.maintenance.put_delay();
         if delay.is_zero() {
             return;
         }
-        let runtime = &self.replicas.runtime;
+        let runtime = &self.replicas.parts.runtime;
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         let is_rounded_up = runtime.random_u64() % 1_000 < micros % 1_000;
         let delay = Duration::from_millis(micros / 1_000 + u64::from(is_rounded_up));
@@ -358,14 +399,14 @@ impl Coordinator {
     }
 
     /// Refuses what is too much, and what has waited longer than it was given; counts the rest in.
-    fn admit(&self, progress: &Progress) -> Result<Pass<'_>, RequestError> {
+    fn admit(&self, progress: &Progress) -> Result<Pass<&Gate>, RequestError> {
         self.check_admission(progress)?;
         self.requests.enter().ok_or(RequestError::Overload)
     }
 
     /// Refuses a put also where this node has no room for it.
-    fn admit_put(&self, progress: &Progress) -> Result<Pass<'_>, RequestError> {
-        if self.replicas.maintenance.refuses_puts() {
+    fn admit_put(&self, progress: &Progress) -> Result<Pass<&Gate>, RequestError> {
+        if self.replicas.parts.maintenance.refuses_puts() {
             return Err(RequestError::Overload);
         }
         self.admit(progress)
@@ -380,69 +421,6 @@ impl Coordinator {
             return Err(RequestError::Timeout);
         }
         Ok(())
-    }
-
-    pub(crate) fn begin(&self, arrived: Moment, timeout: Option<Duration>) -> Progress {
-        let queue = self.replicas.runtime.now().since(arrived);
-        self.progress(arrived, timeout, queue)
-    }
-
-    fn progress(&self, arrived: Moment, timeout: Option<Duration>, queue: Duration) -> Progress {
-        let timeout = timeout.unwrap_or(self.settings.request_timeout);
-        Progress {
-            arrived,
-            deadline: arrived.plus(timeout),
-            trace: Trace {
-                queue,
-                ..Trace::default()
-            },
-        }
-    }
-
-    /// Reports a request that has ended to the meter, and to the log if there is something to say.
-    pub(crate) fn finish(
-        &self,
-        kind: RequestKind,
-        place: &dyn std::fmt::Display,
-        error: Option<&RequestError>,
-        object: Option<&Object>,
-        progress: &Progress,
-    ) {
-        let now = self.replicas.runtime.now();
-        let took = now.since(progress.arrived);
-        self.replicas.meter.finished(kind, error, took, object, now);
-        let is_put = matches!(
-            kind,
-            RequestKind::Put | RequestKind::WriteOncePut | RequestKind::Delete
-        );
-        if is_put && error != Some(&RequestError::Overload) {
-            let undelayed = took.saturating_sub(progress.trace.slowed);
-            self.replicas.maintenance.put_finished(undelayed, now);
-        }
-        let is_slow = took >= self.settings.slow_request_threshold;
-        if !is_slow && !error.is_some_and(RequestError::is_logged) {
-            return;
-        }
-        if let Some(left_out) = self.request_log.take(error, now.elapsed()) {
-            let maintenance_step = self
-                .replicas
-                .maintenance
-                .step_between(progress.arrived, now);
-            Finished {
-                kind,
-                place,
-                error,
-                took,
-                trace: progress.trace,
-                maintenance_step,
-                left_out,
-            }
-            .log();
-        }
-    }
-
-    pub(crate) fn wall_time(&self) -> Timestamp {
-        self.replicas.wall_time()
     }
 }
 

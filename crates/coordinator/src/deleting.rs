@@ -8,16 +8,17 @@ use kvorum_encoding::Address;
 use kvorum_object::{Clock, Content};
 use kvorum_vnode::{Condition, Detail, Handled, Operation, ReplicaReply, ReplicaRequest};
 
-use crate::attempts::{Attempts, Progress};
+use crate::accounts::Progress;
 use crate::error::RequestError;
 use crate::reading::Reads;
 use crate::reaper::{Reaper, Tombstone, TombstoneKeeping};
+use crate::replicas::Replicas;
 use crate::request::{DeleteOptions, Deleted, GetOptions, PutKind, PutOptions, PutRequest};
 use crate::writing::{Writes, Written};
 
 /// Deletes objects.
 pub(crate) struct Deletes {
-    pub(crate) attempts: Arc<Attempts>,
+    pub(crate) replicas: Arc<Replicas>,
     pub(crate) reads: Arc<Reads>,
     pub(crate) writes: Arc<Writes>,
     pub(crate) tombstones: TombstoneKeeping,
@@ -80,7 +81,7 @@ impl Deletes {
         if options.rw.is_some() {
             return Ok(options.rw);
         }
-        let state = self.attempts.replicas.cluster.current();
+        let state = self.replicas.parts.cluster.current();
         let properties = state.properties(&address.bucket_type, &address.bucket);
         let properties = properties.map_err(|_| RequestError::UnknownBucketType)?;
         // A smaller n_val of the request is not violated by what the bucket says.
@@ -99,7 +100,7 @@ impl Deletes {
         };
         // Replicas on other nodes may lose what they have confirmed and not synced: their tombstones
         // wait for an exchange that shows them durable everywhere.
-        let is_here = |replica: &kvorum_ring::Replica| replica.node == self.attempts.replicas.node;
+        let is_here = |replica: &kvorum_ring::Replica| replica.node == self.replicas.parts.node;
         let is_everywhere = written.has_reached_all
             && written.plan.is_complete()
             && written.plan.replicas.iter().all(is_here);
@@ -107,7 +108,7 @@ impl Deletes {
             return;
         }
         self.reaper.add(Tombstone {
-            due: self.attempts.replicas.runtime.now().plus(delay),
+            due: self.replicas.parts.runtime.now().plus(delay),
             key: written.plan.key,
             clock: written.object.clock().clone(),
             replicas: written.plan.replicas,
@@ -121,7 +122,7 @@ impl Deletes {
     /// Removes the tombstones whose time has come; called now and then, from a thread that may block
     /// unless `reading` says otherwise. Those that it cannot remove stay, and cost nothing but space.
     pub(crate) fn reap_due(&self, reading: Reading) {
-        let now = self.attempts.replicas.runtime.now();
+        let now = self.replicas.parts.runtime.now();
         while let Some(tombstone) = self.reaper.take_due(now) {
             let is_done = match reading {
                 Reading::CachedOnly => {
@@ -144,7 +145,7 @@ impl Deletes {
     fn reap(&self, tombstone: &Tombstone, reading: Reading) -> bool {
         let mut is_done = true;
         for replica in &tombstone.replicas {
-            let Some(vnode) = self.attempts.replicas.vnodes.vnode(replica.partition) else {
+            let Some(vnode) = self.replicas.parts.vnodes.vnode(replica.partition) else {
                 continue;
             };
             let (key, clock) = (tombstone.key.clone(), tombstone.clock.clone());
@@ -153,7 +154,7 @@ impl Deletes {
                 epoch: replica.epoch,
                 operation: Operation::Reap { key, clock },
             };
-            match vnode.handle(&request, self.attempts.replicas.wall_time(), reading) {
+            match vnode.handle(&request, self.replicas.parts.wall_time(), reading) {
                 Handled::Done(ReplicaReply::Failed(failure)) => {
                     tracing::debug!(event = "reap_failed", error = %failure);
                 }

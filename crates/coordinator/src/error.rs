@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use kvorum_vnode::ReplicaFailure;
+
 /// A failed request. The text of [`fmt::Display`] is the one that Riak's protocol-buffer clients
 /// match on; [`RequestError::explain`] says it for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +133,37 @@ pub enum RequestError {
 }
 
 impl RequestError {
+    /// What it means for a request that a replica failed.
+    pub(crate) fn of_replica(failure: ReplicaFailure) -> Self {
+        match failure {
+            ReplicaFailure::ConditionFound => Self::MatchFound,
+            ReplicaFailure::ConditionModified => Self::Modified,
+            ReplicaFailure::ConditionAbsent => Self::ConditionNotFound,
+            ReplicaFailure::ObjectTooLarge { bytes, bytes_max } => {
+                Self::ObjectTooLarge { bytes, bytes_max }
+            }
+            ReplicaFailure::TooManySiblings {
+                siblings,
+                siblings_max,
+            } => Self::TooManySiblings {
+                siblings,
+                siblings_max,
+            },
+            ReplicaFailure::Full(detail) => Self::DiskFull(detail),
+            ReplicaFailure::Damaged(detail)
+            | ReplicaFailure::Storage(detail)
+            | ReplicaFailure::Unwritable(detail) => Self::Storage(detail),
+            ReplicaFailure::Internal(detail) => Self::Internal(detail),
+            ReplicaFailure::IndexesNotSupported(engine) => Self::IndexesNotSupported(engine),
+            ReplicaFailure::NotOpen { is_failed: false } => Self::VnodeOpening,
+            ReplicaFailure::NotOpen { is_failed: true } => Self::VnodeFailed,
+            // The ring has moved on between planning and asking: the next plan will know.
+            ReplicaFailure::StaleEpoch { .. }
+            | ReplicaFailure::NotServing
+            | ReplicaFailure::Incomplete => Self::VnodeNotReady,
+        }
+    }
+
     /// True when the same request may succeed later without being changed.
     pub fn is_retryable(&self) -> bool {
         matches!(

@@ -1,5 +1,7 @@
 //! A bound on what is in progress: beyond it, the answer is "no" at once.
 
+use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Counts what is in progress.
@@ -9,7 +11,10 @@ pub(crate) struct Gate {
 }
 
 /// One thing in progress; dropped when it has ended.
-pub(crate) struct Pass<'a>(&'a Gate);
+pub(crate) struct Pass<G: Deref<Target = Gate>>(G);
+
+/// A pass that outlives every borrow of its gate.
+pub(crate) type OwnPass = Pass<Arc<Gate>>;
 
 impl Gate {
     pub(crate) fn new(max: usize) -> Self {
@@ -29,12 +34,16 @@ impl Gate {
     }
 
     /// Room for one more, until the pass is dropped.
-    pub(crate) fn enter(&self) -> Option<Pass<'_>> {
-        self.count_in().then(|| Pass(self))
+    pub(crate) fn enter(&self) -> Option<Pass<&Self>> {
+        self.has_counted_in().then(|| Pass(self))
     }
 
-    /// Room for one more, until [`Gate::count_out`]; for those who cannot hold a borrow.
-    pub(crate) fn count_in(&self) -> bool {
+    /// As [`Gate::enter`], for what cannot hold a borrow.
+    pub(crate) fn enter_owned(self: &Arc<Self>) -> Option<OwnPass> {
+        self.has_counted_in().then(|| Pass(self.clone()))
+    }
+
+    fn has_counted_in(&self) -> bool {
         let before = self.in_progress.fetch_add(1, Ordering::Relaxed);
         if before >= self.max {
             self.count_out();
@@ -43,12 +52,12 @@ impl Gate {
         true
     }
 
-    pub(crate) fn count_out(&self) {
+    fn count_out(&self) {
         self.in_progress.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Drop for Pass<'_> {
+impl<G: Deref<Target = Gate>> Drop for Pass<G> {
     fn drop(&mut self) {
         self.0.count_out();
     }

@@ -40,10 +40,10 @@ pub(crate) async fn hand_off(replicas: &Arc<Replicas>, deadline: Moment) -> Hand
     let Some(remote) = &replicas.remote else {
         return outcome;
     };
-    let runtime = &replicas.runtime;
+    let runtime = &replicas.parts.runtime;
     let mut from = None;
     while runtime.now() < deadline {
-        let (store, now) = (remote.hints.clone(), replicas.wall_time());
+        let (store, now) = (remote.hints.clone(), replicas.parts.wall_time());
         let limits = HintPageLimits {
             hints_max: HINTS_PER_PAGE,
             bytes_max: HINT_BYTES_PER_PAGE,
@@ -83,7 +83,7 @@ fn unreachable_partitions(replicas: &Replicas) -> BTreeSet<Partition> {
     if is_planted(PlantedDefect::HintDeletedBeforeConfirmation) {
         return BTreeSet::new();
     }
-    let state = replicas.cluster.current();
+    let state = replicas.parts.cluster.current();
     let ring = state.ring();
     let is_down = |(partition, owner, _): &(Partition, NodeId, Epoch)| {
         let receiver = ring.moves().get(partition).map(|moving| moving.to);
@@ -100,7 +100,7 @@ async fn hand_over(
     hint: Hint,
     deadline: Moment,
 ) -> bool {
-    let state = replicas.cluster.current();
+    let state = replicas.parts.cluster.current();
     let Ok(address) = hint.key.decode() else {
         return false;
     };
@@ -131,12 +131,12 @@ async fn hand_over(
             return false;
         }
     }
-    let (partition, clock, now) = (hint.partition, hint.object.clock(), replicas.wall_time());
+    let (runtime, now) = (&replicas.parts.runtime, replicas.parts.wall_time());
     // A few bytes of one batch: not worth a thread.
-    match store.forget(partition, &hint.key, clock, now) {
+    match store.forget(hint.partition, &hint.key, hint.object.clock(), now) {
         Ok(is_gone) => is_gone,
         Err(error) => {
-            if let Some(left_out) = replicas.hint_log.take(replicas.runtime.now().elapsed()) {
+            if let Some(left_out) = replicas.hint_log.take(runtime.now().elapsed()) {
                 tracing::warn!(event = "hint_not_forgotten", error = %error, left_out);
             }
             false
@@ -150,7 +150,7 @@ async fn is_stored_at(
     request: ReplicaRequest,
     deadline: Moment,
 ) -> bool {
-    if node != replicas.node {
+    if node != replicas.parts.node {
         let role = Role::Primary;
         let request = PeerRequest::Replica { role, request };
         let asked = replicas.ask_peer(node, request, deadline).await;
@@ -159,7 +159,7 @@ async fn is_stored_at(
     let Some(replica) = replicas.local(Role::Primary, request.partition) else {
         return false;
     };
-    let now = replicas.wall_time();
+    let now = replicas.parts.wall_time();
     let work = move || match replica.handle_blocking(&request, now) {
         ReplicaReply::Received { durable } => match durable {
             Durable::Already => true,
@@ -167,7 +167,7 @@ async fn is_stored_at(
         },
         _ => false,
     };
-    replicas.runtime.blocking(work).await
+    replicas.parts.runtime.blocking(work).await
 }
 
 /// Who is to have what was kept for a partition: its owner, and while it moves its receiver too.

@@ -10,29 +10,24 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{join, join_all};
-use kvorum_backend::Lease;
-use kvorum_encoding::{Bucket, BucketType, Key};
-use kvorum_ring::{CoverageVnode, KeyHash, RingSize};
+use kvorum_backend::FoldClock;
+use kvorum_encoding::Key;
+use kvorum_ring::CoverageVnode;
 use kvorum_vnode::wire::PeerRequest;
-use kvorum_vnode::{
-    IndexPage, IndexPageRequest, IndexPosition, PageFailure, ReplicaFailure, ReplicaReply,
-    fold_clock,
-};
+use kvorum_vnode::{IndexPage, IndexPageRequest, IndexPosition, PageFailure, ReplicaReply};
 
-use crate::attempts::{Progress, REPLAN_PAUSE_MIN};
-use crate::coordinator::Coordinator;
-use crate::coverage::{DamagedVnodes, PageError, instead_of};
+use crate::coverage::{Coverage, CoverageRun, PageError, in_place_of, instead_of};
 use crate::error::RequestError;
-use crate::index_query::{Continuation, IndexOptions, IndexQuery};
+use crate::gate::{Gate, OwnPass};
+use crate::index_query::{Continuation, IndexQuery};
 use crate::peers::PeerFailure;
 use crate::replicas::no_reply;
-use crate::service::later;
+use crate::request::BucketOrType;
 use crate::trace::RequestKind;
 
 /// Results that one call of `next` gives at most.
@@ -57,31 +52,15 @@ pub struct IndexMatch {
 
 /// The results of an index query, in chunks.
 pub struct IndexResults {
-    counted: Counted,
+    run: CoverageRun,
     query: IndexQuery,
-    place: Place,
-    progress: Progress,
-    hash: KeyHash,
-    size: RingSize,
     sources: Vec<Source>,
     entries_max: u32,
     /// Results that may still come.
     left: Option<u32>,
     /// The last result, of a query that counts.
     last: Option<IndexPosition>,
-    damaged: DamagedVnodes,
-    replan_pause: Duration,
-    /// How it ended; the meter is told when the results are dropped.
-    error: Option<RequestError>,
-}
-
-/// A query counted as in progress.
-struct Counted(Arc<Coordinator>);
-
-/// What is asked, for the log.
-struct Place {
-    bucket_type: BucketType,
-    bucket: Bucket,
+    _counted: OwnPass,
 }
 
 /// One vnode's entries.
@@ -98,58 +77,11 @@ impl Source {
     fn is_to_be_read(&self) -> bool {
         self.ready.is_empty() && !self.is_done
     }
-}
 
-impl Coordinator {
-    /// Starts an index query.
-    pub fn query_index(self: &Arc<Self>, query: IndexQuery) -> Result<IndexResults, RequestError> {
-        let arrived = self.runtime().now();
-        let timeout = query.options.timeout.unwrap_or(FOR_EVER).min(FOR_EVER);
-        let progress = self.begin(arrived, Some(timeout));
-        let place = Place {
-            bucket_type: query.bucket_type.clone(),
-            bucket: query.bucket.clone(),
-        };
-        let planned = Counted::new(self).and_then(|counted| {
-            let damaged = DamagedVnodes::default();
-            let cover = self.cover_bucket(&place.bucket_type, &place.bucket, &damaged)?;
-            Ok((counted, cover))
-        });
-        let (counted, cover) = match planned {
-            Ok(planned) => planned,
-            Err(error) => {
-                let kind = RequestKind::IndexQuery;
-                self.finish(kind, &place, Some(&error), None, &progress);
-                return Err(error);
-            }
-        };
-        let IndexOptions {
-            results_max, after, ..
-        } = &query.options;
-        let left = results_max.map(std::num::NonZeroU32::get);
-        let after = after.as_ref().map(|after| after.0.clone());
-        let source = |vnode| Source {
-            vnode,
-            ready: VecDeque::new(),
-            after: after.clone(),
-            is_done: query.selection.is_empty(),
-        };
-        let sources: Vec<Source> = cover.vnodes.into_iter().map(source).collect();
-        Ok(IndexResults {
-            counted,
-            place,
-            progress,
-            hash: cover.hash,
-            size: cover.size,
-            entries_max: entries_per_part(left, sources.len()),
-            sources,
-            left,
-            last: None,
-            damaged: DamagedVnodes::default(),
-            replan_pause: REPLAN_PAUSE_MIN,
-            error: None,
-            query,
-        })
+    fn take(&mut self, page: IndexPage) {
+        self.is_done = page.next.is_none();
+        self.after = page.next;
+        self.ready = page.entries.into();
     }
 }
 
@@ -164,6 +96,36 @@ fn entries_per_part(results_max: Option<u32>, vnodes: usize) -> u32 {
 }
 
 impl IndexResults {
+    /// Begins an index query.
+    pub(crate) fn begin(
+        coverage: &Arc<Coverage>,
+        gate: &Arc<Gate>,
+        query: IndexQuery,
+    ) -> Result<Self, RequestError> {
+        let timeout = query.options.timeout.unwrap_or(FOR_EVER).min(FOR_EVER);
+        let place = BucketOrType::new(&query.bucket_type, Some(&query.bucket));
+        let kind = RequestKind::IndexQuery;
+        let (run, counted, cover) = CoverageRun::begin(coverage, gate, kind, place, timeout)?;
+        let left = query.options.results_max.map(std::num::NonZeroU32::get);
+        let after = query.options.after.as_ref().map(|after| after.0.clone());
+        let source = |vnode| Source {
+            vnode,
+            ready: VecDeque::new(),
+            after: after.clone(),
+            is_done: query.selection.is_empty(),
+        };
+        let sources: Vec<Source> = cover.into_iter().map(source).collect();
+        Ok(Self {
+            run,
+            entries_max: entries_per_part(left, sources.len()),
+            sources,
+            left,
+            last: None,
+            query,
+            _counted: counted,
+        })
+    }
+
     /// The next results, never an empty chunk; `None` when there are no more.
     pub async fn next(&mut self) -> Option<Result<Vec<IndexMatch>, RequestError>> {
         let found = match self.read().await {
@@ -171,7 +133,7 @@ impl IndexResults {
             Err(error) => {
                 self.sources.clear();
                 self.left = None;
-                self.error = Some(error.clone());
+                self.run.error = Some(error.clone());
                 return Some(Err(error));
             }
         };
@@ -280,58 +242,41 @@ impl IndexResults {
 
     /// Reads the next part of some of the vnodes.
     async fn fetch(&mut self, sources: &[usize]) -> Result<(), RequestError> {
-        let coordinator = self.counted.0.clone();
-        let now = coordinator.runtime().now();
-        let remaining = self.progress.deadline.since(now);
-        if remaining.is_zero() {
-            return Err(RequestError::Timeout);
-        }
+        let (coverage, remaining) = (&self.run.coverage, self.run.remaining()?);
         let (mut here, mut there) = (Vec::new(), Vec::new());
         for index in sources {
             let source = &self.sources[*index];
-            let request = self.part_of(source);
-            if source.vnode.node == coordinator.node() {
+            let request = self.request(source);
+            if coverage.is_here(&source.vnode) {
                 here.push((*index, request));
             } else {
                 there.push((*index, source.vnode.node, request));
             }
         }
-        let deadline = self.progress.deadline;
+        let deadline = self.run.progress.deadline;
         let there = join_all(there.into_iter().map(|(index, node, request)| {
             let asked = PeerRequest::IndexPage(request);
-            let asked = coordinator.replicas.ask_peer(node, asked, deadline);
+            let asked = coverage.replicas.ask_peer(node, asked, deadline);
             async move { (index, page_of(asked.await)) }
         }));
-        let here = coordinator.index_pages_here(here, remaining);
-        let ((here, queued), there) = join(here, there).await;
-        self.progress.trace.queue += queued;
+        let (here, there) = join(pages_here(coverage, here, remaining), there).await;
+        let (here, queued) = here?;
+        self.run.progress.trace.queue += queued;
+        self.take_pages(here?.into_iter().chain(there)).await
+    }
+
+    async fn take_pages(
+        &mut self,
+        pages: impl Iterator<Item = (usize, Result<IndexPage, PageError>)>,
+    ) -> Result<(), RequestError> {
         let (mut elsewhere, mut unopened) = (Vec::new(), None);
-        for (index, page) in here?.into_iter().chain(there) {
-            let source = &mut self.sources[index];
+        for (index, page) in pages {
             match page {
-                Ok(IndexPage { entries, next }) => {
-                    source.is_done = next.is_none();
-                    source.after = next;
-                    source.ready = entries.into();
-                }
-                Err(PageError::OtherRing) => elsewhere.push(index),
-                Err(PageError::Incomplete) => {
-                    coordinator.leave_out(source.vnode.node);
+                Ok(page) => self.sources[index].take(page),
+                Err(error) => {
+                    unopened = self.note(index, error)?.or(unopened);
                     elsewhere.push(index);
                 }
-                Err(PageError::NotOpen(error)) => {
-                    let CoverageVnode {
-                        node, partition, ..
-                    } = source.vnode;
-                    coordinator.replicas.unopened.pass_over(node, partition);
-                    unopened = Some(error);
-                    elsewhere.push(index);
-                }
-                Err(PageError::Damaged(error)) => {
-                    self.damaged.note(&source.vnode, error);
-                    elsewhere.push(index);
-                }
-                Err(PageError::Failed(error)) => return Err(error),
             }
         }
         let covered = self.cover_anew(elsewhere).await;
@@ -341,16 +286,38 @@ impl IndexResults {
         })
     }
 
-    fn part_of(&self, source: &Source) -> IndexPageRequest {
-        let vnode = &source.vnode;
+    /// Notes why other vnodes are to be asked, and hands back the error of one that is not open.
+    fn note(
+        &mut self,
+        index: usize,
+        error: PageError,
+    ) -> Result<Option<RequestError>, RequestError> {
+        let vnode = &self.sources[index].vnode;
+        let coverage = &self.run.coverage;
+        match error {
+            PageError::OtherRing => {}
+            PageError::Incomplete => coverage.leave_out(vnode.node),
+            PageError::NotOpen(error) => {
+                let unopened = &coverage.replicas.unopened;
+                unopened.pass_over(vnode.node, vnode.partition);
+                return Ok(Some(error));
+            }
+            PageError::Damaged(error) => self.run.note_damaged(vnode, error),
+            PageError::Failed(error) => return Err(error),
+        }
+        Ok(None)
+    }
+
+    fn request(&self, source: &Source) -> IndexPageRequest {
+        let (run, vnode) = (&self.run, &source.vnode);
         IndexPageRequest {
             partition: vnode.partition,
             epoch: vnode.epoch,
-            hash: self.hash,
-            size: self.size,
+            hash: run.hash,
+            size: run.size,
             owners: (!vnode.whole).then(|| vnode.owners.clone()),
-            bucket_type: self.place.bucket_type.clone(),
-            bucket: self.place.bucket.clone(),
+            bucket_type: self.query.bucket_type.clone(),
+            bucket: self.query.bucket.clone(),
             scan: self.query.selection.scan.clone(),
             pattern: self.query.options.pattern.clone(),
             after: source.after.clone(),
@@ -362,39 +329,21 @@ impl IndexResults {
     /// position, as the ring of this moment has them.
     async fn cover_anew(&mut self, mut elsewhere: Vec<usize>) -> Result<(), RequestError> {
         if elsewhere.is_empty() {
-            self.replan_pause = REPLAN_PAUSE_MIN;
+            self.run.note_answered();
             return Ok(());
         }
-        let coordinator = self.counted.0.clone();
-        let is_in_time = coordinator
-            .attempts
-            .pause_before_replanning(&mut self.replan_pause, &self.progress)
-            .await;
-        if !is_in_time {
-            return Err(RequestError::VnodeNotReady);
-        }
-        let Place {
-            bucket_type,
-            bucket,
-        } = &self.place;
-        let cover = coordinator.cover_bucket(bucket_type, bucket, &self.damaged)?;
+        let cover = self.run.cover_after_pause().await?;
         elsewhere.sort_unstable();
         for index in elsewhere.into_iter().rev() {
             let gone = self.sources.swap_remove(index);
-            for vnode in &cover.vnodes {
-                let mut vnode = vnode.clone();
-                let before = vnode.owners.len();
-                vnode.owners.retain(|it| gone.vnode.owners.contains(it));
-                vnode.whole &= vnode.owners.len() == before;
-                if !vnode.owners.is_empty() {
-                    self.sources.push(Source {
-                        vnode,
-                        ready: VecDeque::new(),
-                        after: gone.after.clone(),
-                        is_done: false,
-                    });
-                }
-            }
+            let source = |vnode| Source {
+                vnode,
+                ready: VecDeque::new(),
+                after: gone.after.clone(),
+                is_done: false,
+            };
+            let anew = in_place_of(&gone.vnode, cover.clone());
+            self.sources.extend(anew.map(source));
         }
         Ok(())
     }
@@ -402,80 +351,38 @@ impl IndexResults {
 
 type Pages = Vec<(usize, Result<IndexPage, PageError>)>;
 
-impl Coordinator {
-    /// Parts of vnodes of this node, and how long they waited for a thread.
-    async fn index_pages_here(
-        &self,
-        requests: Vec<(usize, IndexPageRequest)>,
-        remaining: Duration,
-    ) -> (Result<Pages, RequestError>, Duration) {
-        let (runtime, none) = (self.runtime(), Duration::ZERO);
-        if requests.is_empty() {
-            return (Ok(Vec::new()), none);
-        }
-        let mut work = Vec::with_capacity(requests.len());
-        let mut pages: Pages = Vec::with_capacity(requests.len());
-        for (index, request) in requests {
-            match self.replicas.vnodes.vnode(request.partition) {
-                Some(vnode) => work.push((index, vnode, request)),
-                None => pages.push((index, Err(self.replicas.not_open(request.partition)))),
-            }
-        }
-        let (asked, now) = (runtime.now(), self.wall_time());
-        let lease = Lease::Until(later(now, remaining));
-        let clock = runtime.clock();
-        let fold_clock = fold_clock(clock.clone());
-        let work = runtime.blocking(move || {
-            let queued = clock.now().since(asked);
-            for (index, vnode, request) in work {
-                match vnode.index_page(&request, &fold_clock, lease) {
-                    Ok(page) => pages.push((index, Ok(page))),
-                    Err(PageFailure::Failed(failure)) => pages.push((index, Err(failure.into()))),
-                    Err(PageFailure::OutOfTime) => return (Err(RequestError::Timeout), queued),
-                }
-            }
-            (Ok(pages), queued)
-        });
-        let done = runtime.timeout(remaining, work).await;
-        done.unwrap_or((Err(RequestError::Timeout), none))
+/// Parts of vnodes of this node, and how long they waited for a thread.
+async fn pages_here(
+    coverage: &Coverage,
+    requests: Vec<(usize, IndexPageRequest)>,
+    remaining: Duration,
+) -> Result<(Result<Pages, RequestError>, Duration), RequestError> {
+    if requests.is_empty() {
+        return Ok((Ok(Pages::new()), Duration::ZERO));
     }
+    let (mut work, mut pages) = (Vec::with_capacity(requests.len()), Pages::new());
+    for (index, request) in requests {
+        match coverage.vnode(request.partition) {
+            Ok(vnode) => work.push((index, vnode, request)),
+            Err(error) => pages.push((index, Err(error))),
+        }
+    }
+    let read = move |clock: &FoldClock, lease| {
+        for (index, vnode, request) in work {
+            match vnode.index_page(&request, clock, lease) {
+                Err(PageFailure::OutOfTime) => return Err(RequestError::Timeout),
+                page => pages.push((index, page.map_err(PageError::from))),
+            }
+        }
+        Ok(pages)
+    };
+    coverage.read_here(remaining, read).await
 }
 
 fn page_of(answer: Result<ReplicaReply, PeerFailure>) -> Result<IndexPage, PageError> {
-    match answer {
-        Ok(ReplicaReply::IndexListed(page)) => Ok(page),
-        Ok(ReplicaReply::Failed(failure)) => Err(ReplicaFailure::into(failure)),
-        Ok(_) => Err(no_reply().into()),
-        Err(failure) => Err(failure.into()),
-    }
-}
-
-impl Drop for IndexResults {
-    fn drop(&mut self) {
-        let (coordinator, error) = (&self.counted.0, self.error.as_ref());
-        let kind = RequestKind::IndexQuery;
-        coordinator.finish(kind, &self.place, error, None, &self.progress);
-    }
-}
-
-impl Counted {
-    fn new(coordinator: &Arc<Coordinator>) -> Result<Self, RequestError> {
-        if coordinator.index_queries.count_in() {
-            Ok(Self(coordinator.clone()))
-        } else {
-            Err(RequestError::Overload)
-        }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.index_queries.count_out();
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.bucket_type, self.bucket)
+    match answer? {
+        ReplicaReply::IndexListed(page) => Ok(page),
+        ReplicaReply::Failed(failure) => Err(failure.into()),
+        _ => Err(no_reply().into()),
     }
 }

@@ -6,8 +6,21 @@
 //! request; what would have to wait for a device goes to the blocking pool. There is one path: a
 //! single node takes no other.
 //!
+//! The files read downward, and none leads back to one above it:
+//!
+//! - `coordinator.rs` admits a request.
+//! - `reading.rs`, `writing.rs` and `deleting.rs` drive the machines of `get.rs` and `put.rs`;
+//!   `listing.rs` and `index_results.rs` go through the vnodes that `coverage.rs` plans.
+//! - `attempts.rs` plans reads and writes, and paces what is tried again.
+//! - `accounts.rs` gives a request its time and reports its end.
+//! - `replicas.rs` asks replicas here and elsewhere, by `local_vnodes.rs` and `peers.rs`.
+//! - `plan.rs` has the plans that all of them go by.
+//!
+//! `service.rs` answers other nodes with what `local_vnodes.rs` and `hints.rs` have.
+//!
 //! What this crate must not know: protocols, engines, files.
 
+mod accounts;
 mod attempts;
 mod coordinator;
 mod coverage;
@@ -20,7 +33,9 @@ mod hinting;
 mod hints;
 mod index_query;
 mod index_results;
+mod listing;
 mod local_vnodes;
+mod parts;
 mod peers;
 mod plan;
 mod property_change;
@@ -39,8 +54,7 @@ mod unopened;
 mod waiting;
 mod writing;
 
-pub use coordinator::{Coordinator, CoordinatorSettings, InProgress};
-pub use coverage::{BucketListing, KeyListing};
+pub use coordinator::{Coordinator, InProgress};
 pub use error::RequestError;
 pub use get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine, SlotSet};
 pub use hinting::HandedOff;
@@ -49,14 +63,15 @@ pub use index_query::{
     Continuation, IndexOptions, IndexQuery, IndexQueryError, IndexSelection, IndexValues,
 };
 pub use index_results::{IndexMatch, IndexResults};
+pub use listing::{BucketListing, KeyListing};
 pub use local_vnodes::{Absence, LocalVnodes, NextOpening};
+pub use parts::{CoordinatorSettings, Parts, Remote};
 pub use peers::{Asking, Liveness, PeerFailure, PeerReplicas, ReplicaPeers};
 pub use property_change::PropertiesChanged;
-pub use put::{PutEffect, PutEffects, PutEvent, PutMachine, WriteQuorums};
-pub use quorum::{Offered, ReadQuorum, WriteQuorum};
+pub use put::{PutEffect, PutEffects, PutEvent, PutMachine};
+pub use quorum::{Offered, ReadQuorum, WriteQuorum, WriteQuorums};
 pub use reach::OutOfReach;
 pub use reaper::TombstoneKeeping;
-pub use replicas::{Parts, Remote};
 pub use request::{
     DeleteOptions, Deleted, GetOptions, PutKind, PutOptions, PutRequest, ReplicaPlace,
 };

@@ -2,10 +2,12 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use kvorum_backend::{Reading, Timestamp};
+use kvorum_backend::{FoldClock, Lease, Reading, SyncTicket, Timestamp};
 use kvorum_ring::Partition;
-use kvorum_vnode::{Handled, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode};
+use kvorum_runtime::Runtime;
+use kvorum_vnode::{Handled, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode, fold_clock};
 
 use crate::hints::HintStore;
 
@@ -50,6 +52,16 @@ pub enum Absence {
     Failed,
 }
 
+impl From<Absence> for ReplicaFailure {
+    fn from(absence: Absence) -> Self {
+        match absence {
+            Absence::NotHere => Self::NotServing,
+            Absence::Opening => Self::NotOpen { is_failed: false },
+            Absence::Failed => Self::NotOpen { is_failed: true },
+        }
+    }
+}
+
 /// What carries out a request to a replica of this node.
 pub(crate) enum LocalReplica {
     Vnode(Arc<Vnode>),
@@ -77,5 +89,32 @@ impl LocalReplica {
                 "a read that may block said it would".into(),
             )),
         }
+    }
+}
+
+/// Reads pages of vnodes on the blocking pool, under a lease that ends when `remaining` has passed. Beside
+/// them comes how long that waited for a thread.
+pub(crate) async fn read_blocking<T: Send + 'static>(
+    runtime: &Runtime,
+    remaining: Duration,
+    read: impl FnOnce(&FoldClock, Lease) -> T + Send + 'static,
+) -> (T, Duration) {
+    let (asked, clock) = (runtime.now(), runtime.clock());
+    let micros = u64::try_from(remaining.as_micros()).unwrap_or(u64::MAX);
+    let until = runtime.wall_time().micros().saturating_add(micros);
+    let (fold_clock, lease) = (fold_clock(clock.clone()), Lease::Until(Timestamp(until)));
+    let work = move || {
+        let queued = clock.now().since(asked);
+        (read(&fold_clock, lease), queued)
+    };
+    runtime.blocking(work).await
+}
+
+/// Waits until what a replica has received is stored.
+pub(crate) async fn synced(runtime: &Runtime, ticket: SyncTicket) -> kvorum_backend::Result<()> {
+    if ticket.is_driven() {
+        ticket.await
+    } else {
+        runtime.blocking(move || ticket.wait()).await
     }
 }

@@ -11,8 +11,7 @@ use kvorum_runtime::{PlantedDefect, is_planted};
 use smallvec::SmallVec;
 
 use crate::error::RequestError;
-use crate::put::WriteQuorums;
-use crate::quorum::{Offered, ReadQuorum, WriteQuorum};
+use crate::quorum::{Offered, ReadQuorum, WriteQuorum, WriteQuorums};
 use crate::request::{GetOptions, NAME_BYTES_MAX, PutOptions};
 
 /// Where a request goes and under which properties.

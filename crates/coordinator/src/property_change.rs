@@ -1,13 +1,14 @@
 //! Changes of bucket properties: values that this server would not keep are refused before the cluster
 //! agrees on them, and properties without effect are named.
 
-use std::fmt;
 use std::sync::Arc;
 
-use kvorum_cluster::{ClusterState, Command, ProposeError, Refusal};
+use kvorum_cluster::{AgreedState, ClusterState, Command, ProposeError, Refusal};
 use kvorum_properties::{BucketProperties, PropertyErrors, PropertyOverlay, WithoutEffect};
+use kvorum_runtime::{LogQuota, Runtime};
 
-use crate::coordinator::Coordinator;
+use crate::parts::Parts;
+use crate::request::BucketOrType;
 
 /// A change that the cluster agreed on.
 #[derive(Debug)]
@@ -18,22 +19,38 @@ pub struct PropertiesChanged {
     pub without_effect: Vec<WithoutEffect>,
 }
 
-impl Coordinator {
-    /// Proposes a change of properties, of a bucket or a bucket type, and waits until it is agreed;
-    /// belongs on the blocking pool. Values that this server would not keep are refused
-    /// ([`kvorum_properties::Effect`]). Other commands are proposed as they are. `passed_over` are names in
-    /// the client's request that cannot be set ([`PropertyOverlay::passed_over`]).
-    pub fn change_properties(
+/// Changes properties of buckets and bucket types.
+pub(crate) struct PropertyChanges {
+    cluster: Arc<dyn AgreedState>,
+    runtime: Runtime,
+    /// The only name of a backend that a bucket may have.
+    backend_name: &'static str,
+    /// Bounds the lines about properties that were set without effect.
+    log: LogQuota,
+}
+
+impl PropertyChanges {
+    pub(crate) fn new(parts: &Parts, backend_name: &'static str) -> Self {
+        Self {
+            cluster: parts.cluster.clone(),
+            runtime: parts.runtime.clone(),
+            backend_name,
+            log: LogQuota::new(),
+        }
+    }
+
+    /// Proposes a change and waits until it is agreed.
+    pub(crate) fn propose(
         &self,
         command: Command,
         passed_over: Vec<WithoutEffect>,
     ) -> Result<PropertiesChanged, ProposeError> {
         let mut without_effect = self.check_kept(&command).map_err(Refusal::from)?;
         without_effect.extend(passed_over);
-        let place = Place::of(&command).map(|it| it.to_string());
-        let state = self.cluster().propose(command)?;
+        let place = changed_place(&command).map(|it| it.to_string());
+        let state = self.cluster.propose(command)?;
         for WithoutEffect { property, because } in &without_effect {
-            if let Some(left_out) = self.without_effect_log.take(self.runtime().now().elapsed()) {
+            if let Some(left_out) = self.log.take(self.runtime.now().elapsed()) {
                 tracing::warn!(
                     event = "property_without_effect",
                     bucket = place.as_deref().unwrap_or_default(),
@@ -49,10 +66,9 @@ impl Coordinator {
         })
     }
 
-    /// Logs properties that an earlier version accepted and this server does not keep: types that were
-    /// created as consistent, hooks, and other backends' names. Called once, at the start.
-    pub fn log_properties_not_kept(&self) {
-        let state = self.state();
+    /// Logs properties that are agreed and that this server does not keep.
+    pub(crate) fn log_not_kept(&self) {
+        let state = self.cluster.current();
         let types = state.bucket_types().iter();
         let types = types.map(|(name, entry)| (name.to_string(), &entry.properties));
         let buckets = state
@@ -60,17 +76,17 @@ impl Coordinator {
             .map(|(of_type, bucket, overlay)| (format!("{of_type}/{bucket}"), overlay));
         let defaults = BucketProperties::untyped_defaults();
         for (bucket, overlay) in types.chain(buckets) {
-            if let Err(errors) = overlay.check_kept(&defaults, &[self.settings.backend_name]) {
+            if let Err(errors) = overlay.check_kept(&defaults, &[self.backend_name]) {
                 tracing::warn!(event = "property_not_kept", bucket, properties = %errors);
             }
         }
     }
 
     fn check_kept(&self, command: &Command) -> Result<Vec<WithoutEffect>, PropertyErrors> {
-        let Some((overlay, current)) = changed(&self.state(), command) else {
+        let Some((overlay, current)) = changed(&self.cluster.current(), command) else {
             return Ok(Vec::new());
         };
-        overlay.check_kept(&current, &[self.settings.backend_name])
+        overlay.check_kept(&current, &[self.backend_name])
     }
 }
 
@@ -106,30 +122,16 @@ fn changed<'a>(
     }
 }
 
-/// The bucket or bucket type of a change, for the log.
-struct Place<'a>(&'a dyn fmt::Display, Option<&'a dyn fmt::Display>);
-
-impl<'a> Place<'a> {
-    fn of(command: &'a Command) -> Option<Self> {
-        match command {
-            Command::CreateType { bucket_type, .. } | Command::UpdateType { bucket_type, .. } => {
-                Some(Self(bucket_type, None))
-            }
-            Command::SetBucketProperties {
-                bucket_type,
-                bucket,
-                ..
-            } => Some(Self(bucket_type, Some(bucket))),
-            _ => None,
+fn changed_place(command: &Command) -> Option<BucketOrType> {
+    match command {
+        Command::CreateType { bucket_type, .. } | Command::UpdateType { bucket_type, .. } => {
+            Some(BucketOrType::new(bucket_type, None))
         }
-    }
-}
-
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.1 {
-            Some(bucket) => write!(f, "{}/{bucket}", self.0),
-            None => write!(f, "{}", self.0),
-        }
+        Command::SetBucketProperties {
+            bucket_type,
+            bucket,
+            ..
+        } => Some(BucketOrType::new(bucket_type, Some(bucket))),
+        _ => None,
     }
 }

@@ -16,7 +16,7 @@ use kvorum_runtime::{PlantedDefect, is_planted};
 use smallvec::SmallVec;
 
 use crate::error::RequestError;
-use crate::quorum::WriteQuorum;
+use crate::quorum::{WriteQuorum, WriteQuorums};
 
 /// What happened to a put.
 #[derive(Debug)]
@@ -98,16 +98,6 @@ struct Slot {
     in_old: bool,
     in_new: bool,
     stage: Stage,
-}
-
-/// What a put waits for: in the preference list as it is, and while something moves in the list that is
-/// to come as well. An answer counts in each list that its replica is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteQuorums {
-    /// In the list as it is, or the one before.
-    pub old: WriteQuorum,
-    /// In the list to come, while something moves.
-    pub new: Option<WriteQuorum>,
 }
 
 #[derive(Debug, PartialEq, Eq)]

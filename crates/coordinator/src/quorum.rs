@@ -42,6 +42,16 @@ pub struct WriteQuorum {
     pub node_confirms: usize,
 }
 
+/// What a put waits for: in the preference list as it is, and while something moves in the list that is
+/// to come as well. An answer counts in each list that its replica is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteQuorums {
+    /// In the list as it is, or the one before.
+    pub old: WriteQuorum,
+    /// In the list to come, while something moves.
+    pub new: Option<WriteQuorum>,
+}
+
 /// The replicas that a preference list can offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offered {

@@ -11,15 +11,13 @@ use kvorum_ring::Role;
 use kvorum_runtime::{PlantedDefect, Runtime, is_planted};
 use kvorum_vnode::{Condition, Detail, Operation, ReplicaFailure, ReplicaReply};
 
-use crate::attempts::{Attempts, OpeningWait, Progress, REPLAN_PAUSE_MIN};
+use crate::accounts::Progress;
+use crate::attempts::{Attempts, Pauses};
 use crate::error::RequestError;
 use crate::get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine, SlotSet};
 use crate::plan::{Plan, Purpose};
 use crate::quorum::ReadQuorum;
-use crate::replicas::{
-    Asked, ReplicaWork, Replicas, Replied, WorkDone, is_misplanned, is_not_open, no_reply,
-    request_error,
-};
+use crate::replicas::{Asked, ReplicaWork, Replicas, Replied, WorkDone, no_reply};
 use crate::request::{GetOptions, PutOptions};
 use crate::waiting::Waiting;
 
@@ -67,14 +65,16 @@ struct GetRun {
 
 /// Reads objects.
 pub(crate) struct Reads {
+    replicas: Arc<Replicas>,
     attempts: Arc<Attempts>,
     /// Gets that could choose whom to ask.
     gets: AtomicU64,
 }
 
 impl Reads {
-    pub(crate) fn new(attempts: Arc<Attempts>) -> Self {
+    pub(crate) fn new(replicas: Arc<Replicas>, attempts: Arc<Attempts>) -> Self {
         Self {
+            replicas,
             attempts,
             gets: AtomicU64::new(0),
         }
@@ -87,7 +87,7 @@ impl Reads {
         options: &GetOptions,
         progress: &mut Progress,
     ) -> GetReply {
-        let mut opening = OpeningWait::default();
+        let mut pauses = Pauses::default();
         loop {
             let reply = match self.start(address, options) {
                 StartedGet::Ended(reply) => reply,
@@ -97,7 +97,7 @@ impl Reads {
             };
             match reply {
                 Err(RequestError::VnodeOpening)
-                    if self.attempts.wait_to_open(&mut opening, progress).await => {}
+                    if self.attempts.wait_to_open(&mut pauses, progress).await => {}
                 reply => return reply,
             }
         }
@@ -122,7 +122,7 @@ impl Reads {
         let first = self.asked_first(&plan, &quorum);
         let resolution = plan.resolution();
         let machine = GetMachine::start(&plan.replicas, first, quorum, resolution, &mut effects);
-        let heads = match &self.attempts.replicas.remote {
+        let heads = match &self.replicas.remote {
             Some(remote) if remote.heads_first && options.detail == Detail::Whole => {
                 self.heads_of(&plan, first)
             }
@@ -139,7 +139,7 @@ impl Reads {
             heads,
         };
         let mut work = Vec::new();
-        run.execute(&self.attempts.replicas, |slot, left| {
+        run.execute(&self.replicas, |slot, left| {
             work.push((slot, left));
         });
         if work.is_empty() && !run.is_to_be_replanned() {
@@ -153,7 +153,7 @@ impl Reads {
     /// others, and of those others in turn.
     fn asked_first(&self, plan: &Plan, quorum: &ReadQuorum) -> SlotSet {
         let (replicas, needed) = (&plan.replicas, quorum.needed());
-        if self.attempts.replicas.remote.is_none() || needed >= replicas.len() {
+        if self.replicas.remote.is_none() || needed >= replicas.len() {
             return SlotSet::ALL;
         }
         let number = self.gets.fetch_add(1, Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl Reads {
         let in_turn = || (start..replicas.len()).chain(0..start);
         let rank = |slot: usize| match &replicas[slot] {
             replica if replica.role == Role::Fallback => 2,
-            replica if replica.node != self.attempts.replicas.node => 1,
+            replica if replica.node != self.replicas.parts.node => 1,
             _ => 0,
         };
         let mut first = SlotSet::NONE;
@@ -177,7 +177,7 @@ impl Reads {
 
     /// All replicas on other nodes are asked for heads, but for one of the first where none is here.
     fn heads_of(&self, plan: &Plan, first: SlotSet) -> SlotSet {
-        let is_here = |slot: usize| plan.replicas[slot].node == self.attempts.replicas.node;
+        let is_here = |slot: usize| plan.replicas[slot].node == self.replicas.parts.node;
         let slots = 0..plan.replicas.len().min(64);
         let values_of = match slots.clone().find(|slot| is_here(*slot)) {
             Some(_) => None,
@@ -199,13 +199,13 @@ impl Reads {
         progress: &mut Progress,
     ) -> GetReply {
         let mut get = get;
-        let mut pause = REPLAN_PAUSE_MIN;
+        let mut pauses = Pauses::default();
         loop {
             let (reply, is_to_be_replanned) = self.run_get(*get, progress).await;
             if !is_to_be_replanned
                 || !self
                     .attempts
-                    .pause_before_replanning(&mut pause, progress)
+                    .pause_before_replanning(&mut pauses, progress)
                     .await
             {
                 return reply;
@@ -220,7 +220,7 @@ impl Reads {
     /// What a get ends with, and whether another plan may end better.
     async fn run_get(&self, get: WaitingGet, progress: &mut Progress) -> (GetReply, bool) {
         let WaitingGet { mut run, work } = get;
-        let (replicas, deadline) = (&self.attempts.replicas, progress.deadline);
+        let (replicas, deadline) = (&self.replicas, progress.deadline);
         let elsewhere = move |replicas: &Arc<Replicas>, slot, work| {
             replicas.work_elsewhere(slot, work, deadline)
         };
@@ -231,7 +231,7 @@ impl Reads {
             waiting.push(elsewhere(replicas, slot, left));
         }
         loop {
-            match run.next_of(&replicas.runtime, &mut waiting).await {
+            match run.next_of(&replicas.parts.runtime, &mut waiting).await {
                 Next::Answer(done) => {
                     progress.trace.queue += done.queued;
                     run.take_answer(replicas, done.slot, done.replied);
@@ -334,21 +334,18 @@ impl GetRun {
             }
             Ok(ReplicaReply::NotFound) => GetAnswer::NotFound,
             Ok(ReplicaReply::Failed(failure @ ReplicaFailure::Damaged(_))) => {
-                GetAnswer::Damaged(request_error(failure))
+                GetAnswer::Damaged(RequestError::of_replica(failure))
             }
             Ok(ReplicaReply::Failed(failure)) => {
-                self.is_misplanned |= is_misplanned(&failure);
-                if matches!(failure, ReplicaFailure::NotOpen { .. }) {
-                    self.is_misplanned |= replicas.note_unopened(&self.plan, slot);
-                }
-                GetAnswer::Failed(request_error(failure))
+                self.is_misplanned |= replicas.is_to_be_replanned(&self.plan, slot, &failure);
+                GetAnswer::Failed(RequestError::of_replica(failure))
             }
             Ok(_) => GetAnswer::Failed(no_reply()),
             Err(RequestError::Timeout) => return self.step(GetEvent::Deadline),
             // Of a read nothing is left in doubt.
             Err(RequestError::OutcomeUnknown) => GetAnswer::Failed(RequestError::AllNodesDown),
             Err(error) => {
-                self.is_misplanned |= replicas.remote.is_some() && is_not_open(&error);
+                self.is_misplanned |= replicas.is_ring_changing(&error);
                 GetAnswer::Failed(error)
             }
         };
@@ -369,11 +366,12 @@ impl GetRun {
     {
         let replicas = replicas.clone();
         let (mut run, mut waiting) = (self, waiting);
-        let runtime = replicas.runtime.clone();
+        let runtime = replicas.parts.runtime.clone();
         runtime.spawn("rest of a get", async move {
             let mut is_over = false;
             while !is_over {
                 match replicas
+                    .parts
                     .runtime
                     .timeout(REST_PATIENCE, waiting.next())
                     .await

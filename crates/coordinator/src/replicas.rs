@@ -5,10 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_backend::{Durability, ErrorKind, Reading, SyncTicket, Timestamp};
-use kvorum_cluster::AgreedState;
+use kvorum_backend::{Durability, ErrorKind, Reading, SyncTicket};
 use kvorum_object::Object;
-use kvorum_ring::{NodeId, Partition, Role};
+use kvorum_ring::{NodeId, Partition, Replica, Role};
 use kvorum_runtime::{LogQuota, Moment, Runtime};
 use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest};
@@ -16,11 +15,11 @@ use kvorum_vnode::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequ
 use crate::error::RequestError;
 use crate::failure_log::FailureLog;
 use crate::gate::Gate;
-use crate::hints::HintStore;
-use crate::local_vnodes::{LocalReplica, LocalVnodes};
-use crate::peers::{PeerFailure, ReplicaPeers};
+use crate::local_vnodes::{LocalReplica, synced};
+use crate::parts::{Parts, Remote};
+use crate::peers::PeerFailure;
 use crate::plan::Plan;
-use crate::trace::{MaintenanceWitness, Meter, Repaired};
+use crate::trace::Repaired;
 use crate::unopened::Unopened;
 
 /// How long a repair may take; a later read repairs what was given up.
@@ -29,46 +28,12 @@ const REPAIR_TIMEOUT: Duration = Duration::from_secs(30);
 /// Read repairs in progress beyond which further ones are left to later reads.
 const REPAIRS_MAX: usize = 1_000;
 
-/// What a coordinator works with.
-pub struct Parts {
-    /// This node.
-    pub node: NodeId,
-    /// Clock, tasks and the blocking pool.
-    pub runtime: Runtime,
-    /// The agreed cluster state.
-    pub cluster: Arc<dyn AgreedState>,
-    /// This node's vnodes.
-    pub vnodes: Arc<dyn LocalVnodes>,
-    /// Where figures go.
-    pub meter: Arc<dyn Meter>,
-    /// Who knows what maintenance ran when.
-    pub maintenance: Arc<dyn MaintenanceWitness>,
-}
-
-/// What a coordinator works with where there are other nodes.
-#[derive(Clone)]
-pub struct Remote {
-    /// The way to them.
-    pub peers: Arc<dyn ReplicaPeers>,
-    /// What this node keeps in place of others.
-    pub hints: Arc<dyn HintStore>,
-    /// Replicas on other nodes are asked for the head of an object before its values, but for one.
-    /// The value then crosses the network once at most; a value that none of those asked had whole
-    /// takes one more round.
-    pub heads_first: bool,
-}
-
 /// See the module's description. Shared with what outlives a request: replicas that the client did not
 /// wait for are still to be written, and those that were behind are still to be repaired.
 pub(crate) struct Replicas {
-    pub(crate) node: NodeId,
-    pub(crate) runtime: Runtime,
-    pub(crate) cluster: Arc<dyn AgreedState>,
-    pub(crate) vnodes: Arc<dyn LocalVnodes>,
-    pub(crate) meter: Arc<dyn Meter>,
-    pub(crate) maintenance: Arc<dyn MaintenanceWitness>,
+    pub(crate) parts: Parts,
     pub(crate) remote: Option<Remote>,
-    repairs: Gate,
+    repairs: Arc<Gate>,
     /// Bounds the lines about single replicas that failed.
     replica_log: FailureLog,
     /// Bounds the lines about read repairs that failed.
@@ -120,25 +85,11 @@ impl ReplicaWork {
 
 impl Replicas {
     pub(crate) fn new(parts: Parts, remote: Option<Remote>) -> Self {
-        let Parts {
-            node,
-            runtime,
-            cluster,
-            vnodes,
-            meter,
-            maintenance,
-        } = parts;
-        let has_peers = remote.is_some();
-        let unopened = Unopened::new(node, vnodes.clone(), runtime.clone(), has_peers);
+        let unopened = Unopened::new(parts.clone(), remote.is_some());
         Self {
-            node,
-            runtime,
-            cluster,
-            vnodes,
-            meter,
-            maintenance,
+            parts,
             remote,
-            repairs: Gate::new(REPAIRS_MAX),
+            repairs: Arc::new(Gate::new(REPAIRS_MAX)),
             replica_log: FailureLog::default(),
             repair_log: LogQuota::new(),
             hint_log: LogQuota::new(),
@@ -148,21 +99,17 @@ impl Replicas {
 
     pub(crate) fn is_up(&self, node: NodeId) -> bool {
         let is_up = |remote: &Remote| remote.peers.is_up(node);
-        node == self.node || self.remote.as_ref().is_some_and(is_up)
-    }
-
-    pub(crate) fn wall_time(&self) -> Timestamp {
-        Timestamp(self.runtime.wall_time().micros())
+        node == self.parts.node || self.remote.as_ref().is_some_and(is_up)
     }
 
     /// The replica of this node that answers for a partition.
     pub(crate) fn local(&self, role: Role, partition: Partition) -> Option<LocalReplica> {
         match role {
-            Role::Primary => self.vnodes.vnode(partition).map(LocalReplica::Vnode),
+            Role::Primary => self.parts.vnodes.vnode(partition).map(LocalReplica::Vnode),
             Role::Fallback => {
                 // Replicas that share a node on purpose have their stand-ins among the node's own.
                 let hints = self.remote.as_ref().map(|remote| remote.hints.clone());
-                let own = || self.vnodes.vnode(partition).map(LocalReplica::Vnode);
+                let own = || self.parts.vnodes.vnode(partition).map(LocalReplica::Vnode);
                 hints.map(LocalReplica::Hints).or_else(own)
             }
         }
@@ -178,7 +125,7 @@ impl Replicas {
         let Place::Here(replica) = &work.place else {
             return Asked::WouldBlock(work);
         };
-        let now = self.wall_time();
+        let now = self.parts.wall_time();
         match replica.handle(&work.request, now, Reading::CachedOnly) {
             Handled::Done(reply) => Asked::Answered(Ok(reply)),
             Handled::WouldBlock => Asked::WouldBlock(work),
@@ -192,7 +139,7 @@ impl Replicas {
         operation: Operation,
     ) -> Result<ReplicaWork, RequestError> {
         let replica = plan.replicas.get(slot).ok_or_else(no_reply)?;
-        let place = if replica.node == self.node {
+        let place = if replica.node == self.parts.node {
             let local = self.local(replica.role, replica.partition);
             Place::Here(local.ok_or_else(|| self.unopened.absent(replica.partition))?)
         } else {
@@ -266,15 +213,15 @@ impl Replicas {
         request: ReplicaRequest,
         deadline: Moment,
     ) -> WorkDone {
-        let runtime = self.runtime.clone();
-        let (asked, now) = (runtime.now(), self.wall_time());
-        let work = self.runtime.blocking(move || {
+        let runtime = self.parts.runtime.clone();
+        let (asked, now) = (runtime.now(), self.parts.wall_time());
+        let work = self.parts.runtime.blocking(move || {
             let started = runtime.now();
             let reply = replica.handle_blocking(&request, now);
             (reply, started.since(asked))
         });
         let remaining = deadline.since(asked);
-        let (replied, queued) = match self.runtime.timeout(remaining, work).await {
+        let (replied, queued) = match self.parts.runtime.timeout(remaining, work).await {
             Ok((reply, queued)) => (Ok(reply), queued),
             Err(_) => (Err(RequestError::Timeout), Duration::ZERO),
         };
@@ -324,54 +271,69 @@ impl Replicas {
         let Ok(work) = self.work(plan, slot, operation) else {
             return;
         };
-        let now = self.runtime.now();
-        if !self.repairs.count_in() {
-            self.meter.repair_skipped(now);
+        let now = self.parts.runtime.now();
+        let Some(pass) = self.repairs.enter_owned() else {
+            self.parts.meter.repair_skipped(now);
             return;
-        }
+        };
         let role = plan.replicas.get(slot).map(|it| it.role);
         let repaired = Repaired {
             is_fallback: role == Some(Role::Fallback),
             had_nothing,
         };
-        self.meter.read_repaired(now);
-        self.meter.replica_repaired(repaired, now);
+        self.parts.meter.read_repaired(now);
+        self.parts.meter.replica_repaired(repaired, now);
         let partition = work.request.partition.number();
         let (replicas, done) = (
             self.clone(),
             self.work_elsewhere(slot, work, now.plus(REPAIR_TIMEOUT)),
         );
-        self.runtime.spawn("read repair", async move {
+        self.parts.runtime.spawn("read repair", async move {
             let failure = match done.await.replied {
                 Ok(ReplicaReply::Failed(failure)) => Some(failure.to_string()),
                 Ok(_) => None,
                 Err(error) => Some(error.in_full()),
             };
-            let now = replicas.runtime.now().elapsed();
+            let now = replicas.parts.runtime.now().elapsed();
             if let Some(error) = failure
                 && let Some(left_out) = replicas.repair_log.take(now)
             {
                 tracing::warn!(event = "read_repair_failed", partition, error, left_out);
             }
-            replicas.repairs.count_out();
+            drop(pass);
         });
     }
 
     /// A write of this node could not be made durable because the disk is full: its vnode counts that.
     pub(crate) fn note_disk_full(&self, plan: &Plan, slot: usize, error: &RequestError) {
-        let replica = plan.replicas.get(slot).filter(|it| it.node == self.node);
+        let replica = plan
+            .replicas
+            .get(slot)
+            .filter(|it| it.node == self.parts.node);
         if let (RequestError::DiskFull(_), Some(replica)) = (error, replica)
-            && let Some(vnode) = self.vnodes.vnode(replica.partition)
+            && let Some(vnode) = self.parts.vnodes.vnode(replica.partition)
         {
             vnode.note_disk_full();
         }
     }
 
-    /// A replica of another node said that its store is not open. True when that is news, by which
-    /// another plan may be better.
-    pub(crate) fn note_unopened(&self, plan: &Plan, slot: usize) -> bool {
-        let replica = plan.replicas.get(slot);
-        replica.is_some_and(|it| self.unopened.pass_over(it.node, it.partition))
+    /// True when another plan may end better than one in which a replica failed like this: it goes by
+    /// another ring, or its store is not open and that is news.
+    pub(crate) fn is_to_be_replanned(
+        &self,
+        plan: &Plan,
+        slot: usize,
+        failure: &ReplicaFailure,
+    ) -> bool {
+        let is_unopened = matches!(failure, ReplicaFailure::NotOpen { .. });
+        let note = |it: &Replica| self.unopened.pass_over(it.node, it.partition);
+        is_misplanned(failure) || is_unopened && plan.replicas.get(slot).is_some_and(note)
+    }
+
+    /// True when a replica of this node has no store yet, or has it no more: the ring has just changed,
+    /// and this node is on its way to where others that say so themselves are.
+    pub(crate) fn is_ring_changing(&self, error: &RequestError) -> bool {
+        self.remote.is_some() && *error == RequestError::VnodeNotReady
     }
 
     /// Logs why a replica failed where the client is told less than that.
@@ -384,7 +346,7 @@ impl Replicas {
             return;
         }
         let partition = plan.replicas.get(slot).map(|it| it.partition.number());
-        let now = self.runtime.now().elapsed();
+        let now = self.parts.runtime.now().elapsed();
         if let Some(left_out) = self.replica_log.take(Some(error), now) {
             let error = error.in_full();
             tracing::warn!(event = "replica_failed", partition, error, left_out);
@@ -400,12 +362,7 @@ pub(crate) async fn await_sync(
     deadline: Moment,
 ) -> (usize, Result<(), RequestError>) {
     let remaining = deadline.since(runtime.now());
-    let synced = if ticket.is_driven() {
-        runtime.timeout(remaining, ticket).await
-    } else {
-        let wait = runtime.blocking(move || ticket.wait());
-        runtime.timeout(remaining, wait).await
-    };
+    let synced = runtime.timeout(remaining, synced(&runtime, ticket)).await;
     let outcome = match synced {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) if error.kind() == ErrorKind::Full => {
@@ -423,42 +380,6 @@ pub(crate) fn is_misplanned(failure: &ReplicaFailure) -> bool {
         failure,
         ReplicaFailure::StaleEpoch { .. } | ReplicaFailure::NotServing
     )
-}
-
-/// True when a replica of this node has no store yet, or has it no more: the ring has just changed, and
-/// this node is on its way to where others that say so themselves are.
-pub(crate) fn is_not_open(error: &RequestError) -> bool {
-    *error == RequestError::VnodeNotReady
-}
-
-pub(crate) fn request_error(failure: ReplicaFailure) -> RequestError {
-    match failure {
-        ReplicaFailure::ConditionFound => RequestError::MatchFound,
-        ReplicaFailure::ConditionModified => RequestError::Modified,
-        ReplicaFailure::ConditionAbsent => RequestError::ConditionNotFound,
-        ReplicaFailure::ObjectTooLarge { bytes, bytes_max } => {
-            RequestError::ObjectTooLarge { bytes, bytes_max }
-        }
-        ReplicaFailure::TooManySiblings {
-            siblings,
-            siblings_max,
-        } => RequestError::TooManySiblings {
-            siblings,
-            siblings_max,
-        },
-        ReplicaFailure::Full(detail) => RequestError::DiskFull(detail),
-        ReplicaFailure::Damaged(detail)
-        | ReplicaFailure::Storage(detail)
-        | ReplicaFailure::Unwritable(detail) => RequestError::Storage(detail),
-        ReplicaFailure::Internal(detail) => RequestError::Internal(detail),
-        ReplicaFailure::IndexesNotSupported(engine) => RequestError::IndexesNotSupported(engine),
-        ReplicaFailure::NotOpen { is_failed: false } => RequestError::VnodeOpening,
-        ReplicaFailure::NotOpen { is_failed: true } => RequestError::VnodeFailed,
-        // The ring has moved on between planning and asking: the next plan will know.
-        ReplicaFailure::StaleEpoch { .. }
-        | ReplicaFailure::NotServing
-        | ReplicaFailure::Incomplete => RequestError::VnodeNotReady,
-    }
 }
 
 pub(crate) fn no_reply() -> RequestError {

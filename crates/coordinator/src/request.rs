@@ -1,7 +1,9 @@
 //! Requests as the protocols hand them over: what a client may leave to the bucket is an `Option`.
 
+use std::fmt;
 use std::time::Duration;
 
+use kvorum_encoding::{Bucket, BucketType};
 use kvorum_object::{Clock, Content};
 use kvorum_properties::{Quorum, SyncOnWrite};
 use kvorum_ring::{NodeId, Partition};
@@ -150,4 +152,29 @@ pub struct ReplicaPlace {
     pub node_name: String,
     /// True on the owner of the partition.
     pub is_primary: bool,
+}
+
+/// What a request is about that is not about a key, for the log.
+pub(crate) struct BucketOrType {
+    pub(crate) bucket_type: BucketType,
+    /// `None` for the type as a whole.
+    pub(crate) bucket: Option<Bucket>,
+}
+
+impl BucketOrType {
+    pub(crate) fn new(bucket_type: &BucketType, bucket: Option<&Bucket>) -> Self {
+        Self {
+            bucket_type: bucket_type.clone(),
+            bucket: bucket.cloned(),
+        }
+    }
+}
+
+impl fmt::Display for BucketOrType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.bucket {
+            Some(bucket) => write!(f, "{}/{bucket}", self.bucket_type),
+            None => self.bucket_type.fmt(f),
+        }
+    }
 }

@@ -6,7 +6,6 @@
 //! only where w is larger than dw, and costs a message for each replica of every write.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_backend::{Durable, ErrorKind, FoldClock, Lease, Reading, SyncTicket, Timestamp};
@@ -17,12 +16,11 @@ use kvorum_runtime::{Moment, Runtime};
 use kvorum_vnode::wire::{PeerRequest, WireMessage, decode_request, encode_reply};
 use kvorum_vnode::{
     Handled, Operation, PageFailure, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode,
-    fold_clock,
 };
 
 use crate::gate::Gate;
 use crate::hints::HintStore;
-use crate::local_vnodes::{Absence, LocalReplica, LocalVnodes};
+use crate::local_vnodes::{LocalReplica, LocalVnodes, read_blocking, synced};
 use crate::peers::value_sent;
 use crate::trace::MaintenanceWitness;
 
@@ -48,20 +46,8 @@ pub struct ReplicaService {
 }
 
 struct Shared {
-    runtime: Runtime,
-    cluster: Arc<dyn AgreedState>,
-    vnodes: Arc<dyn LocalVnodes>,
-    hints: Arc<dyn HintStore>,
-    waiting: Gate,
-}
-
-/// A request counted as waiting.
-struct Counted(Arc<Shared>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.waiting.count_out();
-    }
+    parts: ServiceParts,
+    waiting: Arc<Gate>,
 }
 
 impl ReplicaService {
@@ -69,11 +55,8 @@ impl ReplicaService {
     pub fn new(parts: ServiceParts) -> Self {
         Self {
             shared: Arc::new(Shared {
-                runtime: parts.runtime,
-                cluster: parts.cluster,
-                vnodes: parts.vnodes,
-                hints: parts.hints,
-                waiting: Gate::new(parts.waiting_max),
+                waiting: Arc::new(Gate::new(parts.waiting_max)),
+                parts,
             }),
             maintenance: None,
         }
@@ -98,11 +81,6 @@ impl ReplicaService {
         makes_room || !maintenance.is_some_and(|it| it.refuses_puts())
     }
 
-    fn wait_counted(&self) -> Option<Counted> {
-        let is_in = self.shared.waiting.count_in();
-        is_in.then(|| Counted(self.shared.clone()))
-    }
-
     fn serve_replica(&self, role: Role, request: ReplicaRequest, sent: Bytes) -> Served {
         if !self.has_room_for(&request.operation) {
             return Served::Overload;
@@ -121,27 +99,20 @@ impl ReplicaService {
             },
             Handled::WouldBlock => Err((replica, request)),
         };
-        let Some(counted) = self.wait_counted() else {
-            // What is written and not synced cannot be taken back: the asker is told nothing, and
-            // finds out by itself. What was not done is refused.
-            return match work {
-                Ok((reply, ticket)) => {
-                    let shared = self.shared.clone();
-                    Served::Later(Box::pin(async move {
-                        shared.synced(partition, reply, ticket, &sent).await
-                    }))
-                }
-                Err(_) => Served::Overload,
-            };
-        };
+        let counted = self.shared.waiting.enter_owned();
+        if counted.is_none() && work.is_err() {
+            return Served::Overload;
+        }
+        // What is written and not synced cannot be taken back: it is answered even if too much waits.
+        let shared = self.shared.clone();
         Served::Later(Box::pin(async move {
-            let shared = &counted.0;
+            let _counted = counted;
             let reply = match work {
                 Ok((reply, ticket)) => return shared.synced(partition, reply, ticket, &sent).await,
                 Err((replica, request)) => {
                     let now = shared.wall_time();
                     let work = move || replica.handle_blocking(&request, now);
-                    shared.runtime.blocking(work).await
+                    shared.parts.runtime.blocking(work).await
                 }
             };
             match ticket_of(&reply) {
@@ -160,23 +131,22 @@ impl ReplicaService {
         reply: impl FnOnce(T) -> ReplicaReply + Send + 'static,
     ) -> Served {
         let known = self.shared.epoch_known(partition, epoch);
-        let vnode = self.shared.vnodes.vnode(partition);
+        let vnode = self.shared.parts.vnodes.vnode(partition);
         let absent = || self.shared.absent(partition);
         let vnode = match known.and(vnode.ok_or_else(absent)) {
             Ok(vnode) => vnode,
             Err(failure) => return answered(&ReplicaReply::Failed(failure)),
         };
-        let Some(counted) = self.wait_counted() else {
+        let Some(counted) = self.shared.waiting.enter_owned() else {
             return Served::Overload;
         };
+        let runtime = self.shared.parts.runtime.clone();
         Served::Later(Box::pin(async move {
-            let shared = &counted.0;
-            let now = shared.wall_time();
-            let remaining = deadline.since(shared.runtime.now());
-            let lease = Lease::Until(later(now, remaining));
-            let clock = fold_clock(shared.runtime.clock());
-            let work = move || read(&vnode, &clock, lease);
-            let reply = match shared.runtime.blocking(work).await {
+            let _counted = counted;
+            let remaining = deadline.since(runtime.now());
+            let read = move |clock: &FoldClock, lease| read(&vnode, clock, lease);
+            let (part, _) = read_blocking(&runtime, remaining, read).await;
+            let reply = match part {
                 Ok(part) => reply(part),
                 Err(PageFailure::Failed(failure)) => ReplicaReply::Failed(failure),
                 Err(PageFailure::OutOfTime) => ReplicaReply::Failed(ReplicaFailure::Storage(
@@ -231,16 +201,12 @@ impl PeerService for ReplicaService {
 
 impl Shared {
     fn wall_time(&self) -> Timestamp {
-        Timestamp(self.runtime.wall_time().micros())
+        Timestamp(self.parts.runtime.wall_time().micros())
     }
 
     /// Why there is no vnode.
     fn absent(&self, partition: Partition) -> ReplicaFailure {
-        match self.vnodes.absence(partition) {
-            Absence::NotHere => ReplicaFailure::NotServing,
-            Absence::Opening => ReplicaFailure::NotOpen { is_failed: false },
-            Absence::Failed => ReplicaFailure::NotOpen { is_failed: true },
-        }
+        self.parts.vnodes.absence(partition).into()
     }
 
     fn replica(
@@ -251,7 +217,7 @@ impl Shared {
     ) -> Result<LocalReplica, ReplicaFailure> {
         match role {
             Role::Primary => {
-                let vnode = self.vnodes.vnode(partition);
+                let vnode = self.parts.vnodes.vnode(partition);
                 vnode
                     .map(LocalReplica::Vnode)
                     .ok_or_else(|| self.absent(partition))
@@ -259,14 +225,14 @@ impl Shared {
             Role::Fallback => {
                 // A stand-in has no epoch of its own: it goes by the ring.
                 self.epoch_known(partition, epoch)?;
-                Ok(LocalReplica::Hints(self.hints.clone()))
+                Ok(LocalReplica::Hints(self.parts.hints.clone()))
             }
         }
     }
 
     /// Refuses who goes by an older ring than this node.
     fn epoch_known(&self, partition: Partition, got: Epoch) -> Result<(), ReplicaFailure> {
-        let expected = self.cluster.look().ring().epoch(partition);
+        let expected = self.parts.cluster.look().ring().epoch(partition);
         if got < expected {
             return Err(ReplicaFailure::StaleEpoch { got, expected });
         }
@@ -281,18 +247,13 @@ impl Shared {
         ticket: SyncTicket,
         sent: &Bytes,
     ) -> Message {
-        let synced = if ticket.is_driven() {
-            ticket.await
-        } else {
-            self.runtime.blocking(move || ticket.wait()).await
-        };
-        match synced {
+        match synced(&self.parts.runtime, ticket).await {
             Ok(()) => message(&reply, sent),
             Err(error) => {
                 let detail = error.to_string();
                 let failure = match error.kind() {
                     ErrorKind::Full => {
-                        if let Some(vnode) = self.vnodes.vnode(partition) {
+                        if let Some(vnode) = self.parts.vnodes.vnode(partition) {
                             vnode.note_disk_full();
                         }
                         ReplicaFailure::Full(detail)
@@ -324,9 +285,4 @@ fn message(reply: &ReplicaReply, sent: &Bytes) -> Message {
 
 fn answered(reply: &ReplicaReply) -> Served {
     Served::Now(message(reply, &Bytes::new()))
-}
-
-pub(crate) fn later(now: Timestamp, by: Duration) -> Timestamp {
-    let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
-    Timestamp(now.0.saturating_add(micros))
 }

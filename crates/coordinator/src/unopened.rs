@@ -4,42 +4,33 @@
 //! the vnodes that it has not opened is remembered for as long as a request may take; then one request asks again.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kvorum_ring::{NodeId, Partition, Replica, Ring, Role};
-use kvorum_runtime::{Moment, Runtime};
+use kvorum_runtime::Moment;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::error::RequestError;
-use crate::local_vnodes::{Absence, LocalVnodes};
+use crate::local_vnodes::Absence;
+use crate::parts::Parts;
 
 /// How long a vnode is passed over before it is asked again.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// See the module's description.
 pub(crate) struct Unopened {
-    node: NodeId,
-    vnodes: Arc<dyn LocalVnodes>,
-    runtime: Runtime,
+    parts: Parts,
     /// Others can stand in.
     has_peers: bool,
     noted: Noted,
 }
 
 impl Unopened {
-    pub(crate) fn new(
-        node: NodeId,
-        vnodes: Arc<dyn LocalVnodes>,
-        runtime: Runtime,
-        has_peers: bool,
-    ) -> Self {
+    pub(crate) fn new(parts: Parts, has_peers: bool) -> Self {
         Self {
-            node,
-            vnodes,
-            runtime,
+            parts,
             has_peers,
             noted: Noted::default(),
         }
@@ -47,30 +38,26 @@ impl Unopened {
 
     /// Why this node has no vnode of a partition.
     pub(crate) fn absent(&self, partition: Partition) -> RequestError {
-        match self.vnodes.absence(partition) {
-            Absence::NotHere => RequestError::VnodeNotReady,
-            Absence::Opening => RequestError::VnodeOpening,
-            Absence::Failed => RequestError::VnodeFailed,
-        }
+        RequestError::of_replica(self.parts.vnodes.absence(partition).into())
     }
 
     /// A vnode is not open: others are asked for a moment. False when that was known.
     pub(crate) fn pass_over(&self, node: NodeId, partition: Partition) -> bool {
-        let now = self.runtime.now();
+        let now = self.parts.runtime.now();
         self.noted.note(node, partition, now)
     }
 
     pub(crate) fn is_any(&self) -> bool {
-        self.has_peers && (self.vnodes.is_any_unopened() || self.noted.is_any())
+        self.has_peers && (self.parts.vnodes.is_any_unopened() || self.noted.is_any())
     }
 
     /// The nodes among the primaries of a key whose vnodes are not open, as far as is known.
     pub(crate) fn nodes_among(&self, replicas: &[Replica]) -> SmallVec<[NodeId; 3]> {
-        let now = self.runtime.now();
+        let now = self.parts.runtime.now();
         let is_unopened = |replica: &&Replica| {
             let (node, partition) = (replica.node, replica.partition);
-            let is_here = node == self.node;
-            let is_absent = || self.vnodes.absence(partition) != Absence::NotHere;
+            let is_here = node == self.parts.node;
+            let is_absent = || self.parts.vnodes.absence(partition) != Absence::NotHere;
             replica.role == Role::Primary
                 && (is_here && is_absent() || self.noted.has(node, partition, now))
         };
@@ -80,8 +67,9 @@ impl Unopened {
 
     /// True when a vnode is known not to be open, and others may be asked instead.
     pub(crate) fn has(&self, node: NodeId, partition: Partition) -> bool {
-        let is_absent = || node == self.node && self.vnodes.absence(partition) != Absence::NotHere;
-        let is_noted = || self.noted.has(node, partition, self.runtime.now());
+        let is_absent =
+            || node == self.parts.node && self.parts.vnodes.absence(partition) != Absence::NotHere;
+        let is_noted = || self.noted.has(node, partition, self.parts.runtime.now());
         self.is_any() && (is_absent() || is_noted())
     }
 
@@ -89,8 +77,8 @@ impl Unopened {
     /// this node knows, unless its own cannot be.
     pub(crate) fn error(&self, ring: &Ring) -> RequestError {
         let partitions = ring.size().partitions();
-        let own = partitions.filter(|partition| ring.reader(*partition) == self.node);
-        let absences = own.map(|partition| self.vnodes.absence(partition));
+        let own = partitions.filter(|partition| ring.reader(*partition) == self.parts.node);
+        let absences = own.map(|partition| self.parts.vnodes.absence(partition));
         let (mut has_failed, mut is_opening) = (false, false);
         for absence in absences {
             has_failed |= absence == Absence::Failed;

@@ -17,15 +17,13 @@ use kvorum_runtime::{PlantedDefect, is_planted};
 use kvorum_vnode::{ClientUpdate, Condition, Operation, ReplicaFailure, ReplicaReply};
 use smallvec::SmallVec;
 
-use crate::attempts::{Attempts, OpeningWait, Progress, REPLAN_PAUSE_MIN};
+use crate::accounts::Progress;
+use crate::attempts::{Attempts, Pauses};
 use crate::error::RequestError;
 use crate::plan::{Plan, Purpose};
 use crate::put::{PutEffect, PutEffects, PutEvent, PutMachine};
 use crate::reading::Reads;
-use crate::replicas::{
-    Asked, ReplicaWork, Replicas, Replied, WorkDone, await_sync, is_misplanned, is_not_open,
-    no_reply, request_error,
-};
+use crate::replicas::{Asked, ReplicaWork, Replicas, Replied, WorkDone, await_sync, no_reply};
 use crate::request::{PutKind, PutOptions, PutRequest};
 use crate::waiting::Waiting;
 
@@ -84,16 +82,13 @@ enum Happened {
 
 /// Writes objects.
 pub(crate) struct Writes {
-    attempts: Arc<Attempts>,
+    pub(crate) replicas: Arc<Replicas>,
+    pub(crate) attempts: Arc<Attempts>,
     /// A quorum is asked whether a condition holds.
-    reads: Arc<Reads>,
+    pub(crate) reads: Arc<Reads>,
 }
 
 impl Writes {
-    pub(crate) fn new(attempts: Arc<Attempts>, reads: Arc<Reads>) -> Self {
-        Self { attempts, reads }
-    }
-
     /// Writes, and tries again by what is known of the attempt before.
     pub(crate) async fn put(
         &self,
@@ -102,12 +97,7 @@ impl Writes {
         options: &PutOptions,
         progress: &mut Progress,
     ) -> Result<Written, RequestError> {
-        let mut plan = self.attempts.plan(
-            address,
-            options.n_val,
-            options.sloppy_quorum,
-            Purpose::Write,
-        )?;
+        let mut plan = self.plan(address, options)?;
         let is_as_is = request.kind == PutKind::AsIs;
         if request.condition != Condition::Always && (is_as_is || plan.replicas.len() > 1) {
             plan.write_quorums(options)?;
@@ -119,22 +109,8 @@ impl Writes {
                 request.condition = Condition::NothingBeyond(seen);
             }
         }
-        let mut payload = match request.kind {
-            PutKind::Versioned => Payload::Update(Arc::new(ClientUpdate {
-                context: request.context,
-                condition: request.condition,
-                content: request.content,
-                resolution: plan.resolution(),
-            })),
-            PutKind::AsIs => {
-                let now =
-                    kvorum_object::Timestamp::from_micros(self.attempts.replicas.wall_time().0);
-                let object = Object::as_is(request.context, request.content, now);
-                Payload::AsIs(Arc::new(object))
-            }
-        };
-        let mut pause = REPLAN_PAUSE_MIN;
-        let mut opening = OpeningWait::default();
+        let mut payload = self.payload(request, &plan);
+        let mut pauses = Pauses::default();
         loop {
             let mut run = self.start(plan, payload, options)?;
             self.run(&mut run, progress).await;
@@ -148,10 +124,10 @@ impl Writes {
                 return Err(error);
             };
             let has_time = match is_opening {
-                true => self.attempts.wait_to_open(&mut opening, progress).await,
+                true => self.attempts.wait_to_open(&mut pauses, progress).await,
                 false => {
                     self.attempts
-                        .pause_before_replanning(&mut pause, progress)
+                        .pause_before_replanning(&mut pauses, progress)
                         .await
                 }
             };
@@ -159,12 +135,29 @@ impl Writes {
                 return Err(error);
             }
             payload = again;
-            plan = self.attempts.plan(
-                address,
-                options.n_val,
-                options.sloppy_quorum,
-                Purpose::Write,
-            )?;
+            plan = self.plan(address, options)?;
+        }
+    }
+
+    fn plan(&self, address: &Address, options: &PutOptions) -> Result<Plan, RequestError> {
+        let (n_val, sloppy_quorum) = (options.n_val, options.sloppy_quorum);
+        self.attempts
+            .plan(address, n_val, sloppy_quorum, Purpose::Write)
+    }
+
+    fn payload(&self, request: PutRequest, plan: &Plan) -> Payload {
+        match request.kind {
+            PutKind::Versioned => Payload::Update(Arc::new(ClientUpdate {
+                context: request.context,
+                condition: request.condition,
+                content: request.content,
+                resolution: plan.resolution(),
+            })),
+            PutKind::AsIs => {
+                let now = kvorum_object::Timestamp::from_micros(self.replicas.parts.wall_time().0);
+                let object = Object::as_is(request.context, request.content, now);
+                Payload::AsIs(Arc::new(object))
+            }
         }
     }
 
@@ -205,7 +198,7 @@ impl Writes {
     /// rather than one that is being filled, one of this node rather than another's.
     fn coordinators(&self, plan: &Plan) -> SmallVec<[usize; 3]> {
         let mut coordinators: SmallVec<[usize; 3]> = (0..plan.replicas.len()).collect();
-        if self.attempts.replicas.remote.is_none() {
+        if self.replicas.remote.is_none() {
             coordinators.truncate(1);
         } else {
             let lists: SmallVec<[_; 4]> = plan.write_replicas().collect();
@@ -215,7 +208,7 @@ impl Writes {
                 (
                     is_stand_in,
                     !it.in_old,
-                    it.replica.node != self.attempts.replicas.node,
+                    it.replica.node != self.replicas.parts.node,
                 )
             });
         }
@@ -225,7 +218,7 @@ impl Writes {
     /// Has every replica receive the object, and waits until enough have stored it. Replicas on other
     /// nodes that the client need not wait for are written behind its back.
     async fn run(&self, run: &mut PutRun, progress: &mut Progress) {
-        let (replicas, deadline) = (&self.attempts.replicas, progress.deadline);
+        let (replicas, deadline) = (&self.replicas, progress.deadline);
         let mut works = Waiting::new();
         let mut syncs = Waiting::new();
         let mut is_remote = false;
@@ -242,11 +235,11 @@ impl Writes {
             while !has_replied && let Some(unsynced) = new.next() {
                 unsynced.is_awaited = true;
                 let (slot, ticket) = (unsynced.slot, unsynced.ticket.clone());
-                let runtime = replicas.runtime.clone();
+                let runtime = replicas.parts.runtime.clone();
                 syncs.push(await_sync(runtime, slot, ticket, deadline));
             }
             let only_syncs = works.is_empty();
-            let started = only_syncs.then(|| replicas.runtime.now());
+            let started = only_syncs.then(|| replicas.parts.runtime.now());
             let happened = poll_fn(|context| {
                 let worked = works.poll_next(context);
                 if let Poll::Ready(Some(done)) = worked {
@@ -262,7 +255,7 @@ impl Writes {
             });
             let happened = happened.await;
             if let Some(started) = started {
-                progress.trace.sync_wait += replicas.runtime.now().since(started);
+                progress.trace.sync_wait += replicas.parts.runtime.now().since(started);
             }
             match happened {
                 Some(Happened::Worked(done)) => {
@@ -280,7 +273,7 @@ impl Writes {
             }
         }
         if !works.is_empty() {
-            replicas.runtime.spawn("rest of a put", async move {
+            replicas.parts.runtime.spawn("rest of a put", async move {
                 while works.next().await.is_some() {}
             });
         }
@@ -312,7 +305,7 @@ impl PutRun {
                 }
                 Asked::WouldBlock(work) => {
                     if is_coordination && work.is_remote() {
-                        replicas.meter.redirected();
+                        replicas.parts.meter.redirected();
                     }
                     leave(slot, work);
                 }
@@ -325,7 +318,7 @@ impl PutRun {
         replicas: &Replicas,
         slot: usize,
         replied: Replied,
-        mut is_without_effect: bool,
+        is_without_effect: bool,
     ) {
         let (event, durable) = match replied {
             Ok(ReplicaReply::Stored { object, durable }) => {
@@ -333,43 +326,7 @@ impl PutRun {
                 (PutEvent::Coordinated { object }, durable)
             }
             Ok(ReplicaReply::Received { durable }) => (PutEvent::Received { slot }, durable),
-            failed => {
-                let error = match failed {
-                    Ok(ReplicaReply::Failed(failure)) => {
-                        self.is_misplanned |= is_misplanned(&failure);
-                        self.is_in_doubt |= failure.may_have_written();
-                        is_without_effect |= matches!(
-                            failure,
-                            ReplicaFailure::NotServing
-                                | ReplicaFailure::Incomplete
-                                | ReplicaFailure::Unwritable(_)
-                        );
-                        if matches!(failure, ReplicaFailure::NotOpen { .. }) {
-                            is_without_effect = true;
-                            self.is_misplanned |= replicas.note_unopened(&self.plan, slot);
-                        }
-                        request_error(failure)
-                    }
-                    Ok(_) => no_reply(),
-                    Err(error) => {
-                        // A vnode that is not there has done nothing.
-                        let is_without_effect =
-                            is_without_effect || error == RequestError::VnodeOpening;
-                        self.is_in_doubt |= !is_without_effect;
-                        self.is_misplanned |= replicas.remote.is_some() && is_not_open(&error);
-                        if error == RequestError::Timeout {
-                            return self.step(PutEvent::Deadline);
-                        }
-                        error
-                    }
-                };
-                replicas.note_failure(&self.plan, slot, &error);
-                return self.step(if is_without_effect {
-                    PutEvent::Declined { slot, error }
-                } else {
-                    PutEvent::Failed { slot, error }
-                });
-            }
+            failed => return self.take_failure(replicas, slot, failed, is_without_effect),
         };
         self.step(event);
         match durable {
@@ -380,6 +337,45 @@ impl PutRun {
                 is_awaited: false,
             }),
         }
+    }
+
+    fn take_failure(
+        &mut self,
+        replicas: &Replicas,
+        slot: usize,
+        failed: Replied,
+        mut is_without_effect: bool,
+    ) {
+        let error = match failed {
+            Ok(ReplicaReply::Failed(failure)) => {
+                self.is_misplanned |= replicas.is_to_be_replanned(&self.plan, slot, &failure);
+                self.is_in_doubt |= failure.may_have_written();
+                is_without_effect |= matches!(
+                    failure,
+                    ReplicaFailure::NotServing
+                        | ReplicaFailure::Incomplete
+                        | ReplicaFailure::Unwritable(_)
+                        | ReplicaFailure::NotOpen { .. }
+                );
+                RequestError::of_replica(failure)
+            }
+            Ok(_) => no_reply(),
+            Err(error) => {
+                // A vnode that is not there has done nothing.
+                self.is_in_doubt |= !is_without_effect && error != RequestError::VnodeOpening;
+                self.is_misplanned |= replicas.is_ring_changing(&error);
+                error
+            }
+        };
+        if error == RequestError::Timeout {
+            return self.step(PutEvent::Deadline);
+        }
+        replicas.note_failure(&self.plan, slot, &error);
+        self.step(if is_without_effect {
+            PutEvent::Declined { slot, error }
+        } else {
+            PutEvent::Failed { slot, error }
+        });
     }
 
     fn take_sync(&mut self, replicas: &Replicas, slot: usize, outcome: Result<(), RequestError>) {

@@ -96,7 +96,9 @@ impl Job {
         self
     }
 
-    /// Merges until so many bytes were read and written, or until a part is to be installed.
+    /// Merges until so many bytes were read and written, or until a part is to be installed. Returns how many,
+    /// and never none: a task that costs nothing is taken to get nowhere, and other merges would begin in the
+    /// middle of this one.
     pub(crate) fn step(
         &mut self,
         store: &Store,
@@ -120,7 +122,7 @@ impl Job {
                     if self.output_bytes() >= part_bytes && self.is_between_tables_below() {
                         let next = Bytes::copy_from_slice(self.walk.key());
                         self.end_output(store, Some(next.clone()))?;
-                        return Ok((cost, Reached::Part(next)));
+                        return Ok((cost.max(1), Reached::Part(next)));
                     }
                     if let Some(entry) = self.kept(store, entry, now) {
                         self.put(store, entry, table_bytes_max)?;
@@ -131,7 +133,7 @@ impl Job {
                     let blobs = self.blobs.take();
                     let written = blobs.map(|it| WrittenBlob::finish(store, it));
                     self.written_blob = written.transpose()?;
-                    return Ok((cost, Reached::End));
+                    return Ok((cost.max(1), Reached::End));
                 }
             }
         }

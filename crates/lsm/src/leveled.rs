@@ -5,8 +5,8 @@
 //! the time, and as many dead entries as live ones.
 //!
 //! Level 0 holds flushed tables, which overlap, newest first. All of it is merged at once: a part
-//! would leave the same tables to be looked at by every read and save nothing. Where space is scarce, no
-//! more of it is merged at once than there is room for, the oldest first. On a small disk a flush writes
+//! would leave the same tables to be looked at by every read and save nothing. But no more of it is merged at
+//! once than there is room for, the oldest first. On a small disk a flush writes
 //! several tables without keys in common, which count as one.
 
 use bytes::Bytes;
@@ -174,14 +174,11 @@ fn of_level_zero<'a>(
     settings: &PolicySettings,
 ) -> Vec<&'a TableShape> {
     let zero = tables(shape, 0);
-    let Some(room_bytes) = settings.room_bytes else {
-        return zero.iter().collect();
-    };
     let mut needed = part_bytes(shape, output, settings);
     let oldest_first = zero.iter().rev();
     let fitting = oldest_first.take_while(|table| {
         needed = needed.saturating_add(table.bytes);
-        needed <= room_bytes
+        needed <= settings.room_bytes
     });
     let count = fitting.count();
     if count > 0 {
@@ -205,10 +202,8 @@ fn cheapest<'a>(
     settings: &PolicySettings,
 ) -> Option<&'a TableShape> {
     let part_bytes = part_bytes(shape, output, settings);
-    let lacks_room = |table: &TableShape| {
-        let mut room = settings.room_bytes.iter();
-        room.any(|room| part_bytes.saturating_add(table.bytes) > *room)
-    };
+    let lacks_room =
+        |table: &TableShape| part_bytes.saturating_add(table.bytes) > settings.room_bytes;
     tables(shape, level).iter().min_by_key(|table| {
         let below = tables(shape, output);
         let first = below.partition_point(|it| it.largest < table.smallest);

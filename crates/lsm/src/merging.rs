@@ -168,7 +168,11 @@ fn picks(store: &Store, version: &Version, now: Timestamp) -> Vec<Pick> {
     let headroom = store.headroom();
     let shape = shape(store, version);
     settings.table_bytes_max = store.table_bytes_max(false);
-    settings.room_bytes = headroom.is_scarce().then_some(headroom.available);
+    // Where space is scarce, the reserve is there for merges.
+    settings.room_bytes = match headroom.is_scarce() {
+        true => headroom.available,
+        false => headroom.for_puts(),
+    };
     if headroom.refuses_puts()
         && policy::is_zero_worth_merging(&shape, policy::worth_part(&headroom))
     {

@@ -48,9 +48,9 @@ pub struct PolicySettings {
     pub slow_from_tables: usize,
     /// With this many tables on level 0, putting pays as much as can be asked.
     pub slowest_at_tables: usize,
-    /// What a merge may write before anything that it replaces is removed; `None` where space is plentiful.
-    /// Merges are then as small as that asks for.
-    pub room_bytes: Option<u64>,
+    /// What a merge may write before anything that it replaces is removed. Where that is little, merges are as
+    /// small as that asks for.
+    pub room_bytes: u64,
 }
 
 impl Default for PolicySettings {
@@ -65,7 +65,7 @@ impl Default for PolicySettings {
             table_bytes_max: 64 << 20,
             slow_from_tables: 8,
             slowest_at_tables: 20,
-            room_bytes: None,
+            room_bytes: u64::MAX,
         }
     }
 }

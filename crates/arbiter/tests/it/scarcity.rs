@@ -172,7 +172,7 @@ impl Merging {
 /// whole reserve, which is enough for one.
 #[test]
 fn where_space_is_scarce_one_merge_is_done_after_the_other() {
-    assert!(Merging::new(10 * MEBIBYTE).owners(20).len() > 5);
+    assert!(Merging::new(1002 * MEBIBYTE).owners(20).len() > 5);
     let mut scarce = Merging::new(MEBIBYTE);
     let first = scarce.owners(20);
     assert_eq!(first.len(), 1);
@@ -187,6 +187,24 @@ fn where_space_is_scarce_one_merge_is_done_after_the_other() {
     assert_ne!(scarce.owners(20), first);
 }
 
+/// Regression: stores began their merges at the same time, when there was room for each of them, and no space
+/// was left when they were half done.
+#[test]
+fn a_merge_begins_when_there_is_room_for_it_beside_those_that_were_begun() {
+    // Each writes 500 MiB.
+    let mut merging = Merging::new(1000 * MEBIBYTE);
+    let first = merging.owners(20);
+    assert_eq!(first.len(), 1);
+    assert!(!merging.arbiter.is_disk_scarce());
+    let order = merging.next();
+    let outcome = StepOutcome {
+        cost_bytes: 1,
+        is_done: true,
+    };
+    merging.end(order, StepResult::Done(outcome));
+    assert_ne!(merging.owners(20), first);
+}
+
 #[test]
 fn a_merge_that_has_no_space_does_not_keep_others_from_theirs_and_goes_on_when_there_is_some() {
     let mut merging = Merging::new(MEBIBYTE);
@@ -196,7 +214,7 @@ fn a_merge_that_has_no_space_does_not_keep_others_from_theirs_and_goes_on_when_t
     assert_ne!(merging.next().owner, first[0]);
     let report = merging.arbiter.report(merging.now);
     assert!(report.owed.iter().any(|it| it.held_for.is_some()));
-    merging.available = 10 * MEBIBYTE;
+    merging.available = 1002 * MEBIBYTE;
     merging.now = merging.now.plus(Duration::from_millis(300));
     merging.next();
     let report = merging.arbiter.report(merging.now);

@@ -1,0 +1,91 @@
+//! The merges that are under way, and the room that they need: each takes space for its copies before it
+//! gives any back.
+//!
+//! A merge begins when there is room for its copies beside those of all that were begun before. Where space
+//! is scarce already, merges go on one after another: the reserve is enough for one.
+
+use std::collections::BTreeMap;
+
+use kvorum_backend::{Task, TaskKind};
+
+use crate::backoff::TaskId;
+use crate::order::{Order, Owner};
+
+pub(crate) type MergeId = (Owner, TaskId);
+
+/// Merges that were begun and are not done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Merges {
+    /// With the bytes that each writes, as its task said when it began.
+    begun: BTreeMap<MergeId, u64>,
+    /// The one that was worked on last.
+    last: Option<MergeId>,
+}
+
+impl Merges {
+    pub(crate) fn begins(&mut self, order: &Order) {
+        if copies(order.task.kind) {
+            let id = id_of(order.owner, &order.task);
+            self.begun.entry(id).or_insert(copied_bytes(&order.task));
+        }
+    }
+
+    /// Notes how a step ended.
+    pub(crate) fn ended(&mut self, order: &Order, goes_on: bool) {
+        let id = id_of(order.owner, &order.task);
+        if !copies(order.task.kind) {
+            return;
+        }
+        if goes_on {
+            self.last = Some(id);
+        } else {
+            self.begun.remove(&id);
+            self.last = self.last.filter(|last| *last != id);
+        }
+    }
+
+    /// Forgets those that nobody owes any more.
+    pub(crate) fn keep(&mut self, is_owed: impl Fn(&MergeId) -> bool) {
+        self.begun.retain(|id, _| is_owed(id));
+    }
+
+    /// The one that was worked on last.
+    pub(crate) fn last(&self) -> Option<MergeId> {
+        self.last
+    }
+
+    /// True when a task has to wait for merges that were begun: for `sole`, or for room.
+    pub(crate) fn is_to_wait(
+        &self,
+        owner: Owner,
+        task: &Task,
+        sole: Option<MergeId>,
+        room_bytes: u64,
+    ) -> bool {
+        let id = id_of(owner, task);
+        if !copies(task.kind) || sole == Some(id) {
+            return false;
+        }
+        if sole.is_some() {
+            return true;
+        }
+        let taken_bytes: u64 = self.begun.values().sum();
+        let is_first = self.begun.is_empty();
+        let has_begun = self.begun.contains_key(&id);
+        !is_first && !has_begun && taken_bytes.saturating_add(copied_bytes(task)) > room_bytes
+    }
+}
+
+fn id_of(owner: Owner, task: &Task) -> MergeId {
+    (owner, TaskId::of(task))
+}
+
+/// True for work that writes copies before it removes anything.
+fn copies(kind: TaskKind) -> bool {
+    matches!(kind, TaskKind::Merge | TaskKind::Compact)
+}
+
+/// What a merge writes at most: it reads as much.
+fn copied_bytes(task: &Task) -> u64 {
+    task.cost_bytes / 2
+}

@@ -1,0 +1,291 @@
+//! Key and bucket listings, asked of the vnodes of a coverage plan.
+//!
+//! Vnodes are read one after the other, each in parts of bounded length in the order of keys, each part
+//! on a snapshot of its own: a key that exists from the beginning of the listing to its end is in it,
+//! and none is in it twice.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_backend::{FoldClock, FoldRange};
+use kvorum_encoding::{Address, Bucket, Key, StorageKey, bucket_prefix, type_prefix};
+use kvorum_ring::CoverageVnode;
+use kvorum_runtime::{Moment, PlantedDefect, Runtime, TaskGuard, is_planted};
+use kvorum_vnode::wire::PeerRequest;
+use kvorum_vnode::{Page, PageKind, PageRequest, ReplicaReply};
+use parking_lot::Mutex;
+
+use crate::coverage::{Coverage, CoverageRun, PageError, in_place_of, instead_of};
+use crate::error::RequestError;
+use crate::gate::{Gate, OwnPass};
+use crate::replicas::no_reply;
+use crate::request::BucketOrType;
+use crate::trace::RequestKind;
+
+/// Names that one call of `next` gives at most.
+const NAMES_PER_CHUNK: usize = 1_000;
+/// Names that a vnode reads for one part: what a listing holds in memory.
+const NAMES_PER_PART: u32 = 10_000;
+
+/// A listing of one bucket's keys, in chunks.
+pub struct KeyListing {
+    run: Listing,
+}
+
+/// A listing of the buckets of one type.
+pub struct BucketListing {
+    run: Listing,
+    seen: BTreeSet<Bucket>,
+}
+
+struct Listing {
+    run: CoverageRun,
+    parts: VecDeque<Part>,
+    ready: VecDeque<Address>,
+    _counted: Counted,
+}
+
+/// A listing counted as in progress, until its deadline at most: a client that takes nothing more of it
+/// keeps nobody else from listing for longer than that.
+struct Counted {
+    pass: Arc<Mutex<Option<OwnPass>>>,
+    _deadline: TaskGuard<()>,
+}
+
+/// What is left to be read of one vnode.
+#[derive(Clone)]
+struct Part {
+    vnode: CoverageVnode,
+    range: FoldRange,
+}
+
+impl KeyListing {
+    /// Begins to list the keys of a bucket.
+    pub(crate) fn begin(
+        coverage: &Arc<Coverage>,
+        gate: &Arc<Gate>,
+        place: BucketOrType,
+        timeout: Duration,
+    ) -> Result<Self, RequestError> {
+        let run = Listing::begin(coverage, gate, RequestKind::ListKeys, place, timeout);
+        run.map(|run| Self { run })
+    }
+
+    /// The next keys, never an empty chunk; `None` when all have been listed.
+    pub async fn next(&mut self) -> Option<Result<Vec<Key>, RequestError>> {
+        if let Err(error) = self.run.fill().await {
+            return Some(Err(error));
+        }
+        let keys: Vec<Key> = self.run.chunk().map(|address| address.key).collect();
+        (!keys.is_empty()).then_some(Ok(keys))
+    }
+}
+
+impl BucketListing {
+    /// Begins to list the buckets of a type.
+    pub(crate) fn begin(
+        coverage: &Arc<Coverage>,
+        gate: &Arc<Gate>,
+        place: BucketOrType,
+        timeout: Duration,
+    ) -> Result<Self, RequestError> {
+        Ok(Self {
+            run: Listing::begin(coverage, gate, RequestKind::ListBuckets, place, timeout)?,
+            seen: BTreeSet::new(),
+        })
+    }
+
+    /// The next buckets, each once, never an empty chunk; `None` when all have been listed.
+    pub async fn next(&mut self) -> Option<Result<Vec<Bucket>, RequestError>> {
+        loop {
+            if let Err(error) = self.run.fill().await {
+                return Some(Err(error));
+            }
+            if self.run.ready.is_empty() {
+                return None;
+            }
+            let found = self.run.chunk().map(|address| address.bucket);
+            let new: Vec<Bucket> = found
+                .filter(|bucket| self.seen.insert(bucket.clone()))
+                .collect();
+            if !new.is_empty() {
+                return Some(Ok(new));
+            }
+        }
+    }
+}
+
+impl Listing {
+    fn begin(
+        coverage: &Arc<Coverage>,
+        gate: &Arc<Gate>,
+        kind: RequestKind,
+        place: BucketOrType,
+        timeout: Duration,
+    ) -> Result<Self, RequestError> {
+        let (run, pass, cover) = CoverageRun::begin(coverage, gate, kind, place, timeout)?;
+        let range = FoldRange::prefix(&match &run.place.bucket {
+            Some(bucket) => bucket_prefix(&run.place.bucket_type, bucket),
+            None => type_prefix(&run.place.bucket_type),
+        });
+        let part = |vnode| Part {
+            vnode,
+            range: range.clone(),
+        };
+        let runtime = &coverage.replicas.parts.runtime;
+        Ok(Self {
+            parts: cover.into_iter().map(part).collect(),
+            ready: VecDeque::new(),
+            _counted: Counted::until(run.progress.deadline, pass, runtime),
+            run,
+        })
+    }
+
+    /// Reads until something is ready or nothing is left.
+    async fn fill(&mut self) -> Result<(), RequestError> {
+        while self.ready.is_empty()
+            && let Some(part) = self.parts.pop_front()
+        {
+            if let Err(error) = self.read_part(part).await {
+                self.parts.clear();
+                self.run.error = Some(error.clone());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Some of what is ready.
+    fn chunk(&mut self) -> impl Iterator<Item = Address> {
+        let count = self.ready.len().min(NAMES_PER_CHUNK);
+        self.ready.drain(..count)
+    }
+
+    async fn read_part(&mut self, part: Part) -> Result<(), RequestError> {
+        let remaining = self.run.remaining()?;
+        if !self.run.coverage.is_of_now(&part.vnode) {
+            // It would be refused, and after each refusal a while is waited.
+            let cover = self.run.cover()?;
+            self.take_over(&part, cover);
+            return Ok(());
+        }
+        match self.page(&part, remaining).await {
+            Ok(page) => self.take_page(part, page),
+            Err(error) => self.cover_anew(part, error).await,
+        }
+    }
+
+    async fn page(&mut self, part: &Part, remaining: Duration) -> Result<Page, PageError> {
+        let request = self.request(part);
+        let (coverage, progress) = (&self.run.coverage, &mut self.run.progress);
+        if !coverage.is_here(&part.vnode) {
+            let asked = PeerRequest::Page(request);
+            let asked = coverage
+                .replicas
+                .ask_peer(part.vnode.node, asked, progress.deadline);
+            return match asked.await? {
+                ReplicaReply::Listed(page) => Ok(page),
+                ReplicaReply::Failed(failure) => Err(failure.into()),
+                _ => Err(no_reply().into()),
+            };
+        }
+        let vnode = coverage.vnode(part.vnode.partition)?;
+        let read = move |clock: &FoldClock, lease| vnode.page(&request, clock, lease);
+        let (page, queued) = coverage.read_here(remaining, read).await?;
+        progress.trace.queue += queued;
+        Ok(page?)
+    }
+
+    fn request(&self, part: &Part) -> PageRequest {
+        let (run, vnode) = (&self.run, &part.vnode);
+        PageRequest {
+            partition: vnode.partition,
+            epoch: vnode.epoch,
+            kind: match run.kind {
+                RequestKind::ListBuckets => PageKind::Buckets,
+                _ => PageKind::Keys,
+            },
+            hash: run.hash,
+            size: run.size,
+            owners: (!vnode.whole).then(|| vnode.owners.clone()),
+            range: part.range.clone(),
+            names_max: NAMES_PER_PART,
+        }
+    }
+
+    fn take_page(&mut self, part: Part, page: Page) -> Result<(), RequestError> {
+        self.run.note_answered();
+        if let Some(next) = page.next {
+            self.parts.push_front(Part {
+                range: part.range.resumed_at(&next),
+                vnode: part.vnode,
+            });
+        }
+        let names = page.keys.iter().map(StorageKey::decode);
+        let names = names.collect::<Result<VecDeque<_>, _>>();
+        self.ready = names.map_err(|error| RequestError::Storage(error.to_string()))?;
+        Ok(())
+    }
+
+    /// What is left of a part whose vnode gives no page: the same owner partitions in the same range, as
+    /// the ring of this moment has them.
+    async fn cover_anew(&mut self, part: Part, error: PageError) -> Result<(), RequestError> {
+        let run = &mut self.run;
+        let CoverageVnode {
+            node, partition, ..
+        } = part.vnode;
+        let cover = match error {
+            PageError::OtherRing if is_planted(PlantedDefect::StaleRingUsedForCoverage) => {
+                return Ok(());
+            }
+            PageError::OtherRing => run.cover_after_pause().await?,
+            PageError::Incomplete => {
+                run.coverage.leave_out(node);
+                run.cover_after_pause().await?
+            }
+            PageError::NotOpen(error) => {
+                let is_news = run.coverage.replicas.unopened.pass_over(node, partition);
+                match is_news {
+                    true => run.cover().map_err(|other| instead_of(other, error))?,
+                    false => run.cover_after_pause().await?,
+                }
+            }
+            PageError::Damaged(error) => {
+                run.note_damaged(&part.vnode, error);
+                run.cover()?
+            }
+            PageError::Failed(error) => return Err(error),
+        };
+        self.take_over(&part, cover);
+        Ok(())
+    }
+
+    fn take_over(&mut self, part: &Part, cover: Vec<CoverageVnode>) {
+        for vnode in in_place_of(&part.vnode, cover).rev() {
+            let range = part.range.clone();
+            self.parts.push_front(Part { vnode, range });
+        }
+    }
+}
+
+impl Counted {
+    fn until(deadline: Moment, pass: OwnPass, runtime: &Runtime) -> Self {
+        let pass = Arc::new(Mutex::new(Some(pass)));
+        let (late, clock) = (pass.clone(), runtime.clone());
+        let watch = runtime.spawn("deadline of a listing", async move {
+            clock.sleep_until(deadline).await;
+            drop(late.lock().take());
+        });
+        Self {
+            pass,
+            _deadline: watch.abort_on_drop(),
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        drop(self.pass.lock().take());
+    }
+}

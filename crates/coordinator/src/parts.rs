@@ -1,0 +1,69 @@
+//! What a coordinator is put together from, and its settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_backend::Timestamp;
+use kvorum_cluster::AgreedState;
+use kvorum_ring::NodeId;
+use kvorum_runtime::Runtime;
+
+use crate::hints::HintStore;
+use crate::local_vnodes::LocalVnodes;
+use crate::peers::ReplicaPeers;
+use crate::reaper::TombstoneKeeping;
+use crate::trace::{MaintenanceWitness, Meter};
+
+/// What a coordinator works with.
+#[derive(Clone)]
+pub struct Parts {
+    /// This node.
+    pub node: NodeId,
+    /// Clock, tasks and the blocking pool.
+    pub runtime: Runtime,
+    /// The agreed cluster state.
+    pub cluster: Arc<dyn AgreedState>,
+    /// This node's vnodes.
+    pub vnodes: Arc<dyn LocalVnodes>,
+    /// Where figures go.
+    pub meter: Arc<dyn Meter>,
+    /// Who knows what maintenance ran when.
+    pub maintenance: Arc<dyn MaintenanceWitness>,
+}
+
+impl Parts {
+    /// The time on the wall, as stores take it.
+    pub(crate) fn wall_time(&self) -> Timestamp {
+        Timestamp(self.runtime.wall_time().micros())
+    }
+}
+
+/// What a coordinator works with where there are other nodes.
+#[derive(Clone)]
+pub struct Remote {
+    /// The way to them.
+    pub peers: Arc<dyn ReplicaPeers>,
+    /// What this node keeps in place of others.
+    pub hints: Arc<dyn HintStore>,
+    /// Replicas on other nodes are asked for the head of an object before its values, but for one.
+    /// The value then crosses the network once at most; a value that none of those asked had whole
+    /// takes one more round.
+    pub heads_first: bool,
+}
+
+/// How requests are treated, whatever their bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct CoordinatorSettings {
+    /// Several replicas of a key may live on one node, as in Riak.
+    pub colocated_replicas: bool,
+    /// When a request that names no timeout is given up.
+    pub request_timeout: Duration,
+    /// Requests that take at least this long are logged.
+    pub slow_request_threshold: Duration,
+    /// Gets, puts and deletes in progress at which further ones are refused with `overload`.
+    pub requests_max: usize,
+    /// What becomes of tombstones that every replica holds.
+    pub tombstones: TombstoneKeeping,
+    /// The name of the storage backend, which a bucket may name as its own.
+    pub backend_name: &'static str,
+}
