@@ -14,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::disk_copy::copy_of;
 use crate::history::{History, Required};
-use crate::observe::observe;
+use crate::observe::{Absent, observe};
 use crate::recording::{Outcome, Recording, another_batch, failed_without_cause};
 use crate::script::{PlannedWrite, Script, Step};
 use crate::shrink::shrink;
@@ -220,7 +220,9 @@ impl Recovery<'_> {
     fn check_store(&self, store: &dyn Backend) -> Checked {
         let now = self.recording.trial().now;
         let reported = store.durable();
-        let observed = observe(store, now, &|call, error| Err(unexpected(call, error)))?;
+        let observed = observe(store, now, Absent::Hidden, &|call, error| {
+            Err(unexpected(call, error))
+        })?;
         let up_to = Sequence(0);
         self.history()
             .explain(&observed, Required::Durable { up_to }, now)

@@ -1,9 +1,9 @@
 //! What the suite has to know of an engine to test it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kvorum_backend::{Backend, Capabilities, Result};
+use kvorum_backend::{Backend, Capabilities, Result, Status};
 use kvorum_disk::Disk;
 
 /// Draws a random number; where engines get their [`kvorum_backend::StoreId`] from.
@@ -68,6 +68,18 @@ pub trait EngineUnderTest: Sync {
     /// the list in `docs/scenarios.md`. All files are damaged after the store was closed.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// The directory of a log, its files in the order of their names, of which the last with records may end in
+    /// a torn batch after the death of the process: one that is shorter than it was looks like that.
+    fn log_directory(&self) -> Option<&Path> {
+        None
+    }
+
+    /// True when the store is known to lack writes, so that it answers no reads until it is repaired as a
+    /// whole: any key may show less than the latest then.
+    fn is_incomplete(&self, _status: &Status) -> bool {
+        false
     }
 
     /// True where different keys look alike to the engine until their records are read, so that a removed

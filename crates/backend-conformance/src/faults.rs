@@ -14,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::disk_copy::copy_of;
 use crate::history::{History, Required};
-use crate::observe::observe;
+use crate::observe::{Absent, observe};
 use crate::recording::{Recording, failed_without_cause};
 use crate::script::{PlannedWrite, Script, Step};
 use crate::shrink::shrink;
@@ -258,7 +258,7 @@ fn check_open(recording: &Recording<'_>) -> Checked {
         ErrorKind::Misuse => Err(unexpected("reading", error)),
         _ => Ok(()),
     };
-    let observed = observe(recording.trial().store()?, now, &forgive)?;
+    let observed = observe(recording.trial().store()?, now, Absent::Hidden, &forgive)?;
     recording
         .history
         .explain(&observed, Required::Accepted, now)
@@ -275,7 +275,7 @@ fn check_reopened(
     kind: Kind,
 ) -> Checked {
     let is_forgiven = matches!(kind, Kind::FlippedBit | Kind::ShortRead);
-    let observed = observe(store, now, &|call, error| {
+    let observed = observe(store, now, Absent::Hidden, &|call, error| {
         if is_forgiven && error.kind() == ErrorKind::Corrupt {
             Ok(())
         } else {

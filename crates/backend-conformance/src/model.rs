@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Batch, Fields, FoldDetail, FoldFilter, FoldRange, IndexEntry, IndexRange, Sequence, Timestamp,
-    Write,
+    Batch, Fields, FoldDetail, FoldFilter, FoldRange, IndexEntry, IndexRange, Sequence,
+    StoredEntry, Timestamp, Write,
 };
 use kvorum_encoding::StorageKey;
 
@@ -33,6 +33,19 @@ pub(crate) struct Seen {
     pub(crate) fields: Fields,
     pub(crate) head: Bytes,
     pub(crate) body: Bytes,
+}
+
+impl Seen {
+    /// What a get of this key has shown.
+    pub(crate) fn of(key: StorageKey, entry: StoredEntry) -> Self {
+        Self {
+            key,
+            sequence: entry.sequence,
+            fields: entry.fields,
+            head: entry.head,
+            body: entry.body,
+        }
+    }
 }
 
 impl State {

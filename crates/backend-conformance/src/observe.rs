@@ -12,11 +12,22 @@ use crate::{Checked, Violation, names};
 /// What to do with a read that fails.
 pub(crate) type OnError<'a> = &'a dyn Fn(&str, &BackendError) -> Checked;
 
+/// What a fold has to show of keys that gets say are absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absent {
+    /// Nothing.
+    Hidden,
+    /// Nothing, or an older entry: what superseded it was durable and is gone without a trace, or keys look
+    /// alike, and a removal that cannot be read may be another key's.
+    MayShow,
+}
+
 /// Reads every key, folds, and folds the indexes. `on_error` decides whether a failed read is
 /// forgiven; a key that it forgives is left out.
 pub(crate) fn observe(
     store: &dyn Backend,
     now: Timestamp,
+    absent: Absent,
     on_error: OnError<'_>,
 ) -> Checked<Observation> {
     let mut observation = Observation::default();
@@ -35,19 +46,13 @@ pub(crate) fn observe(
             }
             Ok(Lookup::Absent) => observation.absent.push(key),
             Ok(Lookup::Found(entry)) => {
-                let seen = Seen {
-                    key: key.clone(),
-                    sequence: entry.sequence,
-                    fields: entry.fields,
-                    head: entry.head,
-                    body: entry.body,
-                };
+                let seen = Seen::of(key.clone(), entry);
                 check_head(store, &seen, at, on_error)?;
                 observation.present.insert(key, seen);
             }
         }
     }
-    check_fold(store, &observation, now, on_error)?;
+    check_fold(store, &observation, now, absent, on_error)?;
     observation.index = fold_indexes(store, now, on_error)?;
     Ok(observation)
 }
@@ -78,6 +83,7 @@ fn check_fold(
     store: &dyn Backend,
     observation: &Observation,
     now: Timestamp,
+    absent: Absent,
     on_error: OnError<'_>,
 ) -> Checked {
     let filter = FoldFilter::unexpired(now);
@@ -108,7 +114,8 @@ fn check_fold(
         return Err(Violation::of(2, "a fold is out of order"));
     }
     folded.retain(|seen| {
-        observation.present.contains_key(&seen.key) || observation.absent.contains(&seen.key)
+        let is_absent = || observation.absent.contains(&seen.key);
+        observation.present.contains_key(&seen.key) || (absent == Absent::Hidden && is_absent())
     });
     if folded.iter().eq(observation.present.values()) {
         return Ok(());

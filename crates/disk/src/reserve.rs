@@ -50,7 +50,7 @@ const ALLOWED_BYTES_MAX: u64 = 64 << 20;
 /// Free space, and the part of it that is held back, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headroom {
-    /// Free space.
+    /// Free space, without what stores have in memory alone and will write.
     pub available: u64,
     /// Space that the node's files could take in all: the free space and their own.
     pub usable: u64,
@@ -133,6 +133,7 @@ pub struct Reserve {
     disk: Arc<dyn Disk>,
     places: Mutex<Vec<Place>>,
     own_bytes: AtomicU64,
+    promised_bytes: AtomicU64,
     seen: Mutex<Headroom>,
     /// Bytes that may be appended before the file systems are asked again.
     allowed: AtomicI64,
@@ -160,6 +161,7 @@ impl Reserve {
             disk,
             places: Mutex::new(vec![Place::new(directory)]),
             own_bytes: AtomicU64::new(0),
+            promised_bytes: AtomicU64::new(0),
             seen: Mutex::new(Headroom::UNKNOWN),
             allowed: AtomicI64::new(0),
         }
@@ -179,6 +181,12 @@ impl Reserve {
         self.forget(FORGOTTEN_PART);
     }
 
+    /// Notes the space that is promised to what stores have in memory alone, in bytes: they will write it to files
+    /// of their own, and only after that the log lets go of it.
+    pub fn set_promised_bytes(&self, bytes: u64) {
+        self.promised_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// Asks the file systems as background work does, some times a second. What another program has taken
     /// is no longer held to be the node's after a while, also where nothing is written.
     pub fn look(&self) -> Headroom {
@@ -195,6 +203,7 @@ impl Reserve {
     /// Asks the file systems; too slow for every put.
     pub fn measure(&self) -> Headroom {
         let own_bytes = self.own_bytes.load(Ordering::Relaxed);
+        let promised_bytes = self.promised_bytes.load(Ordering::Relaxed);
         let mut places = self.places.lock();
         let measured = places.iter_mut().map(|place| {
             let Ok(space) = space_of(&*self.disk, &place.directory) else {
@@ -202,10 +211,14 @@ impl Reserve {
             };
             let known_bytes = place.usable.saturating_sub(space.available);
             let headroom = Headroom::of(space, own_bytes.max(known_bytes));
-            if headroom != Headroom::UNKNOWN {
-                place.usable = headroom.usable;
+            if headroom == Headroom::UNKNOWN {
+                return headroom;
             }
-            headroom
+            place.usable = headroom.usable;
+            Headroom {
+                available: headroom.available.saturating_sub(promised_bytes),
+                ..headroom
+            }
         });
         let least = measured.min_by_key(Headroom::for_puts);
         let headroom = least.unwrap_or(Headroom::UNKNOWN);
@@ -349,6 +362,24 @@ mod tests {
             reserve.measure();
         }
         assert!(reserve.seen().reserve < first.reserve / 10);
+    }
+
+    /// Regression: stores had room for what they had in memory when it was put, and none when they wrote it.
+    #[test]
+    fn what_stores_will_write_is_not_free() {
+        let disk = MemoryDisk::with_capacity(64 * MEBIBYTE);
+        let reserve = Reserve::new(Arc::new(disk), Path::new(""));
+        let before = reserve.measure();
+        reserve.set_promised_bytes(61 * MEBIBYTE);
+        let after = reserve.measure();
+        assert_eq!(after.available, 3 * MEBIBYTE);
+        assert_eq!(
+            (after.usable, after.reserve),
+            (before.usable, before.reserve)
+        );
+        assert!(after.refuses_puts() && !reserve.take(1, false));
+        reserve.set_promised_bytes(100 * MEBIBYTE);
+        assert_eq!(reserve.measure().available, 0);
     }
 
     /// Another program filled the disk. Puts were refused, so nothing was appended and nothing was counted,

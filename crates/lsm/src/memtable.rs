@@ -51,6 +51,8 @@ pub(crate) struct Memtable {
     has_marks: AtomicBool,
     marks: RwLock<Vec<Mark>>,
     bytes: AtomicU64,
+    /// Keys and values alone, in bytes.
+    payload_bytes: AtomicU64,
     sealed_at: AtomicU64,
     /// The first log segment that may hold entries of it; later memtables have later ones.
     pub(crate) first_log: u64,
@@ -89,6 +91,7 @@ impl Memtable {
             has_marks: AtomicBool::new(false),
             marks: RwLock::default(),
             bytes: AtomicU64::new(0),
+            payload_bytes: AtomicU64::new(0),
             sealed_at: AtomicU64::new(0),
             first_log,
             segments: RwLock::default(),
@@ -118,6 +121,7 @@ impl Memtable {
     fn insert_hashed(&self, key: &[u8], hash: u64, sequence: u64, value: Option<&Value>) -> u64 {
         let written = self.pieces.lock().cut(key, sequence, value);
         let mut bytes = written.payload_bytes();
+        self.payload_bytes.fetch_add(bytes, Ordering::Relaxed);
         let index = self.index.get_or_init(|| {
             let keys_at_first = self.keys_expected.min(FIRST_INDEXED_MAX);
             let index = KeyIndex::new(self.keys_expected, keys_at_first);
@@ -177,6 +181,11 @@ impl Memtable {
             0 => 0,
             bytes => bytes + self.prepared_bytes,
         }
+    }
+
+    /// What a flush of it writes, in bytes, about.
+    pub(crate) fn payload_bytes(&self) -> u64 {
+        self.payload_bytes.load(Ordering::Relaxed)
     }
 
     /// What it takes altogether, also while it is empty.

@@ -168,9 +168,10 @@ fn picks(store: &Store, version: &Version, now: Timestamp) -> Vec<Pick> {
     let headroom = store.headroom();
     let shape = shape(store, version);
     settings.table_bytes_max = store.table_bytes_max(false);
-    // Where space is scarce, the reserve is there for merges.
+    // Where space is scarce, merges have what removals leave of the reserve: the rest may be gone before
+    // they end.
     settings.room_bytes = match headroom.is_scarce() {
-        true => headroom.available,
+        true => headroom.available.min(headroom.reserve / 2),
         false => headroom.for_puts(),
     };
     if headroom.refuses_puts()

@@ -62,6 +62,11 @@ impl Tenant for Lsm {
         self.store.version.load().file_bytes()
     }
 
+    fn unwritten_bytes(&self) -> u64 {
+        let version = self.store.version.load();
+        version.memtables().map(|it| it.payload_bytes()).sum()
+    }
+
     fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
         self.upkeep.relocate(records)
     }

@@ -135,7 +135,8 @@ impl Dropped {
     }
 
     /// What is known of an opened log: `noted` was in its file, if that is one of this log; these
-    /// segments are there, and files of others were in the place of `foreign` ones, which was told.
+    /// segments are there, and files of others were in the place of `foreign` ones. Of these only what was noted
+    /// is missing news: a stray file with another number is in nothing's place.
     pub(crate) fn settle(
         noted: Option<Self>,
         log_id: u64,
@@ -157,7 +158,8 @@ impl Dropped {
                 is_certain: false,
             };
         };
-        let missing = noted.missing_beside(there).and(foreign);
+        let missed = noted.missing_beside(there);
+        let missing = missed.and(foreign);
         let newest = noted.newest.max(newest_file);
         let known = Self {
             log_id,
@@ -168,7 +170,7 @@ impl Dropped {
         };
         let is_same = |it: &Self| it.dropped == known.dropped && it.missing == known.missing;
         Settled {
-            news: missing.without(&noted.missing.and(foreign)),
+            news: missed.without(&noted.missing),
             is_written: is_same(&noted),
             known,
             is_certain: true,
@@ -309,6 +311,17 @@ mod tests {
         assert_eq!(settled.known.missing, foreign);
         assert_eq!(settled.news, Numbers::default());
         assert_eq!(settled.known.dropped, numbers(&[(1, 3), (5, 5), (10, 76)]));
+    }
+
+    /// Regression: a segment whose place another file had was put aside, and no store missed what was in it.
+    #[test]
+    fn a_segment_in_whose_place_a_foreign_file_is_is_news() {
+        let there = numbers(&[(4, 4), (6, 8)]);
+        let foreign = numbers(&[(9, 9)]);
+        let settled = Dropped::settle(Some(noted()), 0x0102, &there, &foreign);
+        assert_eq!(settled.news, numbers(&[(9, 9)]));
+        let again = Dropped::settle(Some(settled.known), 0x0102, &there, &Numbers::default());
+        assert_eq!(again.news, Numbers::default());
     }
 
     #[test]

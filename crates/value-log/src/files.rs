@@ -35,7 +35,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::dropped::Settled;
 use crate::error::from_segment;
 use crate::files::failure::{failed_end, failed_sync, out_of_place};
-use crate::files::room::{Cursor, Fit, Room};
+use crate::files::room::{Cursor, Fit, Made, Room};
 use crate::item::{Batch, Item};
 use crate::log_segment::{LOG_SEGMENT_BYTES_MAX, LogSegment};
 use crate::opening::{Opened, TornEnd};
@@ -72,6 +72,8 @@ pub(crate) struct Files {
     newest_file: AtomicU64,
     /// Which segments are gone, and whether they should be.
     dropped: Mutex<Settled>,
+    /// The highest number that is noted on the disk.
+    noted_to: AtomicU64,
     is_stalled: AtomicBool,
 }
 
@@ -174,6 +176,10 @@ impl Files {
             appended: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             newest_file: AtomicU64::new(u64::from(newest_file)),
+            noted_to: AtomicU64::new(match opened.dropped.is_written {
+                true => u64::from(opened.dropped.known.newest),
+                false => 0,
+            }),
             dropped: Mutex::new(opened.dropped),
             is_stalled: AtomicBool::new(false),
         }
@@ -222,13 +228,16 @@ impl Files {
         len: u64,
         purpose: Purpose,
     ) -> std::result::Result<(), GroupFailure> {
-        while let Some(short) = self.room.make_file(len, purpose)? {
+        loop {
+            let short = match self.room.make_file(len, purpose)? {
+                Made::Fits(number) => return self.note_before_use(number),
+                Made::Short(number) => number,
+            };
             let headroom = self.reserve.measure();
             let mut state = self.state.lock();
             let active = state.active.as_mut().map(|active| &mut active.writer);
             self.room.widen(short, len, purpose, &headroom, active)?;
         }
-        Ok(())
     }
 
     /// The segment that the next batch goes to.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use kvorum_backend::{BackendError, ErrorKind, Result, StoreId};
+use kvorum_disk::Headroom;
 use kvorum_segment::Damage;
 use parking_lot::Mutex;
 
@@ -124,12 +125,23 @@ impl Keeper {
 
     /// Measures the room, given the space that the log and its stores take.
     pub(crate) fn measure_room(&self) {
-        let stores: Vec<StoreId> = self.stores.lock().keys().copied().collect();
-        let tenants = stores.into_iter().filter_map(|store| self.tenant(store));
-        let own_bytes: u64 = tenants.map(|tenant| tenant.own_bytes()).sum();
+        let own_bytes: u64 = self.tenants().map(|tenant| tenant.own_bytes()).sum();
         let files = self.files();
         files.reserve.set_own_bytes(own_bytes + files.taken_bytes());
-        files.reserve.measure();
+        self.measure_headroom();
+    }
+
+    /// Measures the free space, without what stores will write.
+    pub(crate) fn measure_headroom(&self) -> Headroom {
+        let unwritten_bytes = self.tenants().map(|tenant| tenant.unwritten_bytes()).sum();
+        let reserve = &self.files().reserve;
+        reserve.set_promised_bytes(unwritten_bytes);
+        reserve.measure()
+    }
+
+    fn tenants(&self) -> impl Iterator<Item = Arc<dyn Tenant>> {
+        let stores: Vec<StoreId> = self.stores.lock().keys().copied().collect();
+        stores.into_iter().filter_map(|store| self.tenant(store))
     }
 
     pub(crate) fn write_identity(&self, identity: &mut KnownIdentity) -> Result<()> {

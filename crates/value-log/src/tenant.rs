@@ -136,6 +136,9 @@ pub trait Tenant: Send + Sync {
     /// Approximate size of the store's own files, in bytes.
     fn own_bytes(&self) -> u64;
 
+    /// What the store has in memory alone and will write to files of its own, in bytes, about.
+    fn unwritten_bytes(&self) -> u64;
+
     /// Copies those of the records that the store still needs to its own files, under the sequence
     /// that they have, and points to the copies. Returns the bytes written.
     fn relocate(&self, records: &[LoggedRecord]) -> Result<u64>;

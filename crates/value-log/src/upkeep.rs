@@ -154,7 +154,7 @@ impl Upkeep {
     }
 
     pub(crate) fn next_collection(&self) -> Option<CollectionDue> {
-        let headroom = self.keeper.files().reserve.measure();
+        let headroom = self.keeper.measure_headroom();
         let is_pressing = headroom.is_scarce() || self.is_too_much_dead();
         let percent_max = self.dead_percent_max();
         let upkeep = self.state.lock();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kvorum_backend::{StoreId, Timestamp};
+use kvorum_backend::{Backend, StepBudget, StoreId, Task, TaskKind, Timestamp, Urgency};
 use kvorum_disk::MemoryDisk;
 use rand::RngExt;
 use rand::seq::IteratorRandom;
@@ -27,8 +27,15 @@ const STEPS: usize = 25;
 const FILES_QUICK: usize = 3;
 const FLIPS_QUICK: usize = 9;
 const CUTS_QUICK: usize = 4;
+/// A file of a log with less in it has no records.
+const LOG_HEADER_BYTES_MAX: usize = 64;
+/// Steps of upkeep before the process dies.
+const RESTS: usize = 8;
 /// The first value of the other store, higher than all values of this one.
 const OTHER_VALUES_FROM: u32 = 1 << 20;
+
+/// A file's own content at the earlier time.
+const EARLIER: &str = "its earlier content";
 
 /// The end of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +57,8 @@ pub(super) struct Subject<'a> {
     disk: MemoryDisk,
     earlier: MemoryDisk,
     other: MemoryDisk,
+    /// The file that the engine's log was appended to, and where its content ends.
+    appended: Option<(PathBuf, u64)>,
 }
 
 impl<'a> Subject<'a> {
@@ -67,13 +76,17 @@ impl<'a> Subject<'a> {
         let tail = generate::changing_script(rng, STEPS / 5);
         play(&mut recording, tail, end == End::Closed)?;
         let trial = recording.trial();
-        let identity = trial.store()?.identity();
-        if end == End::Closed {
-            let closed = trial.store()?.close();
-            closed.map_err(|error| unexpected("close", &error))?;
+        let store = trial.store()?;
+        let identity = store.identity();
+        match end {
+            End::Closed => store.close().map_err(|error| unexpected("close", &error))?,
+            End::Killed => rest(store)?,
         }
+        let log = engine.log_directory();
+        let appended = log.map(|log| appended_to(&disk, log)).transpose()?;
         Ok(Self {
             engine,
+            appended: appended.flatten(),
             opening: recording.opening().clone(),
             end,
             identity,
@@ -145,6 +158,21 @@ impl<'a> Subject<'a> {
             .collect()
     }
 
+    /// True for damage that looks like the end of a log that a power cut left: the file that was appended to
+    /// ends earlier than it did, or is as it was before.
+    pub(super) fn is_torn_end(&self, path: &Path, damage: &Damage) -> bool {
+        let appended = self.appended.as_ref().filter(|(newest, _)| newest == path);
+        let Some((_, end)) = appended.filter(|_| self.end == End::Killed) else {
+            return false;
+        };
+        match damage {
+            Damage::Cut { .. } => true,
+            Damage::Zeros { offset, len } => offset + *len as u64 >= *end,
+            Damage::Replaced { by, .. } => *by == EARLIER,
+            _ => false,
+        }
+    }
+
     fn flips(&self, bytes: &[u8], plan: &Plan, rng: &mut ChaCha8Rng) -> Vec<Damage> {
         let stride = (bytes.len() / plan.share(self.engine, FLIPS_QUICK, usize::MAX)).max(1);
         let mut flips = Vec::new();
@@ -185,12 +213,46 @@ impl<'a> Subject<'a> {
     fn files(&self, disk: &MemoryDisk) -> Checked<Files> {
         let mut files = Files::new();
         for directory in self.engine.directories(&self.opening) {
-            collect_files(disk, &directory, &mut files).map_err(|error| {
-                Violation::of_method(format!("reading the disk failed: {error}"))
-            })?;
+            collect(disk, &directory, &mut files)?;
         }
         Ok(files)
     }
+}
+
+fn collect(disk: &MemoryDisk, directory: &Path, files: &mut Files) -> Checked {
+    collect_files(disk, directory, files)
+        .map_err(|error| Violation::of_method(format!("reading the disk failed: {error}")))
+}
+
+/// The newest segment of a log that has records, and where they end. A file that was made ahead has a header
+/// and zeros.
+fn appended_to(disk: &MemoryDisk, log: &Path) -> Checked<Option<(PathBuf, u64)>> {
+    let mut files = Files::new();
+    collect(disk, log, &mut files)?;
+    files.retain(|(path, _)| path.extension().is_some_and(|it| it == "segment"));
+    let newest_first = files.into_iter().rev();
+    let mut ends = newest_first.filter_map(|(path, bytes)| {
+        let end = bytes.iter().rposition(|byte| *byte != 0)? + 1;
+        (end > LOG_HEADER_BYTES_MAX).then_some((path, end as u64))
+    });
+    Ok(ends.next())
+}
+
+/// A moment without puts, before the process dies: a log marks then how far it is durable, so that damage to
+/// its end is no torn end. Only tasks that the engine takes for done are stepped.
+fn rest(store: &dyn Backend) -> Checked {
+    let nothing = Task {
+        kind: TaskKind::Reclaim,
+        subject: u64::MAX,
+        urgency: Urgency::Idle,
+        cost_bytes: 0,
+    };
+    for _ in 0..RESTS {
+        let budget = StepBudget { bytes: 1 };
+        let rested = store.maintenance_step(&nothing, budget, Timestamp(0));
+        rested.map_err(|error| unexpected("upkeep", &error))?;
+    }
+    Ok(())
 }
 
 fn open<'a>(
@@ -295,7 +357,7 @@ fn replacements(
         found.map(|(_, content)| content.clone())
     };
     let mut by: Vec<(&'static str, Vec<u8>)> = Vec::new();
-    by.extend(same(earlier).map(|it| ("its earlier content", it)));
+    by.extend(same(earlier).map(|it| (EARLIER, it)));
     let alike = files.iter().filter(|it| it.0 != path).filter(is_alike);
     by.extend(alike.map(|it| ("another file of its kind", it.1.clone())));
     by.extend(same(other).map(|it| ("another store's file of its name", it)));

@@ -12,11 +12,11 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::kind::Damage;
-use super::subject::Subject;
+use super::subject::{End, Subject};
 use crate::disk_copy::copy_of;
 use crate::history::{Observation, index_ranges};
 use crate::model::Seen;
-use crate::observe::observe;
+use crate::observe::{Absent, observe};
 use crate::trial::filled;
 use crate::violation::{ensure, unexpected};
 use crate::{Checked, Violation, names};
@@ -37,6 +37,7 @@ type Expected = BTreeMap<StorageKey, Content>;
 struct Price {
     keys_lost_max: Option<usize>,
     must_report: bool,
+    absent: Absent,
 }
 
 impl Subject<'_> {
@@ -47,6 +48,7 @@ impl Subject<'_> {
         let price = Price {
             keys_lost_max: Some(0),
             must_report: true,
+            absent: Absent::Hidden,
         };
         self.check_store(&*store, &price).map(|_| ())
     }
@@ -65,6 +67,9 @@ impl Subject<'_> {
             // Another store's files, or none: the identity shows it.
             return self.check_life_goes_on(store, &disk, Expected::new(), rng);
         }
+        if self.end == End::Killed && self.engine.is_incomplete(&store.status()) {
+            return self.check_incomplete(store, &disk, rng);
+        }
         self.check_store(&*store, &price)?;
         check_upkeep_ends(&*store, self.now)?;
         let observed = self
@@ -72,6 +77,37 @@ impl Subject<'_> {
             .map_err(|violation| violation.after("upkeep"))?;
         let read = self.read_right(&observed);
         self.check_life_goes_on(store, &disk, read, rng)
+    }
+
+    /// A store that is known to lack writes answers no reads before it is repaired as a whole. Of what it has,
+    /// nothing is made up; it takes writes and keeps them.
+    fn check_incomplete(
+        &self,
+        store: Box<dyn Backend>,
+        disk: &MemoryDisk,
+        rng: &mut ChaCha8Rng,
+    ) -> Checked {
+        let at = ReadAt {
+            reading: Reading::MayBlock,
+            now: self.now,
+        };
+        for key in names::keys() {
+            match store.get(&key, at) {
+                Ok(Lookup::Found(entry)) => {
+                    let seen = Seen::of(key, entry);
+                    ensure(self.history.has_put(&seen), 15, || {
+                        format!("{seen:?} was never put")
+                    })?;
+                }
+                Ok(Lookup::Absent) => {}
+                Err(error) if error.kind() == ErrorKind::Corrupt => {}
+                other => {
+                    return Err(Violation::of(15, format!("a get of {key:?} is {other:?}")));
+                }
+            }
+        }
+        check_upkeep_ends(&*store, self.now)?;
+        self.check_life_goes_on(store, disk, Expected::new(), rng)
     }
 
     fn price(&self, path: &Path, damage: &Damage) -> Price {
@@ -83,13 +119,21 @@ impl Subject<'_> {
             _ => None,
         };
         let must_report = match damage {
+            _ if self.is_torn_end(path, damage) => false,
             Damage::Flip { .. } | Damage::Zeros { .. } => true,
             // An older store is consistent in itself: its owner detects it by its own records.
             _ => self.engine.reports_truncation() && path != self.opening.directory,
         };
+        // An older entry stays until what superseded it is durable, which may be what is gone.
+        let may_show =
+            self.is_torn_end(path, damage) || self.engine.keys_collide(self.opening.variation);
         Price {
             keys_lost_max,
             must_report,
+            absent: match may_show {
+                true => Absent::MayShow,
+                false => Absent::Hidden,
+            },
         }
     }
 
@@ -105,7 +149,7 @@ impl Subject<'_> {
                 || format!("{call} failed: {error}"),
             )
         };
-        let observed = observe(store, self.now, &forgive)?;
+        let observed = observe(store, self.now, price.absent, &forgive)?;
         let mut lost = names::KEYS - observed.present.len() - observed.absent.len();
         let mut unreported = Vec::new();
         for seen in observed.present.values() {

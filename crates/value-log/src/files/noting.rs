@@ -12,6 +12,7 @@ use crate::dropped::{Dropped, Numbers, Settled};
 use crate::error::from_disk;
 use crate::files::Files;
 use crate::log_segment::LogSegment;
+use crate::queue::GroupFailure;
 
 impl Files {
     /// Notes that segments are let go, so that no opening takes them for lost.
@@ -29,7 +30,7 @@ impl Files {
             ..settled.known.clone()
         };
         match next.write(&*self.disk, &self.directory) {
-            Ok(_) => settled.is_written = true,
+            Ok(_) => self.note_is_written(&mut settled, next.newest),
             Err(error) if error.kind() == ErrorKind::Full => self.remove_note()?,
             Err(error) => return Err(error),
         }
@@ -37,9 +38,25 @@ impl Files {
         Ok(())
     }
 
+    fn note_is_written(&self, settled: &mut Settled, newest: u32) {
+        settled.is_written = true;
+        self.noted_to.store(u64::from(newest), Ordering::Release);
+    }
+
+    /// Notes a file before it has records, where upkeep has not come to it yet: it is missed then when it is
+    /// gone.
+    pub(super) fn note_before_use(&self, number: u64) -> std::result::Result<(), GroupFailure> {
+        let is_noted = self.noted_to.load(Ordering::Acquire) >= number;
+        if !is_noted && !self.is_full() {
+            self.write_note().map_err(GroupFailure::ThisGroup)?;
+        }
+        Ok(())
+    }
+
     /// Removing takes no space, and what is let go makes some. What the file would say is written as
     /// soon as there is room; a crash before that finds a log that cannot tell what is missing.
     fn remove_note(&self) -> Result<()> {
+        self.noted_to.store(0, Ordering::Release);
         let path = Dropped::path(&self.directory);
         let _not_there_or_in_nobodys_way = self.disk.remove_file(&temporary_name(&path));
         match self.disk.remove_file(&path) {
@@ -82,7 +99,8 @@ impl Files {
         settled.known.newest = self.newest_noted(&settled);
         match settled.known.write(&*self.disk, &self.directory) {
             Ok(_) => {
-                settled.is_written = true;
+                let newest = settled.known.newest;
+                self.note_is_written(&mut settled, newest);
                 Ok(true)
             }
             Err(error) if error.kind() == ErrorKind::Full => {

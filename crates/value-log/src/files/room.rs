@@ -65,6 +65,15 @@ pub(super) struct Cursor {
     room: Option<FileRoom>,
 }
 
+/// What came of asking for a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    /// A batch of the length fits into the file of this number.
+    Fits(u64),
+    /// The file of this number is there, and has to be made wider ([`Room::widen`]).
+    Short(u64),
+}
+
 /// The place that has room for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
@@ -243,21 +252,25 @@ impl Room {
         }
     }
 
-    /// Makes a file for a batch of this length if there is none. Returns the number of one that is there and is
-    /// too short: it has to be made wider ([`Room::widen`]).
+    /// Makes a file for a batch of this length if there is none.
     pub(super) fn make_file(
         &self,
         len: u64,
         purpose: Purpose,
-    ) -> std::result::Result<Option<u64>, GroupFailure> {
+    ) -> std::result::Result<Made, GroupFailure> {
         let is_there = |number: u64| number <= self.ready_to.load(Ordering::Acquire);
         loop {
-            let fit = self.fit(&self.cursor.lock(), len, purpose);
-            let Fit::Lacking(number) = fit else {
-                return Ok(None);
+            let cursor = self.cursor.lock();
+            let fit = self.fit(&cursor, len, purpose);
+            let current = u64::from(cursor.segment.number);
+            drop(cursor);
+            let number = match fit {
+                Fit::Here => return Ok(Made::Fits(current)),
+                Fit::Next => return Ok(Made::Fits(current + 1)),
+                Fit::Lacking(number) => number,
             };
             if is_there(number) {
-                return Ok(Some(number));
+                return Ok(Made::Short(number));
             }
             let mut spares = self.spares.lock();
             if !is_there(number) {

@@ -1,13 +1,13 @@
 //! The suite over bitcask with its entries in the value log.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kvorum_backend::{Backend, Capabilities, Result};
+use kvorum_backend::{Backend, Capabilities, Result, Status};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression, SyncStrategy};
 use kvorum_backend_conformance::{EngineUnderTest, Opening, conformance_suite};
 
-use crate::tenants::{LOG, TenantBackend, bitcask_settings};
+use crate::tenants::{LOG, TenantBackend, bitcask_settings, is_incomplete};
 
 /// Bitcask with its entries in the value log, as the server runs it.
 struct BitcaskTenant;
@@ -17,9 +17,12 @@ impl EngineUnderTest for BitcaskTenant {
         "bitcask with its entries in the value log"
     }
 
-    /// The node's log, and the store's own segments, into which a merge may have been writing.
-    fn left_out_after_kill(&self) -> &'static [&'static str] {
-        &["value_log/", "*.segment"]
+    fn log_directory(&self) -> Option<&Path> {
+        Some(Path::new(LOG))
+    }
+
+    fn is_incomplete(&self, status: &Status) -> bool {
+        is_incomplete(status)
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -1,13 +1,13 @@
 //! The suite over leveldb with its large bodies in the value log.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kvorum_backend::{Backend, Capabilities, Result};
+use kvorum_backend::{Backend, Capabilities, Result, Status};
 use kvorum_backend_conformance::{EngineUnderTest, Opening, conformance_suite};
 use kvorum_backend_leveldb::{Compression, Leveldb, LeveldbSettings, Shared, SyncStrategy};
 
-use crate::tenants::{LOG, TenantBackend, leveldb_settings};
+use crate::tenants::{LOG, TenantBackend, is_incomplete, leveldb_settings};
 
 /// Leveldb with its large bodies in the value log, as the server runs it.
 struct LeveldbTenant;
@@ -17,9 +17,12 @@ impl EngineUnderTest for LeveldbTenant {
         "leveldb with its large bodies in the value log"
     }
 
-    /// The node's log.
-    fn left_out_after_kill(&self) -> &'static [&'static str] {
-        &["value_log/"]
+    fn log_directory(&self) -> Option<&Path> {
+        Some(Path::new(LOG))
+    }
+
+    fn is_incomplete(&self, status: &Status) -> bool {
+        is_incomplete(status)
     }
 
     fn capabilities(&self) -> Capabilities {

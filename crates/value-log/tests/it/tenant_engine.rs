@@ -340,6 +340,10 @@ impl Tenant for TenantEngine {
         0
     }
 
+    fn unwritten_bytes(&self) -> u64 {
+        0
+    }
+
     fn covered(&self) -> Sequence {
         Sequence(self.state.lock().covered)
     }

@@ -97,6 +97,8 @@ pub(crate) fn tenants_of(stores: &[Opened]) -> Vec<Arc<dyn Tenant>> {
 
 /// Where the log is, beside the stores.
 pub(crate) const LOG: &str = "value_log";
+/// The name under which the batches stand that the log has lost of a store.
+const INCOMPLETE: &str = "value_log: the store's batches";
 
 /// A store and the log that its entries stay in, whose upkeep is done along with the store's.
 pub(crate) struct TenantBackend {
@@ -127,10 +129,11 @@ impl TenantBackend {
         let engine: Opened = open(log.clone())?.into();
         let admitted = log.admit(&tenants_of(std::slice::from_ref(&engine)))?;
         let damage = found.damage.into_iter().chain(admitted.damage);
+        let incomplete = admitted.lost.iter().map(|(_, to)| incomplete(*to));
         Ok(Box::new(Self {
             engine,
             log,
-            damage: Mutex::new(damage.map(lost).collect()),
+            damage: Mutex::new(damage.map(lost).chain(incomplete).collect()),
         }))
     }
 
@@ -151,6 +154,19 @@ fn lost(held: String) -> LostRange {
         len: 0,
         held,
     }
+}
+
+/// What a node takes for an incomplete store: it answers no reads until it is repaired as a whole.
+fn incomplete(lost_to: Sequence) -> LostRange {
+    LostRange {
+        file: INCOMPLETE.to_owned(),
+        ..lost(format!("batches up to {}", lost_to.0))
+    }
+}
+
+/// True when the log has lost batches of a store, and not values alone.
+pub(crate) fn is_incomplete(status: &Status) -> bool {
+    status.lost.iter().any(|it| it.file == INCOMPLETE)
 }
 
 impl Backend for TenantBackend {
