@@ -41,7 +41,7 @@ impl Store {
                 false => Lookup::Found(entry),
             });
         }
-        let reading = disk_reading(at.reading);
+        let reading = at.reading.into();
         let found = self.find(key, fingerprint, at.now, |place, slot| {
             place.read(slot.location(), reading)
         })?;
@@ -97,7 +97,7 @@ impl Store {
                 }),
             });
         }
-        let reading = disk_reading(at.reading);
+        let reading = at.reading.into();
         let found = self.find(key, fingerprint, at.now, |place, slot| {
             place.read_front(slot.location(), reading)
         })?;
@@ -198,7 +198,7 @@ impl Store {
         fingerprint: u64,
         reading: Reading,
     ) -> Result<Option<(Slot, u64)>> {
-        let reading = disk_reading(reading);
+        let reading = kvorum_disk::Reading::from(reading);
         let candidates = self.keydir.candidates(fingerprint);
         let mut damaged = None;
         for (slot, place) in candidates.first.into_iter().chain(candidates.others) {
@@ -238,12 +238,5 @@ impl Store {
         let offset = slot.offset();
         let detail = format!("front in {path} at byte {offset} with a good checksum: {error}");
         BackendError::new(ErrorKind::Corrupt, detail)
-    }
-}
-
-fn disk_reading(reading: Reading) -> kvorum_disk::Reading {
-    match reading {
-        Reading::CachedOnly => kvorum_disk::Reading::CachedOnly,
-        Reading::MayBlock => kvorum_disk::Reading::MayBlock,
     }
 }

@@ -14,7 +14,7 @@ use kvorum_backend::{
     Sequence, Snapshot, Visited, Visitor,
 };
 use kvorum_disk::Reading;
-use kvorum_encoding::StorageKey;
+use kvorum_encoding::{StorageKey, successor};
 
 use crate::error::from_segment;
 use kvorum_planted_defects::is_planted;
@@ -68,9 +68,9 @@ impl BitcaskSnapshot {
         let walked = self.walk_until_halted(seen, range, filter, &mut |key| {
             let going = visit(key)?;
             match &going {
-                Going::On => rest = behind(&key.entry.key),
+                Going::On => rest = successor(&key.entry.key),
                 Going::OnAt(next) | Going::StopAt(next) => rest = next.clone(),
-                Going::Stop => rest = behind(&key.entry.key),
+                Going::Stop => rest = successor(&key.entry.key),
                 Going::End => {}
             }
             has_stopped = matches!(going, Going::Stop | Going::StopAt(_));
@@ -253,14 +253,9 @@ impl Snapshot for BitcaskSnapshot {
 fn start_of(range: &FoldRange) -> Bytes {
     match &range.from {
         Bound::Included(from) => from.clone(),
-        Bound::Excluded(from) => behind(from),
+        Bound::Excluded(from) => successor(from),
         Bound::Unbounded => Bytes::new(),
     }
-}
-
-/// The first key that can follow another.
-fn behind(key: &[u8]) -> Bytes {
-    Bytes::from([key, &[0]].concat())
 }
 
 fn seen_now(store: &Store) -> Seen {

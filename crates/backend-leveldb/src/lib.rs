@@ -17,8 +17,8 @@ mod snapshot;
 
 pub use engine::Leveldb;
 pub use kvorum_lsm::anatomy::identity_of;
-pub use kvorum_lsm::check::find_store;
+pub use kvorum_lsm::manifest::find_store;
 pub use kvorum_lsm::policy::PolicySettings;
-pub use kvorum_lsm::tiers::{Tiers, remove_store};
 pub use kvorum_lsm::{Compression, DrawNumber, Shared, SyncStrategy};
+pub use kvorum_tiers::{Tiers, remove_store};
 pub use settings::LeveldbSettings;

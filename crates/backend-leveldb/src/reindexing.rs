@@ -20,7 +20,7 @@ use kvorum_backend::{
     ErrorKind, FoldFilter, Lease, Lookup, Result, Sequence, StepBudget, StepOutcome, Task,
     TaskKind, Timestamp, Urgency,
 };
-use kvorum_encoding::{KeyRange, StorageKey};
+use kvorum_encoding::{KeyRange, StorageKey, successor};
 use kvorum_index_entries::keyspace::{
     all_entries, entry_and_key, index_key, object_key, object_range_of, objects,
     objects_of_entries, storage_key,
@@ -371,11 +371,7 @@ fn read_part(
         last = Bytes::copy_from_slice(shown.key);
         ScanStep::Stop
     })?;
-    let next = (end == ScanEnd::Stopped).then(|| {
-        let mut behind = last.to_vec();
-        behind.push(0);
-        behind.into()
-    });
+    let next = (end == ScanEnd::Stopped).then(|| successor(&last));
     Ok(Part {
         next,
         bytes,

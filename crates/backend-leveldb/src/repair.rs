@@ -1,10 +1,10 @@
 //! Making a damaged store of this engine whole again, without opening it.
 
-pub use kvorum_lsm::check::has_store_files;
-pub use kvorum_lsm::repair::{
+pub use kvorum_lsm_repair::check::has_store_files;
+pub use kvorum_lsm_repair::{
     Doubt, Problem, Repair, RepairOptions, RepairReport, RepairUnit, RepairVerdict,
 };
-pub use kvorum_lsm::tiers::fast_of;
+pub use kvorum_tiers::fast_of;
 
 use crate::LeveldbSettings;
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kvorum_backend::Belonging;
 use kvorum_lsm::policy::PolicySettings;
-use kvorum_lsm::tiers::Tiers;
 use kvorum_lsm::{Compression, LsmSettings, SyncStrategy};
+use kvorum_tiers::Tiers;
 
 /// How a store behaves and performs.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use kvorum_backend::{
     BackendError, ErrorKind, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Result, Sequence,
     Snapshot, Visited, Visitor,
 };
-use kvorum_encoding::StorageKey;
+use kvorum_encoding::{StorageKey, successor};
 use kvorum_index_entries::keyspace::{object_key, object_range, storage_key};
 use kvorum_lsm::{LsmSnapshot, ScanEnd, ScanRange, ScanStep, Shown};
 
@@ -54,7 +54,7 @@ impl LeveldbSnapshot {
                 let next = behind(&key);
                 match flow {
                     Flow::Stop => {
-                        resume = Some(next.unwrap_or_else(|| successor(&key)));
+                        resume = Some(next.unwrap_or_else(|| successor(key.as_bytes())));
                         ScanStep::Stop
                     }
                     Flow::Continue => match next {
@@ -116,18 +116,11 @@ fn body_of(shown: &Shown<'_>, detail: FoldDetail) -> Result<Option<Bytes>> {
     }
 }
 
-/// The first possible storage key behind another.
-fn successor(key: &StorageKey) -> Bytes {
-    let mut bytes = key.as_bytes().to_vec();
-    bytes.push(0);
-    bytes.into()
-}
-
 /// The first possible storage key behind a key's bucket.
 fn behind_bucket(key: &StorageKey) -> Bytes {
     let prefix_len = key.bucket_prefix_len().unwrap_or(key.as_bytes().len());
     match FoldRange::prefix(&key.as_bytes()[..prefix_len]).to {
         std::ops::Bound::Excluded(behind) => behind,
-        _ => successor(key),
+        _ => successor(key.as_bytes()),
     }
 }

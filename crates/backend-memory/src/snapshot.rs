@@ -10,7 +10,7 @@ use kvorum_backend::{
     Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, IndexRange, IndexVisitor, Lease, Result,
     Sequence, Snapshot, Timestamp, Visited, Visitor,
 };
-use kvorum_encoding::StorageKey;
+use kvorum_encoding::{StorageKey, successor};
 use kvorum_planted_defects::is_planted;
 
 use crate::contents::IndexPosition;
@@ -163,7 +163,9 @@ impl Snapshot for MemorySnapshot {
             };
             for (key, entry) in &chunk.found {
                 if visitor(visited(key, entry, detail)) == Flow::Stop {
-                    return Ok(FoldEnd::Stopped(successor(key.as_bytes())));
+                    return Ok(FoldEnd::Stopped(StorageKey::from_encoded(successor(
+                        key.as_bytes(),
+                    ))));
                 }
             }
             match chunk.next {
@@ -228,19 +230,11 @@ fn visited<'a>(key: &'a StorageKey, entry: &Entry, detail: FoldDetail) -> Visite
     }
 }
 
-/// The first key that lies behind `key`.
-fn successor(key: &[u8]) -> StorageKey {
-    let mut bytes = Vec::with_capacity(key.len() + 1);
-    bytes.extend_from_slice(key);
-    bytes.push(0);
-    StorageKey::from_encoded(bytes)
-}
-
 /// The first key that a range can hold.
 fn first_key(range: &FoldRange) -> StorageKey {
     match &range.from {
         Bound::Included(from) => StorageKey::from_encoded(from.clone()),
-        Bound::Excluded(from) => successor(from),
+        Bound::Excluded(from) => StorageKey::from_encoded(successor(from)),
         Bound::Unbounded => StorageKey::from_encoded(Bytes::new()),
     }
 }

@@ -119,6 +119,15 @@ pub enum Reading {
     MayBlock,
 }
 
+impl From<Reading> for kvorum_disk::Reading {
+    fn from(reading: Reading) -> Self {
+        match reading {
+            Reading::CachedOnly => Self::CachedOnly,
+            Reading::MayBlock => Self::MayBlock,
+        }
+    }
+}
+
 /// How a read is asked.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadAt {

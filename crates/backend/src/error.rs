@@ -90,6 +90,12 @@ impl fmt::Display for BackendError {
 
 impl std::error::Error for BackendError {}
 
+impl From<DiskError> for BackendError {
+    fn from(error: DiskError) -> Self {
+        Self::from(&error)
+    }
+}
+
 impl From<&DiskError> for BackendError {
     /// As an engine's own files mean it: a read beyond what a file can have is damage.
     fn from(error: &DiskError) -> Self {

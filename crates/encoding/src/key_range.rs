@@ -14,6 +14,11 @@ pub struct KeyRange {
     pub to: Option<Bytes>,
 }
 
+/// The first possible key behind another.
+pub fn successor(key: &[u8]) -> Bytes {
+    [key, &[0]].concat().into()
+}
+
 impl KeyRange {
     /// All keys.
     pub fn everything() -> Self {

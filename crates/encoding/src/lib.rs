@@ -13,6 +13,6 @@ mod varint;
 pub use address::{Address, Bucket, BucketType, Key};
 pub use bytes_reader::{ByteReader, Truncated};
 pub use checksum::{checksum, checksum_append, mask_checksum};
-pub use key_range::KeyRange;
+pub use key_range::{KeyRange, successor};
 pub use storage_key::{StorageKey, StorageKeyError, bucket_prefix, type_prefix};
 pub use varint::{VARINT_BYTES_MAX, put_varint, varint_len};

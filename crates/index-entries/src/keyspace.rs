@@ -13,7 +13,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use kvorum_backend::{FoldRange, IndexEntry, IndexRange};
-use kvorum_encoding::{KeyRange, StorageKey};
+use kvorum_encoding::{KeyRange, StorageKey, successor};
 
 const OBJECT: u8 = b'o';
 const INDEX: u8 = b'i';
@@ -142,9 +142,7 @@ pub fn objects() -> KeyRange {
 /// The range of one object.
 pub fn object_range_of(key: &StorageKey) -> KeyRange {
     let from = object_key(key.as_bytes());
-    let mut to = from.to_vec();
-    to.push(0);
-    let to = Some(to.into());
+    let to = Some(successor(&from));
     KeyRange { from, to }
 }
 

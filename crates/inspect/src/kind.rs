@@ -7,8 +7,8 @@ use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, Pieces};
 use kvorum_disk::{Disk, EntryKind, OpenMode, Reading, read_file};
 use kvorum_index_entries::keyspace::key_shown;
 use kvorum_lsm::anatomy::{LOG_KIND, LsmFile, dissect_log_front, dissect_shared_front};
-use kvorum_lsm::check::is_table_name;
 use kvorum_segment::{RecordFront, SegmentAnatomy, SegmentId, list_segments, parse_file_name};
+use kvorum_tiers::is_table_name;
 
 use kvorum_sst::TableId;
 use kvorum_sst::anatomy::{TABLE_MAGIC, TableAnatomy};

@@ -12,11 +12,12 @@ use std::sync::Arc;
 use kvorum_backend_bitcask::check::{Checked, Finding};
 use kvorum_disk::{Disk, ErrorKind};
 use kvorum_index_entries::keyspace::key_shown;
-use kvorum_lsm::check::{Contents, ListedFile, contents, entry_summary, is_table_name, segment_of};
-use kvorum_lsm::tiers::{CARD_OF_FAST, whole_disk};
+use kvorum_lsm::segment_of;
+use kvorum_lsm_repair::check::{Contents, ListedFile, contents, entry_summary};
 use kvorum_sst::{
     Gap, IgnoreDamage, ReadContext, ScanItem, ScanOptions, SstError, Table, TableScan,
 };
+use kvorum_tiers::{CARD_OF_FAST, is_table_name, whole_disk};
 
 use crate::kind::{Kind, REPAIR_PROGRESS, open_pieces, recognise};
 use crate::value_logs::Found;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use kvorum_backend_bitcask::check::{CheckOptions, Checked, LOCK_NAME, check_store, is_store};
 use kvorum_disk::anatomy::Pieces;
 use kvorum_disk::{Disk, DiskLock, EntryKind, ErrorKind};
-use kvorum_lsm::check::{ListedFile, contents};
-use kvorum_lsm::tiers::{fast_of, whole_disk};
+use kvorum_lsm_repair::check::{ListedFile, contents};
+use kvorum_tiers::{fast_of, whole_disk};
 use kvorum_value_log::anatomy::ValueLogFile;
 
 use crate::kind::{Kind, open_pieces, recognise};
@@ -124,7 +124,7 @@ impl Plan {
             self.slow.get_or_insert((directory.to_owned(), fast));
             return Ok(());
         }
-        if kvorum_lsm::check::has_store_files(disk, directory)? {
+        if kvorum_lsm_repair::check::has_store_files(disk, directory)? {
             self.lock(disk, &directory.join(LOCK_NAME))?;
             return self.visit_tables(disk, directory);
         }

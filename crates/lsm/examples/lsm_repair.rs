@@ -21,8 +21,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use kvorum_backend::{Durability, Fields, StepBudget, Timestamp};
 use kvorum_disk::{Disk, OpenMode, Reading, RealDisk};
-use kvorum_lsm::repair::{Repair, RepairOptions};
 use kvorum_lsm::{Body, Lsm, LsmSettings, Op, Shared, Value};
+use kvorum_lsm_repair::{Repair, RepairOptions};
 
 const NOW: Timestamp = Timestamp(1_000_000);
 

@@ -13,7 +13,7 @@ use kvorum_segment::RecordFront;
 use kvorum_sst::Properties;
 use kvorum_sst::anatomy::ShowKey;
 
-use crate::{Entry, log, lost, manifest, tiers};
+use crate::{Entry, log, lost, manifest};
 
 /// The kind in the headers of a store's log segments.
 pub const LOG_KIND: u8 = log::KIND_LOG;
@@ -35,7 +35,7 @@ impl LsmFile {
         match magic {
             _ if magic == manifest::MAGIC => Some(Self::Manifest),
             _ if magic == lost::MAGIC => Some(Self::LostIndex),
-            _ if magic == tiers::MAGIC => Some(Self::TierCard),
+            _ if magic == kvorum_tiers::MAGIC => Some(Self::TierCard),
             _ => None,
         }
     }
@@ -44,7 +44,7 @@ impl LsmFile {
     pub fn of_name(name: &str) -> Option<Self> {
         match name {
             lost::INDEX => Some(Self::LostIndex),
-            tiers::CARD_OF_FAST | tiers::CARD_OF_SLOW => Some(Self::TierCard),
+            kvorum_tiers::CARD_OF_FAST | kvorum_tiers::CARD_OF_SLOW => Some(Self::TierCard),
             _ if manifest::NAMES.contains(&name) => Some(Self::Manifest),
             _ => None,
         }
@@ -61,7 +61,9 @@ impl LsmFile {
             Self::Manifest => {
                 manifest_piece(&read_file(disk, path, manifest::BYTES_MAX)?, show_key)
             }
-            Self::TierCard => tiers::card_piece(&read_file(disk, path, tiers::CARD_BYTES_MAX)?),
+            Self::TierCard => {
+                kvorum_tiers::card_piece(&read_file(disk, path, kvorum_tiers::CARD_BYTES_MAX)?)
+            }
             Self::LostIndex => {
                 lost_index_piece(&read_file(disk, path, LOST_INDEX_BYTES_MAX)?, lost::MAGIC)
             }
@@ -72,7 +74,7 @@ impl LsmFile {
 /// The identity of a store, to which its tables and logs are bound; `None` where no copy of the
 /// manifest can be read. The directory may be the slow one of a store.
 pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
-    let fast = tiers::fast_of(disk, directory)?;
+    let fast = kvorum_tiers::fast_of(disk, directory)?;
     let found = manifest::read_in(disk, fast.as_deref().unwrap_or(directory))?;
     Ok(found.content.map(|it| it.identity))
 }

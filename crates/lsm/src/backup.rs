@@ -10,33 +10,36 @@ use std::sync::Arc;
 use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result, StoreBackup};
 use kvorum_disk::{ErrorKind as DiskErrorKind, copy_file};
 
+use crate::Lsm;
 use crate::blob::blob_path;
 use crate::error::IntoBackend;
 use crate::files::{sync_directory, table_path};
 use crate::install::list_files;
 use crate::manifest;
 use crate::store::Store;
+use crate::tenant::hold_log;
 
-impl Store {
-    /// Makes a copy in a directory that does not exist. It has everything that was put before the
-    /// call, and opens like a store that was closed. What bodies it has in the node's log, and batches that
-    /// came meanwhile, are for the caller to link.
-    pub(crate) fn backup(&self, directory: &Path) -> Result<StoreBackup> {
-        let sequence = self.flush_all()?;
+impl Lsm {
+    /// Makes a copy in a directory that does not exist, sharing files by hard links. It has everything that
+    /// was put before the call, and opens like a store that was closed. What bodies it has in the node's log,
+    /// and batches that came meanwhile, are for the caller to link.
+    pub fn backup(&self, directory: &Path) -> Result<StoreBackup> {
+        let store = &*self.store;
+        let sequence = self.upkeep.flush_all()?;
         // No file goes while upkeep waits.
-        let _upkeep = self.upkeep.lock();
+        let _jobs = self.upkeep.jobs.lock();
         // A flush that failed since may have its table in the manifest and not in the version.
-        self.check_not_failed()?;
-        if self.disk.info(directory).into_backend()?.is_some() {
+        store.check_not_failed()?;
+        if store.disk.info(directory).into_backend()?.is_some() {
             let detail = format!("{} exists", directory.display());
             return Err(BackendError::new(ErrorKind::Misuse, detail));
         }
-        let held = self.hold_log();
-        kvorum_disk::create_directory_durably(&*self.disk, directory).into_backend()?;
-        let version = self.version.load_full();
+        let held = hold_log(store);
+        kvorum_disk::create_directory_durably(&*store.disk, directory).into_backend()?;
+        let version = store.version.load_full();
         let mut files = BackedUp::default();
-        let mut link = |[from, to]: [PathBuf; 2]| self.link_or_copy(&mut files, &from, &to);
-        let roots = [&*self.directory, directory];
+        let mut link = |[from, to]: [PathBuf; 2]| link_or_copy(store, &mut files, &from, &to);
+        let roots = [&*store.directory, directory];
         // One that is missing was reported when the store was opened, and is by the copy.
         for table in version.tables() {
             link(roots.map(|it| table_path(it, table.number)))?;
@@ -44,15 +47,15 @@ impl Store {
         for blob in version.blobs.values() {
             link(roots.map(|it| blob_path(it, blob.number)))?;
         }
-        let mut copied = self.manifest.lock().clone();
+        let mut copied = store.manifest.lock().clone();
         list_files(&mut copied, &version);
         copied.sequence = copied.sequence.max(sequence);
-        let doubts = &self.read_side.doubts;
+        let doubts = &store.read_side.doubts;
         (copied.doubts, _) = doubts.record(|number| version.tables().any(|it| it.number == number));
-        sync_directory(&*self.disk, directory)?;
-        manifest::write(&*self.disk, directory, &copied).both()?;
+        sync_directory(&*store.disk, directory)?;
+        manifest::write(&*store.disk, directory, &copied).both()?;
         for name in manifest::NAMES {
-            let written = self.disk.info(&directory.join(name)).into_backend()?;
+            let written = store.disk.info(&directory.join(name)).into_backend()?;
             files.count_copy(written.map_or(0, |it| it.len));
         }
         Ok(StoreBackup {
@@ -60,16 +63,16 @@ impl Store {
             held: held.map(|it| it as Arc<_>),
         })
     }
+}
 
-    fn link_or_copy(&self, files: &mut BackedUp, from: &Path, to: &Path) -> Result<()> {
-        match files.link(&*self.disk, from, to) {
-            Err(error) if error.kind() == DiskErrorKind::OtherFilesystem && self.slow.is_some() => {
-                files.count_copy(copy_file(&*self.disk, from, to).into_backend()?);
-            }
-            linked => {
-                let _is_there = linked.into_backend()?;
-            }
+fn link_or_copy(store: &Store, files: &mut BackedUp, from: &Path, to: &Path) -> Result<()> {
+    match files.link(&*store.disk, from, to) {
+        Err(error) if error.kind() == DiskErrorKind::OtherFilesystem && store.slow.is_some() => {
+            files.count_copy(copy_file(&*store.disk, from, to).into_backend()?);
         }
-        Ok(())
+        linked => {
+            let _is_there = linked.into_backend()?;
+        }
     }
+    Ok(())
 }

@@ -15,8 +15,7 @@ use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::Disk;
 use kvorum_encoding::{ByteReader, put_varint};
 use kvorum_sst::{
-    Facts, ReadAhead, ReadContext, Table, TableId, TableOptions, TableWriter, WrittenTable,
-    hash_key,
+    Facts, KnownTable, ReadAhead, ReadContext, Table, TableId, TableOptions, TableWriter, hash_key,
 };
 
 use crate::BlobPlace;
@@ -45,7 +44,7 @@ impl BlobFile {
 }
 
 /// The path of a blob file.
-pub(crate) fn blob_path(directory: &Path, number: u64) -> PathBuf {
+pub fn blob_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:010}.blob"))
 }
 
@@ -55,16 +54,21 @@ fn key_of(ordinal: u64) -> [u8; 8] {
 }
 
 /// Writes a blob file.
-pub(crate) struct BlobWriter {
+pub struct BlobWriter {
     writer: TableWriter,
     file: u64,
     next: u64,
-    pub(crate) block_bytes: u64,
+    /// Bytes of the blocks so far.
+    pub block_bytes: u64,
     buffer: Vec<u8>,
 }
 
 impl BlobWriter {
-    pub(crate) fn create(
+    /// Begins the blob file of this identity, in which bodies are named by the number `file`.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn create(
         disk: &dyn Disk,
         directory: &Path,
         id: TableId,
@@ -83,7 +87,7 @@ impl BlobWriter {
     }
 
     /// The number of the file.
-    pub(crate) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         self.writer.id().number
     }
 
@@ -103,7 +107,7 @@ impl BlobWriter {
     }
 
     /// Adds a body under a number that it had before.
-    pub(crate) fn add_as(
+    pub fn add_as(
         &mut self,
         ordinal: u64,
         key: &[u8],
@@ -123,7 +127,11 @@ impl BlobWriter {
         Ok(block)
     }
 
-    pub(crate) fn finish(self) -> kvorum_sst::Result<WrittenTable> {
+    /// Completes the file and syncs it.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn finish(self) -> kvorum_sst::Result<KnownTable> {
         self.writer.finish()
     }
 }
@@ -168,7 +176,7 @@ impl BlobsAhead {
 }
 
 /// The key and the body in a block.
-pub(crate) fn split_blob(value: &Bytes) -> Option<(Bytes, Bytes)> {
+pub fn split_blob(value: &Bytes) -> Option<(Bytes, Bytes)> {
     let mut reader = ByteReader::new(value);
     let key = reader.take_prefixed().ok()?.len();
     let end = reader.offset();
@@ -176,7 +184,7 @@ pub(crate) fn split_blob(value: &Bytes) -> Option<(Bytes, Bytes)> {
 }
 
 /// The number that a blob block's key says.
-pub(crate) fn ordinal_of(key: &[u8]) -> Option<u64> {
+pub fn ordinal_of(key: &[u8]) -> Option<u64> {
     key.try_into().ok().map(u64::from_be_bytes)
 }
 

@@ -4,41 +4,189 @@
 //! Whether a body is used is looked up in the tables alone. What memory has is newer and may be lost
 //! in a crash, and the body would then be wanted again.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kvorum_backend::{Result, StepOutcome};
-use kvorum_sst::{ScanItem, ScanOptions, TableScan, WrittenTable};
+use kvorum_backend::{Result, StepOutcome, Task, TaskKind, Unreadable, Urgency};
+use kvorum_sst::{ScanItem, ScanOptions, TableScan};
 
 use crate::Body;
 use crate::blob::{BlobFile, BlobWriter, blob_path, ordinal_of, split_blob};
 use crate::error::IntoBackend;
 use crate::files::sync_directory;
 use crate::in_tables::newest_in_tables;
-use crate::install::blob_record;
+use crate::install::{blob_record, open_blob};
 use crate::store::Store;
-use crate::upkeep::Upkeep;
 use crate::version::{LevelTable, Version};
+use crate::written_blob::{self, WrittenBlob};
 
 /// Limits of garbage in a blob file, whatever is allowed otherwise: where space is scarce, and where puts are
 /// refused for want of it. Percent.
 const SCARCE_GARBAGE_PERCENT: u8 = 30;
 const EXHAUSTED_GARBAGE_PERCENT: u8 = 5;
 
+/// The collection that is going on, and what is not to be collected.
+#[derive(Default)]
+pub(crate) struct Collecting {
+    job: Option<CollectJob>,
+    /// Blob files of which a collection could free next to nothing, since what refers to their bodies
+    /// cannot be read, or that cannot be read themselves. Not tried again before the next opening.
+    uncollectable: BTreeSet<u64>,
+    /// Blob files whose collections failed.
+    unreadable: Unreadable,
+}
+
 /// A collection that is going on.
-pub(crate) struct CollectJob {
+struct CollectJob {
     file: u64,
     scan: TableScan,
     writer: Option<BlobWriter>,
     /// The new file goes to the slow directory.
     to_slow: bool,
-    /// The new file and the bytes of its blocks, when all is written.
-    pub(crate) written: Option<(WrittenTable, u64)>,
+    /// The new file, when all is written.
+    written: Option<WrittenBlob>,
+}
+
+impl Collecting {
+    /// The collection that is going on, or the one that would be next.
+    pub(crate) fn due(&self, store: &Store, version: &Version, urgency: Urgency) -> Option<Task> {
+        let running = self.job.as_ref().map(|it| it.file);
+        let file = running.or_else(|| self.next(store, version))?;
+        let blob = version.blobs.get(&file);
+        Some(Task {
+            kind: TaskKind::Merge,
+            subject: file,
+            urgency,
+            cost_bytes: blob.map_or(0, |it| 2 * it.worked_bytes()),
+        })
+    }
+
+    /// The blob file with the largest share of garbage, where that is enough; or else one that belongs in
+    /// the other directory.
+    fn next(&self, store: &Store, version: &Version) -> Option<u64> {
+        let used = version.blob_use();
+        let percent = u64::from(garbage_percent(store).clamp(1, 100));
+        let live = |it: &Arc<BlobFile>| used.get(&it.file).copied().unwrap_or(0);
+        let garbage = |it: &Arc<BlobFile>| it.block_bytes.saturating_sub(live(it));
+        let headroom = store.headroom();
+        let has_room = |it: &Arc<BlobFile>| {
+            !headroom.is_scarce() || live(it).min(it.block_bytes) <= headroom.available
+        };
+        version
+            .blobs
+            .values()
+            .filter(|it| !self.uncollectable.contains(&it.file))
+            .filter(|it| it.table.is_some() && garbage(it) * 100 > it.block_bytes * percent)
+            .filter(|it| has_room(it))
+            .max_by_key(|it| garbage(it))
+            .map(|it| it.file)
+            .or_else(|| self.misplaced(store, version))
+    }
+
+    fn misplaced(&self, store: &Store, version: &Version) -> Option<u64> {
+        store.slow.as_ref()?;
+        let is_misplaced = |it: &BlobFile| {
+            let table = it.table.as_ref();
+            table.is_some_and(|table| {
+                store.lies_slow(table) != is_slow_blob(store, version, it.file)
+            })
+        };
+        let mut blobs = version.blobs.values();
+        let blob =
+            blobs.find(|it| !self.uncollectable.contains(&it.file) && is_misplaced(it.as_ref()))?;
+        Some(blob.file)
+    }
+
+    pub(crate) fn step(
+        &mut self,
+        store: &Store,
+        file: u64,
+        budget_bytes: u64,
+    ) -> Result<StepOutcome> {
+        if self.job.is_none() {
+            let version = store.version.load_full();
+            if self.next(store, &version) != Some(file) {
+                return Ok(StepOutcome::nothing_left());
+            }
+            let Some(blob) = version.blobs.get(&file) else {
+                return Ok(StepOutcome::nothing_left());
+            };
+            let to_slow = is_slow_blob(store, &version, file);
+            self.job = CollectJob::start(blob, to_slow);
+        }
+        let Some(job) = self.job.as_mut().filter(|it| it.file == file) else {
+            return Ok(StepOutcome::nothing_left());
+        };
+        let outcome = job.step(store, budget_bytes);
+        if let Err(error) = &outcome
+            && let Some(job) = self.job.take()
+        {
+            store.remove_files(job.output_paths(store));
+            if self.unreadable.failed(file, error) {
+                self.uncollectable.insert(file);
+            }
+        }
+        let (cost_bytes, is_done) = outcome?;
+        if is_done && let Some(job) = self.job.take() {
+            self.install(store, job)?;
+        }
+        Ok(StepOutcome {
+            cost_bytes,
+            is_done,
+        })
+    }
+
+    /// The rewritten file takes the old one's place. Where no body is used any more there is none:
+    /// entries that still name the file are hidden by newer ones, and nobody reads them.
+    fn install(&mut self, store: &Store, mut job: CollectJob) -> Result<()> {
+        let file = job.file;
+        let Some(old) = store.version.load().blobs.get(&file).cloned() else {
+            store.remove_files(job.output_paths(store));
+            return Ok(());
+        };
+        let blob = match job.written.take() {
+            Some(written) => {
+                sync_directory(&*store.disk, &store.directory)
+                    .map_err(|error| store.fail_unless_full(error))?;
+                Some(open_blob(store, &written, file)?)
+            }
+            None => None,
+        };
+        let left = blob.as_ref().map_or(0, |it| it.block_bytes);
+        let lies_slow = |it: &BlobFile| it.table.as_ref().is_some_and(|it| store.lies_slow(it));
+        let is_moved = blob
+            .as_ref()
+            .is_some_and(|it| lies_slow(it) != lies_slow(&old));
+        if left > old.block_bytes / 10 * 9 && !is_moved {
+            self.uncollectable.insert(file);
+        }
+        let changed = blob.as_ref().map(blob_record);
+        store.change_manifest(|manifest| {
+            manifest.blobs.retain(|it| it.file != file);
+            manifest.blobs.extend(changed);
+        })?;
+        store.change_version(|version| {
+            let mut blobs = (*version.blobs).clone();
+            blobs.remove(&file);
+            blobs.extend(blob.map(|it| (file, Arc::new(it))));
+            version.blobs = Arc::new(blobs);
+        });
+        store.retire_files([blob_path(&store.directory, old.number)]);
+        Ok(())
+    }
+
+    /// Gives up what was begun; its file goes with it.
+    pub(crate) fn abandon(&mut self, store: &Store) {
+        if let Some(job) = self.job.take() {
+            store.remove_files(job.output_paths(store));
+        }
+    }
 }
 
 impl CollectJob {
     /// `None` for a file that cannot be opened.
-    pub(crate) fn start(blob: &BlobFile, to_slow: bool) -> Option<Self> {
+    fn start(blob: &BlobFile, to_slow: bool) -> Option<Self> {
         let table = Arc::clone(blob.table.as_ref()?);
         let options = ScanOptions {
             read_ahead_bytes: 256 << 10,
@@ -53,14 +201,10 @@ impl CollectJob {
         })
     }
 
-    pub(crate) fn file(&self) -> u64 {
-        self.file
-    }
-
     /// The new file, finished or not.
-    pub(crate) fn output_paths(&self, store: &Store) -> Vec<PathBuf> {
+    fn output_paths(&self, store: &Store) -> Vec<PathBuf> {
         let writing = self.writer.as_ref().map(BlobWriter::number);
-        let written = self.written.as_ref().map(|(table, _)| table.id.number);
+        let written = self.written.as_ref().map(WrittenBlob::number);
         let number = writing.or(written);
         number
             .map(|it| blob_path(&store.directory, it))
@@ -69,7 +213,7 @@ impl CollectJob {
     }
 
     /// Looks at bodies until so many bytes were read and written.
-    pub(crate) fn step(&mut self, store: &Store, budget_bytes: u64) -> Result<(u64, bool)> {
+    fn step(&mut self, store: &Store, budget_bytes: u64) -> Result<(u64, bool)> {
         let mut cost = 0;
         while cost < budget_bytes.max(1) {
             let context = kvorum_sst::ReadContext {
@@ -81,7 +225,10 @@ impl CollectJob {
                 ScanItem::Gap(_) => {}
                 ScanItem::Entry => cost += self.take(store)?,
                 ScanItem::End => {
-                    self.finish(store)?;
+                    // Where nothing is used there is none.
+                    let writer = self.writer.take();
+                    let written = writer.map(|it| WrittenBlob::finish(store, it));
+                    self.written = written.transpose()?;
                     return Ok((cost, true));
                 }
             }
@@ -121,166 +268,32 @@ impl CollectJob {
     fn keep(&mut self, store: &Store, ordinal: u64, key: &[u8], body: &[u8]) -> Result<()> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
-            None => self.writer.insert(start(store, self.file, self.to_slow)?),
+            None => {
+                let begun = written_blob::begin(store, Some(self.file), self.to_slow)?;
+                self.writer.insert(begun)
+            }
         };
         writer.add_as(ordinal, key, body)?;
         Ok(())
     }
+}
 
-    fn finish(&mut self, store: &Store) -> Result<()> {
-        let Some(writer) = self.writer.take() else {
-            // Nothing is used.
-            return Ok(());
-        };
-        let (number, block_bytes) = (writer.number(), writer.block_bytes);
-        let finished = writer.finish();
-        if finished.is_err() {
-            store.remove_files([blob_path(&store.directory, number)]);
-        }
-        let table = finished.map_err(|error| store.fail_if_sync(&error))?;
-        store.count_written(table.file_len);
-        self.written = Some((table, block_bytes));
-        Ok(())
+/// The garbage allowed in a blob file at present. While puts are refused for want of space, copying much
+/// for little is better than refusing.
+fn garbage_percent(store: &Store) -> u8 {
+    let set = store.settings.blob_garbage_percent;
+    let headroom = store.headroom();
+    match (headroom.is_exhausted(), headroom.is_scarce()) {
+        (true, _) => set.min(EXHAUSTED_GARBAGE_PERCENT),
+        (false, true) => set.min(SCARCE_GARBAGE_PERCENT),
+        (false, false) => set,
     }
 }
 
-impl Store {
-    /// The blob file with the largest share of garbage, where that is enough; or else one that belongs in
-    /// the other directory.
-    pub(crate) fn blob_to_collect(&self, version: &Version, upkeep: &Upkeep) -> Option<u64> {
-        let used = version.blob_use();
-        let percent = u64::from(self.blob_garbage_percent().clamp(1, 100));
-        let live = |it: &Arc<BlobFile>| used.get(&it.file).copied().unwrap_or(0);
-        let garbage = |it: &Arc<BlobFile>| it.block_bytes.saturating_sub(live(it));
-        let headroom = self.headroom();
-        let has_room = |it: &Arc<BlobFile>| {
-            !headroom.is_scarce() || live(it).min(it.block_bytes) <= headroom.available
-        };
-        version
-            .blobs
-            .values()
-            .filter(|it| !upkeep.uncollectable.contains(&it.file))
-            .filter(|it| it.table.is_some() && garbage(it) * 100 > it.block_bytes * percent)
-            .filter(|it| has_room(it))
-            .max_by_key(|it| garbage(it))
-            .map(|it| it.file)
-            .or_else(|| self.misplaced_blob(version, upkeep))
-    }
-
-    /// The garbage allowed in a blob file at present. While puts are refused for want of space, copying much
-    /// for little is better than refusing.
-    fn blob_garbage_percent(&self) -> u8 {
-        let set = self.settings.blob_garbage_percent;
-        let headroom = self.headroom();
-        match (headroom.is_exhausted(), headroom.is_scarce()) {
-            (true, _) => set.min(EXHAUSTED_GARBAGE_PERCENT),
-            (false, true) => set.min(SCARCE_GARBAGE_PERCENT),
-            (false, false) => set,
-        }
-    }
-
-    fn misplaced_blob(&self, version: &Version, upkeep: &Upkeep) -> Option<u64> {
-        self.slow.as_ref()?;
-        let is_misplaced = |it: &BlobFile| {
-            let table = it.table.as_ref();
-            table.is_some_and(|table| self.lies_slow(table) != self.is_slow_blob(version, it.file))
-        };
-        let mut blobs = version.blobs.values();
-        let blob = blobs
-            .find(|it| !upkeep.uncollectable.contains(&it.file) && is_misplaced(it.as_ref()))?;
-        Some(blob.file)
-    }
-
-    /// True when a blob file belongs in the slow directory: every table that uses it does.
-    fn is_slow_blob(&self, version: &Version, file: u64) -> bool {
-        let uses = |it: &LevelTable| it.properties.blobs.iter().any(|it| it.file == file);
-        let levels = version.levels.iter().enumerate();
-        let mut fast = levels.filter(|(level, _)| !self.is_slow_level(*level));
-        self.slow.is_some() && !fast.any(|(_, tables)| tables.iter().any(uses))
-    }
-
-    pub(crate) fn collect_step(
-        &self,
-        upkeep: &mut Upkeep,
-        file: u64,
-        budget_bytes: u64,
-    ) -> Result<StepOutcome> {
-        if upkeep.collect.is_none() {
-            let version = self.version.load_full();
-            if self.blob_to_collect(&version, upkeep) != Some(file) {
-                return Ok(StepOutcome::nothing_left());
-            }
-            let Some(blob) = version.blobs.get(&file) else {
-                return Ok(StepOutcome::nothing_left());
-            };
-            let to_slow = self.is_slow_blob(&version, file);
-            upkeep.collect = CollectJob::start(blob, to_slow);
-        }
-        let Some(job) = upkeep.collect.as_mut().filter(|it| it.file() == file) else {
-            return Ok(StepOutcome::nothing_left());
-        };
-        let outcome = job.step(self, budget_bytes);
-        if let Err(error) = &outcome
-            && let Some(job) = upkeep.collect.take()
-        {
-            self.remove_files(job.output_paths(self));
-            if upkeep.unreadable.failed(file, error) {
-                upkeep.uncollectable.insert(file);
-            }
-        }
-        let (cost_bytes, is_done) = outcome?;
-        if is_done && let Some(job) = upkeep.collect.take() {
-            self.install_collected(upkeep, job)?;
-        }
-        Ok(StepOutcome {
-            cost_bytes,
-            is_done,
-        })
-    }
-
-    /// The rewritten file takes the old one's place. Where no body is used any more there is none:
-    /// entries that still name the file are hidden by newer ones, and nobody reads them.
-    fn install_collected(&self, upkeep: &mut Upkeep, mut job: CollectJob) -> Result<()> {
-        let file = job.file();
-        let Some(old) = self.version.load().blobs.get(&file).cloned() else {
-            self.remove_files(job.output_paths(self));
-            return Ok(());
-        };
-        let blob = match job.written.take() {
-            Some((written, block_bytes)) => {
-                sync_directory(&*self.disk, &self.directory)
-                    .map_err(|error| self.fail_unless_full(error))?;
-                Some(self.open_blob(&written, file, block_bytes)?)
-            }
-            None => None,
-        };
-        let left = blob.as_ref().map_or(0, |it| it.block_bytes);
-        let lies_slow = |it: &BlobFile| it.table.as_ref().is_some_and(|it| self.lies_slow(it));
-        let is_moved = blob
-            .as_ref()
-            .is_some_and(|it| lies_slow(it) != lies_slow(&old));
-        if left > old.block_bytes / 10 * 9 && !is_moved {
-            upkeep.uncollectable.insert(file);
-        }
-        let changed = blob.as_ref().map(blob_record);
-        self.change_manifest(|manifest| {
-            manifest.blobs.retain(|it| it.file != file);
-            manifest.blobs.extend(changed);
-        })?;
-        self.change_version(|version| {
-            let mut blobs = (*version.blobs).clone();
-            blobs.remove(&file);
-            blobs.extend(blob.map(|it| (file, Arc::new(it))));
-            version.blobs = Arc::new(blobs);
-        });
-        self.retire_files([crate::blob::blob_path(&self.directory, old.number)]);
-        Ok(())
-    }
-}
-
-fn start(store: &Store, file: u64, to_slow: bool) -> Result<BlobWriter> {
-    let id = store.table_id(store.take_number());
-    let options = store.settings.blob_options();
-    let disk = store.disk_of_side(to_slow);
-    BlobWriter::create(disk, &store.directory, id, file, options)
+/// True when a blob file belongs in the slow directory: every table that uses it does.
+fn is_slow_blob(store: &Store, version: &Version, file: u64) -> bool {
+    let uses = |it: &LevelTable| it.properties.blobs.iter().any(|it| it.file == file);
+    let levels = version.levels.iter().enumerate();
+    let mut fast = levels.filter(|(level, _)| !store.is_slow_level(*level));
+    store.slow.is_some() && !fast.any(|(_, tables)| tables.iter().any(uses))
 }

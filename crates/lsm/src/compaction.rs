@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use kvorum_backend::{Result, Timestamp};
 use kvorum_planted_defects::is_planted;
-use kvorum_sst::{Mark, TableWriter, WrittenTable};
+use kvorum_sst::{KnownTable, Mark, TableWriter};
 
 use crate::blob::{BlobWriter, blob_path};
 use crate::error::IntoBackend;
@@ -17,6 +17,7 @@ use crate::merge::{MergeWalk, Merged};
 use crate::moved::Moved;
 use crate::store::Store;
 use crate::version::{Outline, Version};
+use crate::written_blob::{self, WrittenBlob};
 use crate::{Body, Entry};
 
 /// What becomes of a merge's tables.
@@ -31,7 +32,7 @@ pub(crate) struct Job {
     /// Where the present output's range begins: behind the last one's.
     range_from: Option<Bytes>,
     blobs: Option<BlobWriter>,
-    pub(crate) written: Vec<WrittenTable>,
+    pub(crate) written: Vec<KnownTable>,
     pub(crate) written_blob: Option<WrittenBlob>,
     is_flush: bool,
     /// Bytes of entries and bodies that were added to outputs.
@@ -56,12 +57,6 @@ pub(crate) enum Reached {
     Part(Bytes),
     /// All is written and synced.
     End,
-}
-
-/// A blob file that a flush has written.
-pub(crate) struct WrittenBlob {
-    pub(crate) table: WrittenTable,
-    pub(crate) block_bytes: u64,
 }
 
 impl Job {
@@ -136,7 +131,9 @@ impl Job {
                 }
                 Merged::End => {
                     self.end_output(store, None)?;
-                    self.end_blobs(store)?;
+                    let blobs = self.blobs.take();
+                    let written = blobs.map(|it| WrittenBlob::finish(store, it));
+                    self.written_blob = written.transpose()?;
                     return Ok((cost.max(1), Reached::End));
                 }
             }
@@ -166,7 +163,7 @@ impl Job {
         let tables = self.written.iter().map(|it| it.id.number).chain(writing);
         let mut paths: Vec<PathBuf> = tables.map(|it| table_path(directory, it)).collect();
         let blob = self.blobs.as_ref().map(BlobWriter::number);
-        let written = self.written_blob.as_ref().map(|it| it.table.id.number);
+        let written = self.written_blob.as_ref().map(WrittenBlob::number);
         paths.extend(blob.or(written).map(|it| blob_path(directory, it)));
         paths
     }
@@ -230,14 +227,7 @@ impl Job {
         }
         let blobs = match &mut self.blobs {
             Some(blobs) => blobs,
-            None => {
-                let number = store.take_number();
-                let (disk, directory) = (&*store.disk, &store.directory);
-                let options = store.settings.blob_options();
-                let id = store.table_id(number);
-                let created = BlobWriter::create(disk, directory, id, number, options)?;
-                self.blobs.insert(created)
-            }
+            None => self.blobs.insert(written_blob::begin(store, None, false)?),
         };
         self.bytes_out += body.len() as u64;
         value.body = Body::Blob(blobs.add(self.walk.key(), body)?);
@@ -286,19 +276,5 @@ impl Job {
         clipped
             .filter(|mark| self.is_needed_above(&mark.from, &mark.to))
             .collect()
-    }
-
-    fn end_blobs(&mut self, store: &Store) -> Result<()> {
-        if let Some(blobs) = self.blobs.take() {
-            let (block_bytes, number) = (blobs.block_bytes, blobs.number());
-            let finished = blobs.finish();
-            if finished.is_err() {
-                store.remove_files([blob_path(&store.directory, number)]);
-            }
-            let table = finished.map_err(|error| store.fail_if_sync(&error))?;
-            store.count_written(table.file_len);
-            self.written_blob = Some(WrittenBlob { table, block_bytes });
-        }
-        Ok(())
     }
 }

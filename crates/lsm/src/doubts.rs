@@ -42,17 +42,22 @@ pub struct Doubt {
 
 /// A block of a table that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BadBlock {
-    pub(crate) table: u64,
-    pub(crate) offset: u64,
-    pub(crate) range: KeyRange,
+pub struct BadBlock {
+    /// The number of the table.
+    pub table: u64,
+    /// Where it begins there, in bytes.
+    pub offset: u64,
+    /// The keys that it may have held.
+    pub range: KeyRange,
 }
 
 /// Doubts, as the manifest has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DoubtRecord {
-    pub(crate) open: Vec<(DoubtKind, KeyRange)>,
-    pub(crate) blocks: Vec<BadBlock>,
+pub struct DoubtRecord {
+    /// What is not settled.
+    pub open: Vec<(DoubtKind, KeyRange)>,
+    /// Blocks for which doubts were opened, as long as their tables are there.
+    pub blocks: Vec<BadBlock>,
 }
 
 impl DoubtRecord {

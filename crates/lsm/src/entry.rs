@@ -81,7 +81,7 @@ impl Entry {
     }
 
     /// What a table has to know of it.
-    pub(crate) fn facts(&self) -> Facts {
+    pub fn facts(&self) -> Facts {
         let Some(value) = &self.value else {
             return Facts {
                 sequence: self.sequence,
@@ -120,12 +120,12 @@ impl Entry {
     ///         or varints: segment of the log, offset of the record, length up to the end of its front,
     ///         length of the record, length of the body
     /// ```
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>) {
         encode(out, self.sequence, self.value.as_ref());
     }
 
     /// Decodes what [`Entry::encode`] wrote; parts are slices of `bytes`.
-    pub(crate) fn decode(bytes: &Bytes) -> Result<Self, Truncated> {
+    pub fn decode(bytes: &Bytes) -> Result<Self, Truncated> {
         let parts = Parts::decode(bytes)?;
         Ok(Self {
             sequence: parts.sequence,
@@ -154,7 +154,7 @@ impl Entry {
     }
 
     /// What a table has to know of an entry, for whoever moves its bytes as they are.
-    pub(crate) fn facts_of(bytes: &[u8]) -> Result<Facts, Truncated> {
+    pub fn facts_of(bytes: &[u8]) -> Result<Facts, Truncated> {
         let parts = Parts::decode(bytes)?;
         let Some(value) = parts.value else {
             return Ok(Self::removal(parts.sequence).facts());

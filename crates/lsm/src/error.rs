@@ -4,7 +4,8 @@ use kvorum_backend::{BackendError, ErrorKind};
 use kvorum_segment::SegmentError;
 use kvorum_sst::SstError;
 
-pub(crate) fn from_segment(error: &SegmentError) -> BackendError {
+/// What an error of a segment is to users of the store.
+pub fn from_segment(error: &SegmentError) -> BackendError {
     let kind = match error {
         SegmentError::Disk(disk) => return disk.into(),
         SegmentError::Damaged { .. }
@@ -17,7 +18,8 @@ pub(crate) fn from_segment(error: &SegmentError) -> BackendError {
     BackendError::new(kind, error.to_string())
 }
 
-pub(crate) fn from_sst(error: &SstError) -> BackendError {
+/// What an error of a table is to users of the store.
+pub fn from_sst(error: &SstError) -> BackendError {
     let kind = match error {
         SstError::Disk(disk) => return disk.into(),
         SstError::Damaged { .. } | SstError::Foreign { .. } => ErrorKind::Corrupt,
@@ -29,7 +31,11 @@ pub(crate) fn from_sst(error: &SstError) -> BackendError {
 }
 
 /// Turns results of the floors below into the backend's.
-pub(crate) trait IntoBackend<T> {
+pub trait IntoBackend<T> {
+    /// The same result with the backend's error.
+    ///
+    /// # Errors
+    /// The error that it was, told as the backend's.
     fn into_backend(self) -> kvorum_backend::Result<T>;
 }
 

@@ -11,7 +11,7 @@ use crate::error::IntoBackend;
 pub const LOCK_NAME: &str = "lock";
 
 /// The number and the kind in the name of a file of the store.
-pub(crate) fn number_of(name: &str) -> Option<(u64, &str)> {
+pub fn number_of(name: &str) -> Option<(u64, &str)> {
     let (digits, suffix) = name.split_once('.')?;
     let is_ours = digits.len() == 10 && matches!(suffix, "sst" | "blob" | "segment");
     let number = digits.parse().ok()?;
@@ -19,11 +19,11 @@ pub(crate) fn number_of(name: &str) -> Option<(u64, &str)> {
 }
 
 /// The path of a table.
-pub(crate) fn table_path(directory: &Path, number: u64) -> PathBuf {
+pub fn table_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:010}.sst"))
 }
 
 /// Makes the names in a directory durable.
-pub(crate) fn sync_directory(disk: &dyn Disk, directory: &Path) -> Result<()> {
+pub fn sync_directory(disk: &dyn Disk, directory: &Path) -> Result<()> {
     disk.sync_directory(directory).into_backend()
 }

@@ -2,94 +2,175 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Result};
-use kvorum_sst::{KnownTable, Table, WrittenTable};
+use kvorum_sst::{KnownTable, Table, TableWriter};
 
-use crate::blob::BlobFile;
+use crate::Entry;
+use crate::blob::{BlobFile, blob_path};
 use crate::error::IntoBackend;
 use crate::files::{sync_directory, table_path};
 use crate::manifest::{BlobRecord, Manifest, TableRecord};
 use crate::policy::Pick;
 use crate::store::Store;
 use crate::version::{LevelTable, Version};
+use crate::written_blob::WrittenBlob;
 
-impl Store {
-    /// Makes the names of new tables durable and opens them.
-    pub(crate) fn publish(&self, written: &[WrittenTable]) -> Result<Vec<LevelTable>> {
-        sync_directory(&*self.disk, &self.directory)
-            .map_err(|error| self.fail_unless_full(error))?;
-        written
-            .iter()
-            .map(|table| {
-                let known = known(table);
-                let path = table_path(&self.directory, table.id.number);
-                let id = self.shared.cache.new_table();
-                let sink = &self.read_side.tables;
-                let opened = Table::open(&*self.disk, &path, known, id, sink).into_backend()?;
-                Ok(LevelTable {
-                    number: table.id.number,
-                    file_len: table.file_len,
-                    properties: Arc::new(table.properties.clone()),
-                    table: Some(Arc::new(opened)),
-                })
+/// Makes the names of new tables durable and opens them.
+pub(crate) fn publish(store: &Store, written: &[KnownTable]) -> Result<Vec<LevelTable>> {
+    sync_directory(&*store.disk, &store.directory)
+        .map_err(|error| store.fail_unless_full(error))?;
+    written
+        .iter()
+        .map(|table| {
+            let path = table_path(&store.directory, table.id.number);
+            let id = store.shared.cache.new_table();
+            let sink = &store.read_side.tables;
+            let opened =
+                Table::open(&*store.disk, &path, table.clone(), id, sink).into_backend()?;
+            Ok(LevelTable {
+                number: table.id.number,
+                file_len: table.file_len,
+                properties: Arc::new(table.properties.clone()),
+                table: Some(Arc::new(opened)),
             })
-            .collect()
-    }
-
-    pub(crate) fn open_blob(
-        &self,
-        written: &WrittenTable,
-        file: u64,
-        block_bytes: u64,
-    ) -> Result<BlobFile> {
-        let path = crate::blob::blob_path(&self.directory, written.id.number);
-        let id = self.shared.cache.new_table();
-        let sink = &self.read_side.blobs;
-        let opened = Table::open(&*self.disk, &path, known(written), id, sink).into_backend()?;
-        Ok(BlobFile {
-            file,
-            number: written.id.number,
-            file_len: written.file_len,
-            block_bytes,
-            table: Some(Arc::new(opened)),
         })
-    }
+        .collect()
+}
 
-    /// New tables take the place of a merge's inputs, in the manifest and for readers. Blob files
-    /// that nothing refers to any more go at the same time.
-    pub(crate) fn exchange(&self, pick: &Pick, tables: &[LevelTable]) -> Result<()> {
-        let change = |version: &mut Version| {
-            let gone = |it: &LevelTable| pick.inputs.contains(&it.number);
-            Arc::make_mut(&mut version.levels[pick.level]).retain(|it| !gone(it));
-            let below = |it: &LevelTable| pick.below.contains(&it.number);
-            let output = Arc::make_mut(&mut version.levels[pick.output]);
-            output.retain(|it| !below(it));
-            output.extend(tables.iter().cloned());
-            output.sort_by(|a, b| a.properties.smallest.cmp(&b.properties.smallest));
-            let used = version.blob_use();
-            let mut blobs = (*version.blobs).clone();
-            blobs.retain(|file, _| used.contains_key(file));
-            version.blobs = Arc::new(blobs);
-            version.keep_named_segments(&[]);
-        };
-        let mut after = Version::clone(&self.version.load());
-        let blobs_before: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
-        let segments_before = after.segments.len();
-        let used_before = after.bytes_in_log();
-        change(&mut after);
-        self.change_manifest(|manifest| list_files(manifest, &after))?;
-        self.change_version(change);
-        let left: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
-        let unused = blobs_before.iter().filter(|it| !left.contains(it));
-        self.retire_files(unused.map(|it| crate::blob::blob_path(&self.directory, *it)));
-        if let Some(log) = &self.log {
-            if after.segments.len() < segments_before {
-                log.usage_changed();
-            }
-            log.usage_fell(used_before.saturating_sub(after.bytes_in_log()));
+/// Opens a new blob file for the bodies that are named by the number `file`.
+pub(crate) fn open_blob(store: &Store, written: &WrittenBlob, file: u64) -> Result<BlobFile> {
+    let path = blob_path(&store.directory, written.number());
+    let id = store.shared.cache.new_table();
+    let sink = &store.read_side.blobs;
+    let opened =
+        Table::open(&*store.disk, &path, written.table.clone(), id, sink).into_backend()?;
+    Ok(BlobFile {
+        file,
+        number: written.number(),
+        file_len: written.table.file_len,
+        block_bytes: written.block_bytes,
+        table: Some(Arc::new(opened)),
+    })
+}
+
+/// New tables take the place of a merge's inputs, in the manifest and for readers. Blob files
+/// that nothing refers to any more go at the same time.
+pub(crate) fn exchange(store: &Store, pick: &Pick, tables: &[LevelTable]) -> Result<()> {
+    let change = |version: &mut Version| {
+        let gone = |it: &LevelTable| pick.inputs.contains(&it.number);
+        Arc::make_mut(&mut version.levels[pick.level]).retain(|it| !gone(it));
+        let below = |it: &LevelTable| pick.below.contains(&it.number);
+        let output = Arc::make_mut(&mut version.levels[pick.output]);
+        output.retain(|it| !below(it));
+        output.extend(tables.iter().cloned());
+        output.sort_by(|a, b| a.properties.smallest.cmp(&b.properties.smallest));
+        let used = version.blob_use();
+        let mut blobs = (*version.blobs).clone();
+        blobs.retain(|file, _| used.contains_key(file));
+        version.blobs = Arc::new(blobs);
+        version.keep_named_segments(&[]);
+    };
+    let mut after = Version::clone(&store.version.load());
+    let blobs_before: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
+    let segments_before = after.segments.len();
+    let used_before = after.bytes_in_log();
+    change(&mut after);
+    store.change_manifest(|manifest| list_files(manifest, &after))?;
+    store.change_version(change);
+    let left: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
+    let unused = blobs_before.iter().filter(|it| !left.contains(it));
+    store.retire_files(unused.map(|it| blob_path(&store.directory, *it)));
+    if let Some(log) = &store.log {
+        if after.segments.len() < segments_before {
+            log.usage_changed();
         }
-        Ok(())
+        log.usage_fell(used_before.saturating_sub(after.bytes_in_log()));
     }
+    Ok(())
+}
+
+/// Puts new tables above all others, and with them the blob file in which some of their entries have their
+/// bodies. `list` and `show` make what else changes with that, on disk and for readers. After a failure the
+/// files are gone, unless the manifest may list them.
+pub(crate) fn put_on_top(
+    store: &Store,
+    written: &[KnownTable],
+    blob: Option<&WrittenBlob>,
+    list: impl FnOnce(&mut Manifest),
+    show: impl FnOnce(&mut Version),
+) -> Result<()> {
+    let mut was_listing = false;
+    let installed = publish(store, written).and_then(|tables| {
+        let opened = blob.map(|it| open_blob(store, it, it.number()));
+        let opened = opened.transpose()?;
+        was_listing = true;
+        store.change_manifest(|manifest| {
+            list(manifest);
+            let records = tables.iter().map(|it| record(it, 0));
+            manifest.tables.splice(0..0, records);
+            manifest.blobs.extend(opened.as_ref().map(blob_record));
+        })?;
+        store.change_version(|version| {
+            Arc::make_mut(&mut version.levels[0]).splice(0..0, tables);
+            version.add_blob(opened);
+            show(version);
+        });
+        Ok(())
+    });
+    if let Err(error) = &installed
+        && are_unlisted(was_listing, error)
+    {
+        remove_outputs(store, written.iter().map(|it| it.id.number), blob);
+    }
+    installed
+}
+
+fn remove_outputs(
+    store: &Store,
+    tables: impl IntoIterator<Item = u64>,
+    blob: Option<&WrittenBlob>,
+) {
+    let directory = &store.directory;
+    let tables = tables.into_iter().map(|it| table_path(directory, it));
+    let blob = blob.map(|it| blob_path(directory, it.number()));
+    store.remove_files(tables.chain(blob));
+}
+
+/// Puts a table with these entries, which are in key order, above all others, and with it the blob file
+/// in which some of them have their bodies. Returns the bytes of the table.
+///
+/// The caller holds upkeep's lock, and no flush is going on.
+pub(crate) fn install_below(
+    store: &Store,
+    entries: &[(Bytes, Entry)],
+    blob: Option<&WrittenBlob>,
+) -> Result<u64> {
+    if entries.is_empty() {
+        return Ok(0);
+    }
+    let number = store.take_number();
+    let written = write_table(store, number, entries)
+        .inspect_err(|_| remove_outputs(store, [number], blob))?;
+    let bytes = written.file_len;
+    store.count_written(bytes);
+    put_on_top(store, &[written], blob, |_| {}, |_| {})?;
+    Ok(bytes)
+}
+
+fn write_table(store: &Store, number: u64, entries: &[(Bytes, Entry)]) -> Result<KnownTable> {
+    let path = table_path(&store.directory, number);
+    let options = store.settings.table_options(0, false);
+    let id = store.table_id(number);
+    let writer = TableWriter::create(store.disk_of(0), &path, id, options);
+    let mut writer = writer.into_backend()?;
+    let mut value = Vec::new();
+    for (key, entry) in entries {
+        value.clear();
+        entry.encode(&mut value);
+        writer.add(key, &value, &entry.facts()).into_backend()?;
+    }
+    writer.finish().map_err(|error| store.fail_if_sync(&error))
 }
 
 /// True when a job's files may go after a failure. Where the manifest was to list them, and nobody knows
@@ -107,7 +188,7 @@ pub(crate) fn list_files(manifest: &mut Manifest, version: &Version) {
     manifest.blobs = version.blobs.values().map(|it| blob_record(it)).collect();
 }
 
-pub(crate) fn record(table: &LevelTable, level: usize) -> TableRecord {
+fn record(table: &LevelTable, level: usize) -> TableRecord {
     TableRecord {
         level: level as u64,
         number: table.number,
@@ -122,13 +203,5 @@ pub(crate) fn blob_record(blob: &BlobFile) -> BlobRecord {
         number: blob.number,
         file_len: blob.file_len,
         block_bytes: blob.block_bytes,
-    }
-}
-
-fn known(written: &WrittenTable) -> KnownTable {
-    KnownTable {
-        id: written.id,
-        file_len: written.file_len,
-        properties: written.properties.clone(),
     }
 }

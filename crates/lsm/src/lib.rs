@@ -20,7 +20,7 @@
 //!
 //! # Tiers
 //!
-//! A store may keep its old tables in a second directory, on a slower device: [`tiers`].
+//! A store may keep its old tables in a second directory, on a slower device: [`kvorum_tiers`].
 //!
 //! # The node's log
 //!
@@ -28,6 +28,12 @@
 //! none of its own, and bodies that would go to blob files stay where they were logged: a large body is
 //! written once, and a second time only when the segment that it is in has become mostly dead
 //! ([`Tenant`](kvorum_value_log::Tenant)).
+//!
+//! # Formats
+//!
+//! What files are named and how their bytes are laid out is public, for whoever checks or mends a store that
+//! is not open (`lsm-repair`): [`manifest`], [`log`], [`lost`], [`blob`], [`files`] and [`Entry`]. None of them
+//! knows an open store.
 //!
 //! # Damage
 //!
@@ -44,27 +50,27 @@
 pub mod anatomy;
 mod backup;
 mod below;
-mod blob;
+pub mod blob;
 mod cache;
-pub mod check;
 mod collect;
 mod compaction;
 mod doubts;
 mod draw;
 mod entry;
-mod error;
+mod erase;
+pub mod error;
 mod expiry;
-mod files;
+pub mod files;
 mod flush;
 mod held;
 mod in_tables;
 mod install;
 mod leveled;
-mod log;
+pub mod log;
 mod logged;
-mod lost;
+pub mod lost;
 mod lsm;
-mod manifest;
+pub mod manifest;
 mod memory;
 mod memtable;
 mod merge;
@@ -78,7 +84,6 @@ mod read;
 mod read_side;
 mod recovery;
 mod relocation;
-pub mod repair;
 mod replaced;
 mod scrub;
 mod settings;
@@ -87,19 +92,19 @@ mod snapshot;
 mod status;
 mod store;
 mod tenant;
-pub mod tiers;
 mod trouble;
 mod uncovered;
 mod upkeep;
 pub mod version;
 mod write;
+mod written_blob;
 
 pub use below::PutBelow;
 pub use cache::SharedCache;
-pub use doubts::{Doubt, DoubtKind};
+pub use doubts::{BadBlock, Doubt, DoubtKind, DoubtRecord};
 pub use draw::DrawNumber;
 pub use entry::{BlobPlace, Body, Entry, Value};
-pub use logged::LoggedPlace;
+pub use logged::{LoggedPlace, segment_of};
 pub use lsm::Lsm;
 pub use memory::MemoryBudget;
 pub use op::Op;

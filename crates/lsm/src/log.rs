@@ -21,13 +21,15 @@ const KIND_NOTHING: u8 = 3;
 /// The same kinds in the node's log, where other engines have theirs: with this in their upper half.
 const SHARED: u8 = 1 << 4;
 /// In a segment's header, for people.
-pub(crate) const KIND_LOG: u8 = 7;
+pub const KIND_LOG: u8 = 7;
 
-pub(crate) fn log_path(directory: &Path, number: u64) -> PathBuf {
+/// The path of a segment of the store's own log.
+pub fn log_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(file_name(number))
 }
 
-pub(crate) fn log_id(identity: u64, number: u64) -> SegmentId {
+/// The identity of such a segment, by that of its store.
+pub fn log_id(identity: u64, number: u64) -> SegmentId {
     SegmentId {
         log_id: identity,
         number,
@@ -209,7 +211,7 @@ pub(crate) fn key_of_entry(kind: u8, front: &Bytes) -> Option<Bytes> {
 }
 
 /// The write that a record holds; `None` for an empty batch.
-pub(crate) fn decode(record: &StoredRecord) -> Result<Option<Op>, Truncated> {
+pub fn decode(record: &StoredRecord) -> Result<Option<Op>, Truncated> {
     decode_parts(record.head.kind, &record.head.front, |at| {
         let body = record.back.restore();
         body.map(Body::Inline).map_err(|_| Truncated { offset: at })

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::{LOST_NAME, LostDirectory, LostRange, is_news};
+use kvorum_backend::{LostDirectory, LostRange, is_news};
 use kvorum_disk::Disk;
 use kvorum_encoding::KeyRange;
 use kvorum_sst::{DamageSink, Part, TableDamage};
@@ -15,14 +15,13 @@ use parking_lot::Mutex;
 
 use crate::doubts::Doubts;
 
-pub(crate) const DIRECTORY: &str = LOST_NAME;
 pub(crate) const INDEX: &str = "BLOCKS.bad";
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmbad";
 /// What is told of a key at most.
 const KEY_SHOWN_BYTES: usize = 64;
 
 /// The ranges that were lost since ever.
-pub(crate) struct LostLog {
+pub struct LostLog {
     directory: LostDirectory,
     known: Mutex<Known>,
 }
@@ -36,7 +35,7 @@ struct Known {
 
 impl LostLog {
     /// Reads the index, if there is one. A damaged index is itself listed as lost.
-    pub(crate) fn open(disk: &dyn Disk, store: &Path) -> Self {
+    pub fn open(disk: &dyn Disk, store: &Path) -> Self {
         let directory = LostDirectory::of(store, INDEX, MAGIC);
         let known = match directory.read(disk) {
             Ok(ranges) => Known {
@@ -54,12 +53,13 @@ impl LostLog {
         }
     }
 
-    pub(crate) fn ranges(&self) -> Vec<LostRange> {
+    /// All that is known to be lost.
+    pub fn ranges(&self) -> Vec<LostRange> {
         self.known.lock().ranges.clone()
     }
 
     /// Notes a range; one that is known is left as it is.
-    pub(crate) fn note(&self, range: LostRange) {
+    pub fn note(&self, range: LostRange) {
         let mut known = self.known.lock();
         if is_news(&known.ranges, &range) {
             known.ranges.push(range);
@@ -72,7 +72,7 @@ impl LostLog {
     }
 
     /// Copies what was noted and writes the index.
-    pub(crate) fn write(&self, disk: &dyn Disk) {
+    pub fn write(&self, disk: &dyn Disk) {
         let (ranges, written) = {
             let known = self.known.lock();
             (known.ranges.clone(), known.written)
@@ -169,7 +169,7 @@ fn in_doubt(damage: &TableDamage) -> Option<KeyRange> {
 }
 
 /// What is shown of a key.
-pub(crate) fn shown(key: &[u8]) -> String {
+pub fn shown(key: &[u8]) -> String {
     let cut = &key[..key.len().min(KEY_SHOWN_BYTES)];
     format!("\"{}\"", cut.escape_ascii())
 }

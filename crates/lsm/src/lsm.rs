@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Durability, ErrorKind, Lease, Lookup, ReadAt, Reading, Receipt, Result, Sequence, Status,
-    StepBudget, StepOutcome, StoreBackup, StoreId, Task, Timestamp,
+    Durability, ErrorKind, Lease, Lookup, ReadAt, Receipt, Result, Sequence, StepBudget,
+    StepOutcome, StoreId, Task, Timestamp,
 };
 use kvorum_disk::{Disk, Reserve};
 use kvorum_encoding::KeyRange;
@@ -15,20 +15,20 @@ use kvorum_value_log::ValueLog;
 
 use crate::error::IntoBackend;
 use crate::files::LOCK_NAME;
-use crate::files::table_path;
-use crate::log::log_path;
 use crate::lost::LostLog;
-use crate::memtable::Memtable;
+use crate::merging;
 use crate::op::Op;
 use crate::recovery::Recovery;
-use crate::snapshot::{LsmSnapshot, ScanRange};
+use crate::snapshot::LsmSnapshot;
 use crate::store::Store;
+use crate::upkeep::Upkeep;
 use crate::write::Guard;
 use crate::{Doubt, DoubtKind, DrawNumber, LsmSettings, Shared, Value};
 
 /// A store of keys, each with fields, extra bytes, a head and a body.
 pub struct Lsm {
     pub(crate) store: Arc<Store>,
+    pub(crate) upkeep: Upkeep,
 }
 
 impl Lsm {
@@ -38,7 +38,7 @@ impl Lsm {
     /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a newer
     /// version wrote it, [`ErrorKind::Corrupt`] when no copy of its manifest is whole and belongs to it,
     /// [`ErrorKind::Denied`] when its slow directory is not where it was. Damage to anything else is
-    /// listed in [`Status::lost`] and no reason not to open.
+    /// listed in [`kvorum_backend::Status::lost`] and no reason not to open.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -65,7 +65,7 @@ impl Lsm {
         log: ValueLog,
     ) -> Result<Self> {
         let opened = Self::open_in(disk, directory, settings, shared, draw, Some(log))?;
-        opened.store.flush_what_own_log_had()?;
+        opened.flush_what_own_log_had()?;
         Ok(opened)
     }
 
@@ -82,7 +82,7 @@ impl Lsm {
         let lock = disk
             .lock(&directory.join(LOCK_NAME), &holder)
             .into_backend()?;
-        let (disk, slow) = crate::tiers::settle(disk, directory, settings.tiers.as_ref(), &draw)?;
+        let (disk, slow) = kvorum_tiers::settle(disk, directory, settings.tiers.as_ref(), &*draw)?;
         let lost = Arc::new(LostLog::open(&*disk, directory));
         let recovery = Recovery {
             disk,
@@ -97,7 +97,18 @@ impl Lsm {
         };
         let store = recovery.run(lock)?;
         store.shared.memory.enter();
-        Ok(Self { store })
+        let upkeep = Upkeep::of(store.clone());
+        Ok(Self { store, upkeep })
+    }
+
+    /// Moves to tables what a log of the store's own had, for a store that has gone over to the node's: what
+    /// the node's log gets is behind it, and must not be kept without it. Where there is no room that comes
+    /// later, and its log is synced.
+    fn flush_what_own_log_had(&self) -> Result<()> {
+        match self.upkeep.flush_all() {
+            Err(error) if error.kind() == ErrorKind::Full => self.store.sync_own_log(),
+            flushed => flushed.map(drop),
+        }
     }
 
     /// Keeps puts to a log of the store's own off the reserve. Over the node's log, which does that itself,
@@ -145,7 +156,7 @@ impl Lsm {
             .counters
             .put_bytes
             .fetch_add(bytes, Ordering::Relaxed);
-        self.store.pay(bytes, now);
+        self.upkeep.pay(bytes, now);
     }
 
     /// Taken before what a write depends on is read.
@@ -165,7 +176,7 @@ impl Lsm {
     /// What a key holds, its body included.
     pub fn get(&self, key: &Bytes, at: ReadAt) -> Result<Lookup<(Sequence, Value, Bytes)>> {
         let version = self.store.version.load();
-        let reading = disk_reading(at.reading);
+        let reading = at.reading.into();
         let found = self.store.find_unexpired(&version, key, reading, at.now)?;
         let (sequence, value) = match found {
             Lookup::Found(found) => found,
@@ -180,7 +191,7 @@ impl Lsm {
     /// What a key holds; its body stays where it is.
     pub fn head(&self, key: &Bytes, at: ReadAt) -> Result<Lookup<(Sequence, Value)>> {
         let version = self.store.version.load();
-        let reading = disk_reading(at.reading);
+        let reading = at.reading.into();
         let found = self.store.find_unexpired(&version, key, reading, at.now)?;
         Ok(found.map(|(sequence, value)| (Sequence(sequence), value)))
     }
@@ -200,18 +211,13 @@ impl Lsm {
         Sequence(self.store.durable.load(Ordering::Acquire))
     }
 
-    /// Sizes, counts and debts; keys in `counted` count as keys.
-    pub fn status(&self, counted: &ScanRange) -> Status {
-        self.store.status(counted)
-    }
-
     /// The upkeep that the store would do now, most urgent first.
     pub fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
         self.store.replaced.release_unread();
         if self.store.check_writable().is_err() {
             return Vec::new();
         }
-        self.store.due(now)
+        self.upkeep.due(now)
     }
 
     /// Does a part of a task.
@@ -221,7 +227,7 @@ impl Lsm {
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        let outcome = self.store.step(task, budget, now);
+        let outcome = self.upkeep.step(task, budget, now);
         // The next step may need the space of the files that this step has replaced.
         self.store.replaced.release_unread();
         outcome
@@ -230,8 +236,7 @@ impl Lsm {
     /// How hard writers should feel that merging is behind, in thousandths; 0 while it keeps up.
     pub fn pressure_permille(&self) -> u64 {
         let version = self.store.version.load();
-        let shape = self.store.shape(&version);
-        self.store.debt(&shape).pressure_permille
+        merging::debt(&self.store, &version).pressure_permille
     }
 
     /// The sequence up to which every batch is in tables.
@@ -300,11 +305,6 @@ impl Lsm {
         self.store.change_manifest(|_| {})
     }
 
-    /// Makes a copy in a directory that does not exist, sharing files by hard links.
-    pub fn backup(&self, directory: &Path) -> Result<StoreBackup> {
-        self.store.backup(directory)
-    }
-
     /// Bodies of so many bytes or more stay in the node's log, if there is one: they need not be copied to be
     /// kept in memory.
     pub fn kept_from(&self) -> usize {
@@ -314,14 +314,25 @@ impl Lsm {
         }
     }
 
-    /// Removes everything. Open snapshots end as if their leases had run out.
-    pub fn erase(&self) -> Result<()> {
-        self.store.erase()
-    }
-
     /// Flushes, syncs, and refuses further writes.
     pub fn close(&self) -> Result<()> {
-        self.store.close()
+        let store = &*self.store;
+        {
+            let _puts_wait = store.writer.lock();
+            if store.is_closed.swap(true, Ordering::AcqRel) {
+                return Ok(());
+            }
+        }
+        self.upkeep.jobs.lock().abandon(store);
+        let synced = store.sync_all();
+        let finished = synced.clone().and_then(|_| self.upkeep.flush_all());
+        store.read_side.lost.write(&*store.disk);
+        *store.lock.lock() = None;
+        match finished {
+            // On a full disk the log is read again; what was put is durable all the same.
+            Err(error) if error.kind() == ErrorKind::Full && synced.is_ok() => Ok(()),
+            finished => finished.map(drop),
+        }
     }
 }
 
@@ -343,103 +354,6 @@ impl Op {
             }
             Self::Remove { key } => key.len(),
             Self::RemoveRange { from, to } => from.len() + to.len(),
-        }
-    }
-}
-
-fn disk_reading(reading: Reading) -> kvorum_disk::Reading {
-    match reading {
-        Reading::CachedOnly => kvorum_disk::Reading::CachedOnly,
-        Reading::MayBlock => kvorum_disk::Reading::MayBlock,
-    }
-}
-
-impl Store {
-    fn close(&self) -> Result<()> {
-        {
-            let _puts_wait = self.writer.lock();
-            if self.is_closed.swap(true, Ordering::AcqRel) {
-                return Ok(());
-            }
-        }
-        {
-            let mut upkeep = self.upkeep.lock();
-            self.abandon(&mut upkeep);
-        }
-        let synced = self.sync_all();
-        let finished = synced.clone().and_then(|_| self.flush_all());
-        self.read_side.lost.write(&*self.disk);
-        *self.lock.lock() = None;
-        match finished {
-            // On a full disk the log is read again; what was put is durable all the same.
-            Err(error) if error.kind() == ErrorKind::Full && synced.is_ok() => Ok(()),
-            finished => finished.map(drop),
-        }
-    }
-
-    fn erase(&self) -> Result<()> {
-        let mut upkeep = self.upkeep.lock();
-        self.check_writable()?;
-        self.abandon(&mut upkeep);
-        upkeep.scrub.forget(&*self.disk, &self.directory);
-        let doubts = &self.read_side.doubts;
-        let (doubted, _) = doubts.record(|_| true);
-        doubts.clear();
-        // Puts wait for the device here: there is nothing left that they could be put to.
-        let mut writer = self.writer.lock();
-        let sequence = writer.last_sequence;
-        let erased = StoreId(self.identity());
-        if let Some(log) = &self.log {
-            log.announce_erasure(erased)?;
-        }
-        let first_log = self.take_number();
-        let identity = (self.draw)();
-        self.change_manifest(|manifest| {
-            manifest.erased = manifest.identity;
-            manifest.identity = identity;
-            manifest.sequence = sequence;
-            manifest.first_log = first_log;
-            manifest.has_extras = false;
-            // As of a new store: no table speaks of the log yet.
-            manifest.shared_log = 0;
-            manifest.tables.clear();
-            manifest.blobs.clear();
-        })
-        .inspect_err(|_| doubts.restore(&doubted))?;
-        self.identity.store(identity, Ordering::Release);
-        self.has_extras.store(false, Ordering::Release);
-        let old = self.version.load_full();
-        let levels = old.levels.len();
-        let memtable = Memtable::new(first_log, self.settings.memtable_bytes);
-        let mut empty = crate::version::Version::empty(levels, memtable);
-        empty.flushes = old.flushes + 1;
-        self.replace_version(empty);
-        writer.log = None;
-        writer.uncovered.clear();
-        writer.settled.clear();
-        let logs: Vec<u64> = writer
-            .unsynced
-            .drain(..)
-            .map(|(number, _)| number)
-            .collect();
-        self.durable.fetch_max(sequence, Ordering::AcqRel);
-        drop(writer);
-        let held: u64 = old.memtables().map(|it| it.held_bytes()).sum();
-        self.shared.memory.subtract(held);
-        self.pins.release_all();
-        self.read_side.lost.clear(&*self.disk);
-        let directory = &self.directory;
-        let tables = old.tables().map(|it| table_path(directory, it.number));
-        let blobs = old.blobs.values();
-        let blobs = blobs.map(|it| crate::blob::blob_path(directory, it.number));
-        let logs = logs.iter().map(|it| log_path(directory, *it));
-        self.remove_files(tables.chain(blobs).chain(logs));
-        drop(old);
-        self.replaced.release_unread();
-        crate::files::sync_directory(&*self.disk, directory)?;
-        match &self.log {
-            Some(log) => log.forget(erased, StoreId(identity)),
-            None => Ok(()),
         }
     }
 }

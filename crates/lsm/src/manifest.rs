@@ -17,14 +17,15 @@ use kvorum_encoding::{
     ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
 };
 use kvorum_segment::SegmentAnatomy;
-use kvorum_sst::Properties;
 use kvorum_sst::anatomy::TableAnatomy;
+use kvorum_sst::{KnownTable, Properties, TableId};
 
 use crate::doubts::DoubtRecord;
 use crate::error::IntoBackend;
 use crate::files::number_of;
 
-pub(crate) const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
+/// The names of the two copies.
+pub const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmmft";
 /// The version with a label. Without one, a manifest is as in version 3; without bodies in the node's log as
 /// in version 2, and without doubts as in version 1.
@@ -35,48 +36,89 @@ const HAS_EXTRAS: u8 = 1;
 
 /// A table, as the manifest lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TableRecord {
-    pub(crate) level: u64,
-    pub(crate) number: u64,
-    pub(crate) file_len: u64,
-    pub(crate) properties: Properties,
+pub struct TableRecord {
+    /// The level that it is on.
+    pub level: u64,
+    /// Its number.
+    pub number: u64,
+    /// Its length, in bytes.
+    pub file_len: u64,
+    /// Sums over its entries.
+    pub properties: Properties,
 }
 
 /// A blob file, as the manifest lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BlobRecord {
-    pub(crate) file: u64,
-    pub(crate) number: u64,
-    pub(crate) file_len: u64,
-    pub(crate) block_bytes: u64,
+pub struct BlobRecord {
+    /// The number by which entries name it.
+    pub file: u64,
+    /// The number of the file that has its bodies now.
+    pub number: u64,
+    /// Its length, in bytes.
+    pub file_len: u64,
+    /// Bytes of its blocks.
+    pub block_bytes: u64,
+}
+
+/// The properties of a blob file that is opened: those that it was written with are not kept.
+pub fn blob_properties() -> Properties {
+    Properties {
+        largest: vec![0xff; 8].into(),
+        ..Properties::default()
+    }
+}
+
+impl TableRecord {
+    /// What is known of the table in the store of this identity.
+    pub fn known(&self, store: u64) -> KnownTable {
+        let number = self.number;
+        KnownTable {
+            id: TableId { store, number },
+            file_len: self.file_len,
+            properties: self.properties.clone(),
+        }
+    }
+}
+
+impl BlobRecord {
+    /// The same of a blob file.
+    pub fn known(&self, store: u64) -> KnownTable {
+        let number = self.number;
+        KnownTable {
+            id: TableId { store, number },
+            file_len: self.file_len,
+            properties: blob_properties(),
+        }
+    }
 }
 
 /// What a store is made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Manifest {
+pub struct Manifest {
     /// Counts the writes of this file.
-    pub(crate) generation: u64,
+    pub generation: u64,
     /// The identity of the contents; tables and logs are bound to it.
-    pub(crate) identity: u64,
+    pub identity: u64,
     /// The identity before the last erasure.
-    pub(crate) erased: u64,
+    pub erased: u64,
     /// No file has this number or a higher one.
-    pub(crate) next_number: u64,
+    pub next_number: u64,
     /// Every batch up to this one is in the tables.
-    pub(crate) sequence: u64,
+    pub sequence: u64,
     /// Log segments below this number are not needed any more.
-    pub(crate) first_log: u64,
+    pub first_log: u64,
     /// Entries with extra bytes were put since the store was created or erased.
-    pub(crate) has_extras: bool,
+    pub has_extras: bool,
     /// The log of the node in which entries have bodies; 0 for none.
-    pub(crate) shared_log: u64,
+    pub shared_log: u64,
     /// Level 0 newest first, the others in key order.
-    pub(crate) tables: Vec<TableRecord>,
-    pub(crate) blobs: Vec<BlobRecord>,
+    pub tables: Vec<TableRecord>,
+    /// Blob files, in any order.
+    pub blobs: Vec<BlobRecord>,
     /// Ranges of keys that damage has met.
-    pub(crate) doubts: DoubtRecord,
+    pub doubts: DoubtRecord,
     /// The store's label on its node, as in [`Belonging::label`]; empty until one is given.
-    pub(crate) label: String,
+    pub label: String,
 }
 
 impl StoreCopy for Manifest {
@@ -118,7 +160,7 @@ impl Manifest {
     ///         from version 2 on, doubts as `DoubtRecord::encode` draws them
     /// 1       from version 4 on, the length of the label, and the label
     /// ```
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         let version = match (self.shared_log, self.doubts.is_empty()) {
             _ if !self.label.is_empty() => VERSION,
@@ -170,7 +212,7 @@ impl Manifest {
     }
 
     /// `Ok(None)` for damaged bytes.
-    pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<Option<Self>> {
+    pub fn decode(bytes: &[u8], path: &Path) -> Result<Option<Self>> {
         let Ok((version, stored)) = read_prefix(bytes) else {
             return Ok(None);
         };
@@ -187,7 +229,7 @@ impl Manifest {
 
     /// A level below 0 on which two tables have keys in common: what is newer there, nobody knows. That
     /// the end of one's marked range is the first key of the next is fine.
-    pub(crate) fn overlapping_level(&self) -> Option<u64> {
+    pub fn overlapping_level(&self) -> Option<u64> {
         let mut ranges: Vec<(u64, &Properties)> = Vec::new();
         let tables = self.tables.iter().filter(|it| it.level > 0);
         ranges.extend(tables.map(|it| (it.level, &it.properties)));
@@ -257,7 +299,7 @@ fn read_prefix(bytes: &[u8]) -> std::result::Result<(u8, u32), Truncated> {
 }
 
 /// What an opening finds.
-pub(crate) type FoundManifest = ChosenCopy<Manifest>;
+pub type FoundManifest = ChosenCopy<Manifest>;
 
 /// Reads both copies, and chooses the one that counts.
 pub(crate) fn read(
@@ -274,7 +316,7 @@ pub(crate) fn read(
 }
 
 /// The same for a caller that knows only the directory.
-pub(crate) fn read_in(disk: &dyn Disk, directory: &Path) -> Result<FoundManifest> {
+pub fn read_in(disk: &dyn Disk, directory: &Path) -> Result<FoundManifest> {
     read(disk, directory, &Belonging::by_directory(directory))
 }
 
@@ -349,7 +391,7 @@ pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> R
 }
 
 /// The name of a file in the directory that only a store with a manifest has.
-pub(crate) fn name_of_data(disk: &dyn Disk, directory: &Path) -> Result<Option<String>> {
+pub fn name_of_data(disk: &dyn Disk, directory: &Path) -> Result<Option<String>> {
     let entries = disk.list(directory).into_backend()?;
     let is_data = |name: &str| number_of(name).is_some();
     let mut found = entries
@@ -373,7 +415,8 @@ pub(crate) fn unless_repaired(refusal: &str) -> String {
     )
 }
 
-pub(crate) fn write(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Written {
+/// Writes both copies, one after the other, and says how far that came.
+pub fn write(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Written {
     write_two_copies(disk, directory, NAMES, &manifest.encode())
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use kvorum_backend::{Result, StoreId};
 use kvorum_disk::{Disk, DiskError, OpenMode, Operation, Reading};
-use kvorum_sst::{KnownTable, Properties, SstError, Table, TableId};
+use kvorum_sst::{DamageSink, KnownTable, SstError, Table};
+use kvorum_tiers::{CARD_OF_FAST, has_slow};
 use kvorum_value_log::{LogSegment, Whereabouts};
 
 use crate::blob::{BlobFile, blob_path};
@@ -19,7 +20,6 @@ use crate::manifest::{self, BlobRecord, Manifest, TableRecord};
 use crate::memtable::Memtable;
 use crate::read_side::ReadSide;
 use crate::recovery::Recovery;
-use crate::tiers::{CARD_OF_FAST, has_slow};
 use crate::version::{LevelTable, Version, gap_between};
 
 impl Recovery {
@@ -95,19 +95,9 @@ impl Recovery {
         record: &TableRecord,
         read_side: &ReadSide,
     ) -> Result<Option<Table>> {
-        let known = KnownTable {
-            id: TableId {
-                store: manifest.identity,
-                number: record.number,
-            },
-            file_len: record.file_len,
-            properties: record.properties.clone(),
-        };
         let path = table_path(&self.directory, record.number);
-        let cache_id = self.shared.cache.new_table();
-        let sink = &read_side.tables;
-        let open = || Table::open(&*self.disk, &path, known.clone(), cache_id, sink);
-        self.unless_missing(open, |why| {
+        let (known, sink) = (record.known(manifest.identity), &read_side.tables);
+        self.open_unless_missing(&path, &known, sink, |why| {
             let (from, to) = (&record.properties.smallest, &record.properties.largest);
             let entries = record.properties.entries;
             let held = format!(
@@ -115,12 +105,8 @@ impl Recovery {
                 shown(from),
                 shown(to)
             );
-            self.note(
-                format!("{:010}.sst", record.number),
-                0,
-                record.file_len,
-                held,
-            );
+            let name = format!("{:010}.sst", record.number);
+            self.note(name, 0, record.file_len, held);
             let gap = gap_between(from, to);
             self.doubts.open_for(record.number, 0, gap.range());
         })
@@ -132,37 +118,24 @@ impl Recovery {
         record: &BlobRecord,
         read_side: &ReadSide,
     ) -> Result<Option<Table>> {
-        let known = KnownTable {
-            id: TableId {
-                store: manifest.identity,
-                number: record.number,
-            },
-            file_len: record.file_len,
-            properties: Properties {
-                largest: vec![0xff; 8].into(),
-                ..Properties::default()
-            },
-        };
         let path = blob_path(&self.directory, record.number);
-        let cache_id = self.shared.cache.new_table();
-        let sink = &read_side.blobs;
-        let open = || Table::open(&*self.disk, &path, known.clone(), cache_id, sink);
-        self.unless_missing(open, |why| {
+        let (known, sink) = (record.known(manifest.identity), &read_side.blobs);
+        self.open_unless_missing(&path, &known, sink, |why| {
             let held = format!("bodies of large entries; their heads are in tables ({why})");
-            self.note(
-                format!("{:010}.blob", record.number),
-                0,
-                record.file_len,
-                held,
-            );
+            let name = format!("{:010}.blob", record.number);
+            self.note(name, 0, record.file_len, held);
         })
     }
 
-    fn unless_missing(
+    fn open_unless_missing(
         &self,
-        open: impl Fn() -> kvorum_sst::Result<Table>,
+        path: &Path,
+        known: &KnownTable,
+        sink: &dyn DamageSink,
         tell: impl Fn(&SstError),
     ) -> Result<Option<Table>> {
+        let cache_id = self.shared.cache.new_table();
+        let open = || Table::open(&*self.disk, path, known.clone(), cache_id, sink);
         let opened = match open() {
             // Out of file handles, say, every file is like that: then the store is not opened.
             Err(SstError::Disk(error)) if self.is_of_one_file(&error) => open(),

@@ -109,9 +109,7 @@ impl Store {
         }
         Ok(read?.map_or(Lookup::WouldBlock, Lookup::Found))
     }
-}
 
-impl Store {
     /// A body in the node's log. The record there has to be the one that the entry was put with: a store
     /// that refers to another log would read what somebody else has put.
     fn logged_body(

@@ -16,6 +16,7 @@ use kvorum_segment::{
     Compressor, FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError,
     SegmentReader, SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
 };
+use kvorum_tiers::SlowSide;
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
@@ -33,9 +34,7 @@ use crate::pins::Pins;
 use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
 use crate::store::{Store, WriteSide};
-use crate::tiers::SlowSide;
 use crate::uncovered::Uncovered;
-use crate::upkeep::Upkeep;
 use crate::{DoubtKind, DrawNumber, LsmSettings, Shared};
 
 /// What opening works with.
@@ -106,7 +105,6 @@ impl Recovery {
             Store {
                 expiry: Expiry::of(&self.settings),
                 read_side,
-                upkeep: Mutex::new(Upkeep::default()),
                 writer: Mutex::new(WriteSide {
                     // Over the node's log nothing is put to the store's own any more.
                     log: replayed.writer.filter(|_| self.log.is_none()),

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use kvorum_backend::Belonging;
 use kvorum_sst::{Compression, FilterKind, TableOptions};
+use kvorum_tiers::Tiers;
 
 use crate::leveled::Leveled;
 use crate::policy::{Policy, PolicySettings};
-use crate::tiers::Tiers;
 use crate::{MemoryBudget, SharedCache};
 
 /// What a put promises when its caller leaves it to the store.
@@ -132,7 +132,7 @@ impl LsmSettings {
 
     /// How a table of a level is written. `is_last` says that nothing is below it: such a table lives
     /// long, and a filter that is smaller pays for its building.
-    pub(crate) fn table_options(&self, level: usize, is_last: bool) -> TableOptions {
+    pub fn table_options(&self, level: usize, is_last: bool) -> TableOptions {
         let last = self.compression.last().copied().unwrap_or_default();
         let filter = match self.filter_bits_per_key {
             0 => FilterKind::None,
@@ -152,7 +152,7 @@ impl LsmSettings {
     }
 
     /// How a blob file is written: found by its number and nothing else.
-    pub(crate) fn blob_options(&self) -> TableOptions {
+    pub fn blob_options(&self) -> TableOptions {
         TableOptions {
             compression: self.blob_compression,
             filter: FilterKind::None,

@@ -9,50 +9,59 @@ use kvorum_backend::{LostRange, Result, StepBudget, StepOutcome};
 use kvorum_sst::ScanFilter;
 
 use crate::Entry;
+use crate::flush::{Flushing, uncovered_in};
 use crate::logged::lost_name;
 use crate::merge::{MergeWalk, Merged};
-use crate::relocation::logged_at;
+use crate::relocation::{Relocating, logged_at};
 use crate::store::Store;
-use crate::upkeep::Upkeep;
 
 /// So many bodies are told one by one; the rest of a segment's are counted.
 const TOLD_MAX: u64 = 1_000;
 
-/// A search that is going on.
-pub(crate) struct Search {
+/// The search for what is left in a damaged segment, if one is going on.
+#[derive(Default)]
+pub(crate) struct Settling {
+    search: Option<Search>,
+}
+
+struct Search {
     segment: u32,
     walk: MergeWalk,
     found: u64,
     bytes: u64,
 }
 
-impl Store {
+impl Settling {
     /// Does a part of what has to be done before the log may let go of a segment.
-    pub(crate) fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome> {
-        let mut upkeep = self.upkeep.lock();
-        self.check_writable()?;
+    pub(crate) fn settle(
+        &mut self,
+        store: &Store,
+        flushing: &mut Flushing,
+        relocating: &mut Relocating,
+        segment: u32,
+        budget: StepBudget,
+    ) -> Result<StepOutcome> {
         let mut cost_bytes = 0;
-        if let Some(last) = self.uncovered_in(segment) {
-            cost_bytes += self.flush_towards(&mut upkeep, last, budget.bytes)?;
-            if self.uncovered_in(segment).is_some() {
-                let is_done = false;
+        if let Some(last) = uncovered_in(store, segment) {
+            cost_bytes += flushing.towards(store, last, budget.bytes)?;
+            if uncovered_in(store, segment).is_some() {
                 return Ok(StepOutcome {
                     cost_bytes,
-                    is_done,
+                    is_done: false,
                 });
             }
         }
-        cost_bytes += self.install_relocated(&mut upkeep)?;
+        cost_bytes += relocating.install(store, flushing)?;
         // What hides a record that was not copied may be in memory alone.
-        self.sync_shared_log()?;
+        store.sync_shared_log()?;
         let rest = budget.bytes.saturating_sub(cost_bytes);
-        let (searched, is_done) = self.tell_what_is_left(&mut upkeep, segment, rest)?;
+        let (searched, is_done) = self.tell_what_is_left(store, segment, rest)?;
         if is_done {
             // Once the segment is gone, nothing else tells.
-            self.read_side.lost.write(&*self.disk);
-            self.let_go(segment);
+            store.read_side.lost.write(&*store.disk);
+            let_go(store, segment);
             // Closes replaced files, so that the log has the segment's space back at once.
-            self.replaced.release_unread();
+            store.replaced.release_unread();
         }
         Ok(StepOutcome {
             cost_bytes: cost_bytes + searched,
@@ -60,34 +69,20 @@ impl Store {
         })
     }
 
-    /// Nothing that counts is in this segment any more.
-    fn let_go(&self, segment: u32) {
-        self.change_version(|version| {
-            let mut segments = (*version.segments).clone();
-            segments.remove(&segment);
-            version.segments = segments.into();
-        });
-        let named = self.version.load().segment_use();
-        let mut writer = self.writer.lock();
-        // Numbers are never used again: those that no table names are of no more interest.
-        writer.settled.retain(|it| named.contains_key(it));
-        writer.settled.insert(segment);
-    }
-
     /// Tells of the bodies that stand in a damaged segment and were not copied. Returns what that cost, and
     /// true when it is done.
     fn tell_what_is_left(
-        &self,
-        upkeep: &mut Upkeep,
+        &mut self,
+        store: &Store,
         segment: u32,
         budget_bytes: u64,
     ) -> Result<(u64, bool)> {
-        let version = self.version.load_full();
+        let version = store.version.load_full();
         let shared = version.segments.get(&segment);
         if shared.is_none_or(|it| !it.is_damaged()) {
             return Ok((0, true));
         }
-        let begun = upkeep.search.take().filter(|it| it.segment == segment);
+        let begun = self.search.take().filter(|it| it.segment == segment);
         let mut search = begun.unwrap_or_else(|| {
             let from = std::ops::Bound::<Bytes>::Unbounded;
             let filter = ScanFilter::default();
@@ -101,41 +96,57 @@ impl Store {
         let before = search.walk.bytes();
         let mut cost_bytes = 0;
         while cost_bytes < budget_bytes.max(1) {
-            match search.walk.advance::<Entry>(&self.read_side)? {
+            match search.walk.advance::<Entry>(&store.read_side)? {
                 Merged::End => {
-                    self.tell_rest(&search);
+                    search.tell_rest(store);
                     return Ok((cost_bytes, true));
                 }
                 Merged::Hidden => {}
-                Merged::Entry(entry) => self.tell_if_left(&mut search, &entry),
+                Merged::Entry(entry) => search.tell_if_left(store, &entry),
             }
             cost_bytes = search.walk.bytes() - before;
         }
-        upkeep.search = Some(search);
+        self.search = Some(search);
         Ok((cost_bytes, false))
     }
+}
 
-    fn tell_if_left(&self, search: &mut Search, entry: &Entry) {
-        let place = logged_at(entry).filter(|it| it.at.segment == search.segment);
+impl Search {
+    fn tell_if_left(&mut self, store: &Store, entry: &Entry) {
+        let place = logged_at(entry).filter(|it| it.at.segment == self.segment);
         if let Some(place) = place {
-            search.found += 1;
-            if search.found <= TOLD_MAX {
-                self.note_lost_body(search.walk.key(), &place);
+            self.found += 1;
+            if self.found <= TOLD_MAX {
+                store.note_lost_body(self.walk.key(), &place);
             } else {
-                search.bytes += place.at.record.len;
+                self.bytes += place.at.record.len;
             }
         }
     }
 
-    fn tell_rest(&self, search: &Search) {
-        if search.found > TOLD_MAX {
-            let rest = search.found - TOLD_MAX;
-            self.read_side.lost.note(LostRange {
-                file: lost_name(search.segment),
+    fn tell_rest(&self, store: &Store) {
+        if self.found > TOLD_MAX {
+            let rest = self.found - TOLD_MAX;
+            store.read_side.lost.note(LostRange {
+                file: lost_name(self.segment),
                 offset: 0,
-                len: search.bytes,
+                len: self.bytes,
                 held: format!("the bodies of {rest} more keys"),
             });
         }
     }
+}
+
+/// Nothing that counts is in this segment any more.
+fn let_go(store: &Store, segment: u32) {
+    store.change_version(|version| {
+        let mut segments = (*version.segments).clone();
+        segments.remove(&segment);
+        version.segments = segments.into();
+    });
+    let named = store.version.load().segment_use();
+    let mut writer = store.writer.lock();
+    // Numbers are never used again: those that no table names are of no more interest.
+    writer.settled.retain(|it| named.contains_key(it));
+    writer.settled.insert(segment);
 }

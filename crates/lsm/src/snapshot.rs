@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use kvorum_backend::{Fields, FoldFilter, Lease, LeaseWatch, Result, Sequence};
 use kvorum_disk::Reading;
-use kvorum_encoding::KeyRange;
+use kvorum_encoding::{KeyRange, successor};
 use kvorum_planted_defects::is_planted;
 use kvorum_sst::ScanFilter;
 
@@ -239,20 +239,6 @@ impl LsmSnapshot {
     }
 }
 
-impl Store {
-    /// What there is now: a version, and the sequence up to which it is to be read.
-    pub(crate) fn view(&self) -> (Arc<Version>, u64) {
-        loop {
-            let version = self.version.load_full();
-            let sequence = self.visible_sequence();
-            // Another memtable since then may have what the sequence speaks of.
-            if Arc::ptr_eq(&self.version.load().memtable, &version.memtable) {
-                return (version, sequence);
-            }
-        }
-    }
-}
-
 /// The first key that may be in a range that begins so.
 fn first_of(from: &Bound<Bytes>) -> Bytes {
     match from {
@@ -268,11 +254,4 @@ fn is_past(to: &Bound<Bytes>, key: &[u8]) -> bool {
         Bound::Excluded(to) => key >= &to[..],
         Bound::Unbounded => false,
     }
-}
-
-fn successor(key: &[u8]) -> Bytes {
-    let mut out = Vec::with_capacity(key.len() + 1);
-    out.extend_from_slice(key);
-    out.push(0);
-    out.into()
 }

@@ -1,4 +1,5 @@
-//! The store: what its parts share, and the order of its locks.
+//! The store below its upkeep: what reads, writes and jobs share, and the order of its locks. It knows no
+//! job; jobs are handed it.
 //!
 //! Locks are taken in this order: upkeep, manifest, writer. A put holds the writer's lock over one
 //! append; upkeep holds its own over a step, and the writer's for as long as exchanging the version
@@ -14,6 +15,7 @@ use kvorum_backend::{BackendError, ErrorKind, GroupSync, Purpose, Result, Writte
 use kvorum_disk::{Disk, DiskLock, Headroom, Operation, Reserve};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter};
 use kvorum_sst::{SstError, Table, TableId};
+use kvorum_tiers::SlowSide;
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
@@ -24,13 +26,11 @@ use crate::manifest::{self, Manifest};
 use crate::pins::Pins;
 use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
-use crate::tiers::SlowSide;
 use crate::uncovered::Uncovered;
-use crate::upkeep::Upkeep;
 use crate::version::Version;
 use crate::{LsmSettings, Shared};
 
-/// What all parts of an open store share.
+/// What all parts of an open store share, upkeep's jobs apart.
 pub(crate) struct Store {
     pub(crate) disk: Arc<dyn Disk>,
     /// Where old tables go.
@@ -47,7 +47,6 @@ pub(crate) struct Store {
     pub(crate) draw: DrawNumber,
     pub(crate) expiry: Expiry,
     pub(crate) read_side: ReadSide,
-    pub(crate) upkeep: Mutex<Upkeep>,
     pub(crate) manifest: Mutex<Manifest>,
     pub(crate) writer: Mutex<WriteSide>,
     /// Changed under the writer's lock only.
@@ -192,6 +191,18 @@ impl Store {
 
     pub(crate) fn visible_sequence(&self) -> u64 {
         self.visible.load(Ordering::Acquire)
+    }
+
+    /// What there is now: a version, and the sequence up to which it is to be read.
+    pub(crate) fn view(&self) -> (Arc<Version>, u64) {
+        loop {
+            let version = self.version.load_full();
+            let sequence = self.visible_sequence();
+            // Another memtable since then may have what the sequence speaks of.
+            if Arc::ptr_eq(&self.version.load().memtable, &version.memtable) {
+                return (version, sequence);
+            }
+        }
     }
 
     pub(crate) fn show_up_to(&self, sequence: u64) {

@@ -44,14 +44,14 @@ impl Tenant for Lsm {
         records: &[LoggedRecord],
     ) -> Result<()> {
         self.store.check_writable()?;
-        self.store.replay(segment, sequence.0, records);
-        self.store.flush_what_is_full()
+        replay(&self.store, segment, sequence.0, records);
+        self.flush_what_is_full()
     }
 
     fn usage(&self) -> Vec<SegmentUse> {
         // Files that are no longer needed are removed after this report, and must not stay open.
         self.store.replaced.release_unread();
-        self.store.usage_of_log()
+        usage_of_log(&self.store)
     }
 
     fn held(&self) -> Vec<Arc<HeldSegments>> {
@@ -68,135 +68,136 @@ impl Tenant for Lsm {
     }
 
     fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
-        self.store.relocate(records)
+        self.upkeep.relocate(records)
     }
 
     fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome> {
-        self.store.settle(segment, budget)
+        self.upkeep.settle(segment, budget)
     }
 }
 
-impl Store {
-    /// Takes a batch that was logged and is in no table, where it stands. One that is known is passed over:
-    /// the log may be read again. Of one without records the log has lost something, and knows no keys.
-    fn replay(&self, segment: &Arc<LogSegment>, sequence: u64, records: &[LoggedRecord]) {
-        let mut writer = self.writer.lock();
-        let is_known = sequence <= writer.last_sequence;
-        let is_behind_gap = sequence > writer.last_sequence + 1;
-        if records.is_empty() || is_behind_gap {
-            // The log has told what it has lost.
-            let everything = KeyRange::everything();
-            self.read_side.doubts.open(DoubtKind::Lost, everything);
-        }
-        if is_known {
-            return;
-        }
-        let version = self.version.load();
-        version.memtable.keep_segment(segment);
-        let mut bytes = 0;
-        for record in records {
-            match decode_shared(record, self.kept_from()) {
-                Ok(None) => {}
-                Ok(Some(op)) => bytes += version.memtable.apply(&op, sequence),
-                Err(_) => self.note_undecodable(record),
-            }
-        }
-        self.shared.memory.add(bytes);
-        let taken = records.iter().map(|it| taken_bytes(&it.place())).sum();
-        writer.uncovered.add(segment.number(), sequence, taken);
-        writer.last_sequence = sequence;
-        self.show_up_to(sequence);
-        self.durable.fetch_max(sequence, Ordering::AcqRel);
-    }
-
-    fn note_undecodable(&self, record: &LoggedRecord) {
-        let at = record.place();
-        self.read_side.lost.note(kvorum_backend::LostRange {
-            file: lost_name(at.segment),
-            offset: at.record.offset,
-            len: at.record.len,
-            held: "a write with a good checksum that does not decode".to_owned(),
-        });
-        let everything = KeyRange::everything();
-        self.read_side.doubts.open(DoubtKind::Lost, everything);
-    }
-
+impl Lsm {
     /// Nobody asks meanwhile what is due. On a full disk memory has to do.
     fn flush_what_is_full(&self) -> Result<()> {
+        let store = &*self.store;
         let is_full = |bytes: u64| {
-            bytes >= self.settings.memtable_bytes || self.shared.memory.wants_flush(bytes)
+            bytes >= store.settings.memtable_bytes || store.shared.memory.wants_flush(bytes)
         };
-        while is_full(self.version.load().memtable.bytes()) {
-            let mut upkeep = self.upkeep.lock();
-            match self.flush_step(&mut upkeep, u64::MAX, Timestamp(0), true) {
+        while is_full(store.version.load().memtable.bytes()) {
+            let flush = &mut self.upkeep.jobs.lock().flush;
+            match flush.step(store, u64::MAX, Timestamp(0), true) {
                 Err(error) if error.kind() == ErrorKind::Full => return Ok(()),
                 flushed => _ = flushed?,
             }
         }
-        self.replaced.release_unread();
+        store.replaced.release_unread();
         Ok(())
     }
+}
 
-    /// What the store needs of the log. Puts wait, so that of a batch that was appended the place counts.
-    fn usage_of_log(&self) -> Vec<SegmentUse> {
-        let (writer, named) = self.named_segments();
-        let mut usage = BTreeMap::new();
-        for (number, live_bytes) in named {
-            if !writer.settled.contains(&number) {
-                usage.insert(number, of_tables(number, live_bytes));
-            }
-        }
-        let in_memory: u64 = self.version.load().memtables().map(|it| it.bytes()).sum();
-        for (number, bytes) in writer.uncovered.iter() {
-            let used = usage.entry(number).or_insert(of_tables(number, 0));
-            used.live_bytes += bytes;
-            used.settle_bytes = in_memory;
-            used.is_passing = true;
-        }
-        for number in self.held_segments() {
-            usage.entry(number).or_insert(of_tables(number, 0));
-        }
-        usage.into_values().collect()
+/// Takes a batch that was logged and is in no table, where it stands. One that is known is passed over:
+/// the log may be read again. Of one without records the log has lost something, and knows no keys.
+fn replay(store: &Store, segment: &Arc<LogSegment>, sequence: u64, records: &[LoggedRecord]) {
+    let mut writer = store.writer.lock();
+    let is_known = sequence <= writer.last_sequence;
+    let is_behind_gap = sequence > writer.last_sequence + 1;
+    if records.is_empty() || is_behind_gap {
+        // The log has told what it has lost.
+        let everything = KeyRange::everything();
+        store.read_side.doubts.open(DoubtKind::Lost, everything);
     }
+    if is_known {
+        return;
+    }
+    let version = store.version.load();
+    version.memtable.keep_segment(segment);
+    let mut bytes = 0;
+    for record in records {
+        match decode_shared(record, store.kept_from()) {
+            Ok(None) => {}
+            Ok(Some(op)) => bytes += version.memtable.apply(&op, sequence),
+            Err(_) => note_undecodable(store, record),
+        }
+    }
+    store.shared.memory.add(bytes);
+    let taken = records.iter().map(|it| taken_bytes(&it.place())).sum();
+    writer.uncovered.add(segment.number(), sequence, taken);
+    writer.last_sequence = sequence;
+    store.show_up_to(sequence);
+    store.durable.fetch_max(sequence, Ordering::AcqRel);
+}
 
-    /// Bytes of each segment that tables name, with the writer's lock, under which that stays so. There may
-    /// be many tables, so that the sums are made before, as long as nobody changes the tables meanwhile.
-    fn named_segments(&self) -> (MutexGuard<'_, WriteSide>, BTreeMap<u32, u64>) {
-        for _ in 0..SUMS_WITHOUT_LOCK {
-            let version = self.version.load_full();
-            let named = version.segment_use();
-            let writer = self.writer.lock();
-            if Arc::ptr_eq(&version, &self.version.load()) {
-                return (writer, named);
-            }
+fn note_undecodable(store: &Store, record: &LoggedRecord) {
+    let at = record.place();
+    store.read_side.lost.note(kvorum_backend::LostRange {
+        file: lost_name(at.segment),
+        offset: at.record.offset,
+        len: at.record.len,
+        held: "a write with a good checksum that does not decode".to_owned(),
+    });
+    let everything = KeyRange::everything();
+    store.read_side.doubts.open(DoubtKind::Lost, everything);
+}
+
+/// What the store needs of the log. Puts wait, so that of a batch that was appended the place counts.
+fn usage_of_log(store: &Store) -> Vec<SegmentUse> {
+    let (writer, named) = named_segments(store);
+    let mut usage = BTreeMap::new();
+    for (number, live_bytes) in named {
+        if !writer.settled.contains(&number) {
+            usage.insert(number, of_tables(number, live_bytes));
         }
-        let writer = self.writer.lock();
-        let named = self.version.load().segment_use();
-        (writer, named)
     }
+    let in_memory: u64 = store.version.load().memtables().map(|it| it.bytes()).sum();
+    for (number, bytes) in writer.uncovered.iter() {
+        let used = usage.entry(number).or_insert(of_tables(number, 0));
+        used.live_bytes += bytes;
+        used.settle_bytes = in_memory;
+        used.is_passing = true;
+    }
+    for number in held_segments(store) {
+        usage.entry(number).or_insert(of_tables(number, 0));
+    }
+    usage.into_values().collect()
+}
 
-    /// Keeps in the node's log what the store needs of it now, for a copy of the store.
-    pub(crate) fn hold_log(&self) -> Option<Arc<HeldSegments>> {
-        let log = self.log.as_ref()?;
-        // Whoever is asked for the usage has the writer's lock as well, and puts wait: the segment that is
-        // appended to now is the oldest that later batches can be in.
-        let (writer, named) = self.named_segments();
-        let from = log.newest_segment();
-        let named = named.into_keys();
-        let mut older: BTreeSet<u32> = named.filter(|it| !writer.settled.contains(it)).collect();
-        older.extend(writer.uncovered.segments());
-        Some(self.holds.add(HeldSegments { older, from }))
+/// Bytes of each segment that tables name, with the writer's lock, under which that stays so. There may
+/// be many tables, so that the sums are made before, as long as nobody changes the tables meanwhile.
+fn named_segments(store: &Store) -> (MutexGuard<'_, WriteSide>, BTreeMap<u32, u64>) {
+    for _ in 0..SUMS_WITHOUT_LOCK {
+        let version = store.version.load_full();
+        let named = version.segment_use();
+        let writer = store.writer.lock();
+        if Arc::ptr_eq(&version, &store.version.load()) {
+            return (writer, named);
+        }
     }
+    let writer = store.writer.lock();
+    let named = store.version.load().segment_use();
+    (writer, named)
+}
 
-    /// Segments that copies under way need.
-    fn held_segments(&self) -> BTreeSet<u32> {
-        let Some(log) = &self.log else {
-            return BTreeSet::new();
-        };
-        let newest = log.newest_segment();
-        let held = self.holds.all();
-        held.iter().flat_map(|it| it.before(newest)).collect()
-    }
+/// Keeps in the node's log what the store needs of it now, for a copy of the store.
+pub(crate) fn hold_log(store: &Store) -> Option<Arc<HeldSegments>> {
+    let log = store.log.as_ref()?;
+    // Whoever is asked for the usage has the writer's lock as well, and puts wait: the segment that is
+    // appended to now is the oldest that later batches can be in.
+    let (writer, named) = named_segments(store);
+    let from = log.newest_segment();
+    let named = named.into_keys();
+    let mut older: BTreeSet<u32> = named.filter(|it| !writer.settled.contains(it)).collect();
+    older.extend(writer.uncovered.segments());
+    Some(store.holds.add(HeldSegments { older, from }))
+}
+
+/// Segments that copies under way need.
+fn held_segments(store: &Store) -> BTreeSet<u32> {
+    let Some(log) = &store.log else {
+        return BTreeSet::new();
+    };
+    let newest = log.newest_segment();
+    let held = store.holds.all();
+    held.iter().flat_map(|it| it.before(newest)).collect()
 }
 
 fn of_tables(segment: u32, live_bytes: u64) -> SegmentUse {

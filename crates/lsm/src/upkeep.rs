@@ -2,27 +2,26 @@
 //!
 //! A task is a name; what was begun is kept here and goes on where it stopped. Each kind has one job
 //! at a time. A job that fails is given up, its files are removed, and it is due again; only a failed
-//! sync stops the store.
+//! sync stops the store. Jobs know the store, and none knows what is here.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
-    Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Unreadable, Urgency,
+    Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency,
 };
+use kvorum_value_log::LoggedRecord;
+use parking_lot::Mutex;
 
-use crate::collect::CollectJob;
-use crate::compaction::Job;
-use crate::flush::{Flush, flush_task};
-use crate::merging::{Payer, merge_task};
-use crate::policy::{self, Debt, Pick};
-use crate::relocation::Relocation;
-use crate::scrub::ScrubJob;
+use crate::collect::Collecting;
+use crate::flush::{Flushing, flush_task, wants_flush};
+use crate::merging::{self, Merging, Payer};
+use crate::relocation::Relocating;
+use crate::scrub::{self, ScrubJob};
 use crate::settings::SyncStrategy;
-use crate::settling::Search;
+use crate::settling::Settling;
 use crate::store::Store;
-use crate::trouble::Troubles;
-use crate::version::{LevelTable, Version, layers_of};
+use crate::version::layers_of;
 
 /// A put pays for merging at most so many bytes at once.
 const PAID_BYTES_MAX: u64 = 256 << 10;
@@ -35,76 +34,63 @@ const LATE_MEMTABLES: u64 = 2;
 /// Without a strategy that says otherwise, what the log got is synced after this long.
 const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
 
+/// A store and the jobs on it.
+pub(crate) struct Upkeep {
+    store: Arc<Store>,
+    pub(crate) jobs: Mutex<Jobs>,
+}
+
 /// Jobs that were begun.
 #[derive(Default)]
-pub(crate) struct Upkeep {
-    pub(crate) flush: Option<Flush>,
-    pub(crate) merge: Option<(Pick, Job)>,
-    /// Tables of which merges failed.
-    pub(crate) troubles: Troubles,
-    pub(crate) collect: Option<CollectJob>,
-    /// Blob files of which a collection could free next to nothing, since what refers to their bodies
-    /// cannot be read, or that cannot be read themselves. Not tried again before the next opening.
-    pub(crate) uncollectable: BTreeSet<u64>,
-    /// Blob files whose collections failed.
-    pub(crate) unreadable: Unreadable,
+pub(crate) struct Jobs {
+    pub(crate) flush: Flushing,
+    merge: Merging,
+    collect: Collecting,
     /// When the log was first seen to hold what is not synced.
     unsynced_since: Option<Timestamp>,
     pub(crate) scrub: Scrubbing<ScrubJob>,
-    /// Entries copied out of the node's log that are in no table yet.
-    pub(crate) relocation: Option<Relocation>,
-    /// The search for what is left in a damaged segment of the node's log.
-    pub(crate) search: Option<Search>,
+    relocation: Relocating,
+    settling: Settling,
 }
 
-impl Store {
-    pub(crate) fn due(&self, now: Timestamp) -> Vec<Task> {
-        self.pins.release_expired(now);
-        // While somebody is at a step, what was begun is not known: then it is told what would be.
-        let mut upkeep = self.upkeep.try_lock();
-        let mut due = Vec::new();
-        if let Some(upkeep) = &mut upkeep {
-            due.extend(self.sync_due(upkeep, now));
-            due.extend(self.scrub_due(upkeep, now));
+impl Upkeep {
+    pub(crate) fn of(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            jobs: Mutex::default(),
         }
-        let upkeep = upkeep.as_deref();
-        let version = self.version.load();
-        let is_flushing = upkeep.is_some_and(|it| it.flush.is_some());
-        if is_flushing || self.wants_flush(&version) {
+    }
+
+    pub(crate) fn due(&self, now: Timestamp) -> Vec<Task> {
+        let store = &*self.store;
+        store.pins.release_expired(now);
+        // While somebody is at a step, what was begun is not known: then it is told what would be.
+        let mut jobs = self.jobs.try_lock();
+        let mut due = Vec::new();
+        if let Some(jobs) = &mut jobs {
+            due.extend(jobs.sync_due(store, now));
+            due.extend(scrub::due(store, &mut jobs.scrub, now));
+        }
+        let jobs = jobs.as_deref();
+        let version = store.version.load();
+        let is_flushing = jobs.is_some_and(|it| it.flush.is_going_on());
+        if is_flushing || wants_flush(store, &version) {
             due.push(flush_task(&version));
         }
-        let debt = self.debt(&self.shape(&version));
-        let is_scarce = self.headroom().is_scarce();
+        let debt = merging::debt(store, &version);
+        let is_scarce = store.headroom().is_scarce();
         let urgency = match debt.pressure_permille {
             0 if !is_scarce => Urgency::Normal,
             _ => Urgency::Pressing,
         };
-        let running = upkeep.and_then(|it| it.merge.as_ref().map(|(pick, _)| pick));
-        let picks = self.picks(&version, now);
-        let next = match upkeep {
-            Some(upkeep) => upkeep.troubles.next(picks),
-            None => picks.into_iter().next(),
+        let merging = jobs.map(|it| &it.merge);
+        due.extend(merging::due(store, merging, &version, now, urgency));
+        let urgency = match is_scarce {
+            true => Urgency::Pressing,
+            false => Urgency::Idle,
         };
-        if let Some(pick) = running.or(next.as_ref()) {
-            due.push(merge_task(&version, pick, urgency));
-        }
-        let running = upkeep.and_then(|it| it.collect.as_ref().map(CollectJob::file));
-        let next = || upkeep.and_then(|it| self.blob_to_collect(&version, it));
-        if let Some(file) = running.or_else(next) {
-            due.push(Task {
-                kind: TaskKind::Merge,
-                subject: file,
-                urgency: match is_scarce {
-                    true => Urgency::Pressing,
-                    false => Urgency::Idle,
-                },
-                cost_bytes: version
-                    .blobs
-                    .get(&file)
-                    .map_or(0, |it| 2 * it.worked_bytes()),
-            });
-        }
-        if self.read_side.lost.has_unwritten() || self.read_side.doubts.has_unwritten() {
+        due.extend(jobs.and_then(|it| it.collect.due(store, &version, urgency)));
+        if store.read_side.lost.has_unwritten() || store.read_side.doubts.has_unwritten() {
             due.push(Task {
                 kind: TaskKind::Reclaim,
                 subject: 0,
@@ -122,47 +108,117 @@ impl Store {
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        self.pins.release_expired(now);
-        let mut upkeep = self.upkeep.lock();
-        self.check_writable()?;
-        self.measure_headroom();
+        let store = &*self.store;
+        store.pins.release_expired(now);
+        let mut jobs = self.jobs.lock();
+        store.check_writable()?;
+        store.measure_headroom();
         match (task.kind, task.subject) {
-            (TaskKind::Flush, 0) => self.flush_step(&mut upkeep, budget.bytes, now, false),
+            (TaskKind::Flush, 0) => jobs.flush.step(store, budget.bytes, now, false),
             (TaskKind::Compact | TaskKind::Expire, subject) => {
-                self.merge_step(&mut upkeep, subject, budget.bytes, now, Payer::Upkeep)
+                let merge = &mut jobs.merge;
+                merge.step(store, subject, budget.bytes, now, Payer::Upkeep)
             }
-            (TaskKind::Merge, file) => self.collect_step(&mut upkeep, file, budget.bytes),
+            (TaskKind::Merge, file) => jobs.collect.step(store, file, budget.bytes),
             (TaskKind::Sync, 0) => {
-                drop(upkeep);
-                self.sync_all().map(|_| StepOutcome::nothing_left())
+                drop(jobs);
+                store.sync_all().map(|_| StepOutcome::nothing_left())
             }
-            (TaskKind::Scrub, number) => self.scrub_step(&mut upkeep, number, budget.bytes, now),
+            (TaskKind::Scrub, number) => {
+                scrub::step(store, &mut jobs.scrub, number, budget.bytes, now)
+            }
             (TaskKind::Reclaim, 0) => {
-                self.write_what_is_lost()?;
+                write_what_is_lost(store)?;
                 Ok(StepOutcome::nothing_left())
             }
             _ => Ok(StepOutcome::nothing_left()),
         }
     }
 
+    /// A put of so many bytes pays for a part of what the store owes: nothing as long as upkeep keeps
+    /// up, and more the further it falls behind.
+    pub(crate) fn pay(&self, put_bytes: u64, now: Timestamp) {
+        let store = &*self.store;
+        let version = store.version.load();
+        let zero = version.levels[0].len();
+        let settings = &store.settings.policy;
+        let in_memory: u64 = version.memtables().map(|it| it.bytes()).sum();
+        let is_flushing_late = in_memory > LATE_MEMTABLES * store.settings.memtable_bytes
+            || store.shared.memory.is_exceeded_by(in_memory);
+        if zero <= settings.slow_from_tables && !is_flushing_late {
+            return;
+        }
+        let zero = layers_of(&version.levels[0]).count();
+        let debt = merging::debt(store, &version);
+        let least = if is_flushing_late { FLUSHED_FACTOR } else { 1 };
+        let factor = least + PAID_FACTOR_MAX * debt.pressure_permille / 1000;
+        let budget = (factor * put_bytes).min(PAID_BYTES_MAX);
+        let Some(mut jobs) = self.jobs.try_lock() else {
+            // Somebody else is at it.
+            return;
+        };
+        // What fails here is due again, and told to whoever asks for it.
+        let mut left = budget;
+        if is_flushing_late && let Ok(paid) = jobs.flush.step(store, budget, now, false) {
+            left = left.saturating_sub(paid.cost_bytes);
+        }
+        if store.check_not_failed().is_err() {
+            return;
+        }
+        if left > 0 && zero > settings.slow_from_tables {
+            jobs.merge.pay(store, &version, left, now);
+        }
+        if store.replaced.are_many() {
+            store.replaced.release_unread();
+        }
+    }
+
+    /// Moves everything to tables and returns up to which sequence that is done.
+    pub(crate) fn flush_all(&self) -> Result<u64> {
+        let wanted = self.store.visible_sequence();
+        let flushed = self.jobs.lock().flush.up_to(&self.store, wanted);
+        // A recovery replays one log after the other, and nobody asks meanwhile what is due.
+        self.store.replaced.release_unread();
+        flushed
+    }
+
+    /// Copies out of the node's log what a segment has that still counts. Returns the bytes copied.
+    pub(crate) fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
+        let jobs = &mut *self.jobs.lock();
+        self.store.check_writable()?;
+        jobs.relocation
+            .relocate(&self.store, &mut jobs.flush, records)
+    }
+
+    /// Does a part of what has to be done before the log may let go of a segment.
+    pub(crate) fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome> {
+        let jobs = &mut *self.jobs.lock();
+        self.store.check_writable()?;
+        let (flush, relocation) = (&mut jobs.flush, &mut jobs.relocation);
+        let settling = &mut jobs.settling;
+        settling.settle(&self.store, flush, relocation, segment, budget)
+    }
+}
+
+impl Jobs {
     /// A sync of the store's own log, or of the node's where what is put stays.
-    fn sync_due(&self, upkeep: &mut Upkeep, now: Timestamp) -> Option<Task> {
+    fn sync_due(&mut self, store: &Store, now: Timestamp) -> Option<Task> {
         let unsynced_bytes: u64 = {
-            let writer = self.writer.lock();
+            let writer = store.writer.lock();
             let handles = writer.unsynced.iter();
             let behind = handles.map(|(_, it)| it.written_to().saturating_sub(it.synced_to()));
             // Of the node's log it is not known how much; a sync of what is synced costs nothing.
-            let is_behind = writer.last_sequence > self.durable.load(Ordering::Acquire);
-            behind.sum::<u64>() + u64::from(self.log.is_some() && is_behind)
+            let is_behind = writer.last_sequence > store.durable.load(Ordering::Acquire);
+            behind.sum::<u64>() + u64::from(store.log.is_some() && is_behind)
         };
         if unsynced_bytes == 0 {
-            upkeep.unsynced_since = None;
+            self.unsynced_since = None;
             return None;
         }
         // No later than now: the clock may have been put back.
-        let since = upkeep.unsynced_since.map_or(now, |since| since.min(now));
-        upkeep.unsynced_since = Some(since);
-        let (wait_micros, urgency) = match self.settings.sync {
+        let since = self.unsynced_since.map_or(now, |since| since.min(now));
+        self.unsynced_since = Some(since);
+        let (wait_micros, urgency) = match store.settings.sync {
             SyncStrategy::Interval(interval) => {
                 let micros = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
                 (micros, Urgency::Normal)
@@ -177,104 +233,22 @@ impl Store {
         })
     }
 
-    /// A put of so many bytes pays for a part of what the store owes: nothing as long as upkeep keeps
-    /// up, and more the further it falls behind.
-    pub(crate) fn pay(&self, put_bytes: u64, now: Timestamp) {
-        let version = self.version.load();
-        let zero = version.levels[0].len();
-        let settings = &self.settings.policy;
-        let in_memory: u64 = version.memtables().map(|it| it.bytes()).sum();
-        let is_flushing_late = in_memory > LATE_MEMTABLES * self.settings.memtable_bytes
-            || self.shared.memory.is_exceeded_by(in_memory);
-        if zero <= settings.slow_from_tables && !is_flushing_late {
-            return;
-        }
-        let zero = layers_of(&version.levels[0]).count();
-        let debt = self.debt(&self.shape(&version));
-        let least = if is_flushing_late { FLUSHED_FACTOR } else { 1 };
-        let factor = least + PAID_FACTOR_MAX * debt.pressure_permille / 1000;
-        let budget = (factor * put_bytes).min(PAID_BYTES_MAX);
-        let Some(mut upkeep) = self.upkeep.try_lock() else {
-            // Somebody else is at it.
-            return;
-        };
-        // What fails here is due again, and told to whoever asks for it.
-        let mut left = budget;
-        if is_flushing_late && let Ok(paid) = self.flush_step(&mut upkeep, budget, now, false) {
-            left = left.saturating_sub(paid.cost_bytes);
-        }
-        if self.check_not_failed().is_err() {
-            return;
-        }
-        if left > 0 && zero > settings.slow_from_tables {
-            let next = upkeep.troubles.next_sound(self.picks(&version, now));
-            let level = upkeep.merge.as_ref().map(|(pick, _)| pick.level);
-            if let Some(level) = level.or(next.map(|pick| pick.level)) {
-                let level = level as u64;
-                let _paid_or_due = self.merge_step(&mut upkeep, level, left, now, Payer::Writer);
-            }
-        }
-        if self.replaced.are_many() {
-            self.replaced.release_unread();
-        }
-    }
-
     /// Gives up what was begun; its files go with it.
-    pub(crate) fn abandon(&self, upkeep: &mut Upkeep) {
-        let jobs = upkeep.flush.take().map(|flush| flush.job);
-        for job in jobs
-            .into_iter()
-            .chain(upkeep.merge.take().map(|(_, job)| job))
-        {
-            self.remove_files(job.output_paths(self));
-        }
-        upkeep.scrub.abandon();
-        upkeep.search = None;
-        self.abandon_relocation(upkeep);
-        if let Some(collect) = upkeep.collect.take() {
-            self.remove_files(collect.output_paths(self));
-        }
+    pub(crate) fn abandon(&mut self, store: &Store) {
+        self.flush.abandon(store);
+        self.merge.abandon(store);
+        self.scrub.abandon();
+        self.settling = Settling::default();
+        self.relocation.abandon(store);
+        self.collect.abandon(store);
     }
+}
 
-    /// Doubts first: a block that is known to be lost is no news, and opens none.
-    fn write_what_is_lost(&self) -> Result<()> {
-        if self.read_side.doubts.has_unwritten() {
-            self.change_manifest(|_| {})?;
-        }
-        self.read_side.lost.write(&*self.disk);
-        Ok(())
+/// Doubts first: a block that is known to be lost is no news, and opens none.
+fn write_what_is_lost(store: &Store) -> Result<()> {
+    if store.read_side.doubts.has_unwritten() {
+        store.change_manifest(|_| {})?;
     }
-
-    pub(crate) fn shape(&self, version: &Version) -> policy::Shape {
-        let is_misplaced = |level: usize, it: &LevelTable| {
-            let table = it.table.as_ref();
-            level > 0 && table.is_some_and(|it| self.lies_slow(it) != self.is_slow_level(level))
-        };
-        version.shape(self.expiry.age_micros(), is_misplaced)
-    }
-
-    pub(crate) fn debt(&self, shape: &policy::Shape) -> Debt {
-        self.settings.compaction.debt(shape, &self.settings.policy)
-    }
-
-    /// The merges that are due. Where puts are refused for want of space, new tables are merged at once if
-    /// that may free a part of what is there: what they supersede in older ones counts as used until then.
-    pub(crate) fn picks(&self, version: &Version, now: Timestamp) -> Vec<Pick> {
-        let mut settings = self.settings.policy.clone();
-        let headroom = self.headroom();
-        let shape = self.shape(version);
-        settings.table_bytes_max = self.table_bytes_max(false);
-        // Where space is scarce, merges have what removals leave of the reserve: the rest may be gone before
-        // they end.
-        settings.room_bytes = match headroom.is_scarce() {
-            true => headroom.available.min(headroom.reserve / 2),
-            false => headroom.for_puts(),
-        };
-        if headroom.refuses_puts()
-            && policy::is_zero_worth_merging(&shape, policy::worth_part(&headroom))
-        {
-            settings.level_zero_tables = 1;
-        }
-        self.settings.compaction.picks(&shape, &settings, now.0)
-    }
+    store.read_side.lost.write(&*store.disk);
+    Ok(())
 }

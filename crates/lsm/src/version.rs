@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_encoding::KeyRange;
+use kvorum_encoding::{KeyRange, successor};
 use kvorum_sst::{Mark, MarkKind, Properties, Table};
 
 use kvorum_value_log::LogSegment;
@@ -226,9 +226,7 @@ pub(crate) fn gap_of_table(table: &LevelTable) -> Mark {
 
 /// All keys from one to another, both included.
 pub(crate) fn gap_between(smallest: &Bytes, largest: &Bytes) -> Mark {
-    let mut behind = largest.to_vec();
-    behind.push(0);
-    Mark::lost(smallest.clone(), behind.into(), Bytes::new())
+    Mark::lost(smallest.clone(), successor(largest), Bytes::new())
 }
 
 /// The runs of level 0, newest first.

@@ -18,8 +18,8 @@ use std::time::Instant;
 
 use kvorum_disk::MemoryDisk;
 use kvorum_sst::{
-    Block, BlockCache, CacheKey, Facts, FilterKind, IgnoreDamage, KnownTable, ReadContext,
-    ScanItem, ScanOptions, Table, TableId, TableOptions, TableScan, TableWriter, hash_key,
+    Block, BlockCache, CacheKey, Facts, FilterKind, IgnoreDamage, ReadContext, ScanItem,
+    ScanOptions, Table, TableId, TableOptions, TableScan, TableWriter, hash_key,
 };
 
 /// Keeps everything.
@@ -64,12 +64,7 @@ fn main() {
     let written = writer.finish().unwrap();
     report("write", started, count);
     println!("{} bytes for {count} entries", written.file_len);
-    let known = KnownTable {
-        id,
-        file_len: written.file_len,
-        properties: written.properties,
-    };
-    let table = Table::open(&disk, Path::new("t"), known, 1, &IgnoreDamage).unwrap();
+    let table = Table::open(&disk, Path::new("t"), written, 1, &IgnoreDamage).unwrap();
     let table = Arc::new(table);
     let cache = Everything::default();
     let context = ReadContext {

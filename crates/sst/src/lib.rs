@@ -65,4 +65,4 @@ pub use read_ahead::ReadAhead;
 pub use scan::{Gap, ScanFilter, ScanItem, ScanOptions, TableScan};
 pub use structure::StructureCheck;
 pub use table::{DamageSink, Found, IgnoreDamage, KnownTable, ReadContext, Table, TableDamage};
-pub use writer::{KEY_BYTES_MAX, TableOptions, TableWriter, VALUE_BYTES_MAX, WrittenTable};
+pub use writer::{KEY_BYTES_MAX, TableOptions, TableWriter, VALUE_BYTES_MAX};

@@ -161,14 +161,6 @@ pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The first possible key behind another.
-pub(crate) fn successor(key: &[u8]) -> Bytes {
-    let mut out = Vec::with_capacity(key.len() + 1);
-    out.extend_from_slice(key);
-    out.push(0);
-    out.into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

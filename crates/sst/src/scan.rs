@@ -4,8 +4,9 @@ use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kvorum_encoding::successor;
 
-use crate::partition::{DataEntry, successor};
+use crate::partition::DataEntry;
 use crate::segment_sets::{SegmentSets, folded};
 use crate::{Block, BlockCursor, BlockHandle, Part, ReadAhead, ReadContext, Result, Table};
 

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_disk::{Disk, OpenMode, Reading};
-use kvorum_encoding::{ByteReader, Truncated};
+use kvorum_encoding::{ByteReader, Truncated, successor};
 
 use crate::filter::may_contain;
 use crate::footer::{FILE_HEADER_BYTES, FOOTER_BYTES, Footer, check_file_header};
 use crate::frame::FrameReader;
-use crate::partition::{DataEntry, Partition, decode_top_index, successor};
+use crate::partition::{DataEntry, Partition, decode_top_index};
 use crate::salvage::{rebuild_index, rebuild_partitions};
 use crate::{
     Block, BlockCache, BlockCursor, BlockHandle, CacheKey, NoCache, Part, Properties, ReadAhead,
     Result, SstError, TableId,
 };
 
-/// What its owner knows of a table before it is opened.
+/// What its writer tells of a table, and its owner knows before it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownTable {
     /// Which table it is.

@@ -13,8 +13,8 @@ use crate::frame::{ChecksumSeed, FRAME_HEADER_BYTES, put_frame_header};
 use crate::partition::{DataEntry, Modified, Partition, separator};
 use crate::segment_sets::{folded, put_set};
 use crate::{
-    BlockHandle, Codec, Compression, Facts, FilterKind, Mark, Marks, Part, Properties, Result,
-    SstError, TableId,
+    BlockHandle, Codec, Compression, Facts, FilterKind, KnownTable, Mark, Marks, Part, Properties,
+    Result, SstError, TableId,
 };
 
 /// The longest key, in bytes.
@@ -60,17 +60,6 @@ impl Default for TableOptions {
             sync_every_bytes: 0,
         }
     }
-}
-
-/// A finished table. Its file is durable, its name is not before the directory is synced.
-#[derive(Clone, Debug)]
-pub struct WrittenTable {
-    /// Which table it is.
-    pub id: TableId,
-    /// The length of the file, in bytes.
-    pub file_len: u64,
-    /// Sums over its entries.
-    pub properties: Properties,
 }
 
 /// Writes a table.
@@ -192,8 +181,8 @@ impl TableWriter {
         self.marks.push(mark);
     }
 
-    /// Completes the table and syncs its file.
-    pub fn finish(mut self) -> Result<WrittenTable> {
+    /// Completes the table and syncs its file. Its name is not durable before the directory is synced.
+    pub fn finish(mut self) -> Result<KnownTable> {
         if self.is_empty() {
             return Err(self.misuse("a table without entries and marks"));
         }
@@ -213,7 +202,7 @@ impl TableWriter {
         self.buffer.extend_from_slice(&footer.encode(&self.id));
         self.write_out()?;
         self.file.sync()?;
-        Ok(WrittenTable {
+        Ok(KnownTable {
             id: self.id,
             file_len: self.buffer_at,
             properties: self.properties,

@@ -15,7 +15,7 @@ use kvorum_disk::anatomy::Piece;
 use kvorum_disk::{Disk, EntryKind, MemoryDisk, OpenMode};
 use kvorum_encoding::StorageKey;
 use kvorum_inspect::{Kind, recognise};
-use kvorum_lsm::repair::{Repair, RepairOptions};
+use kvorum_lsm_repair::{Repair, RepairOptions};
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 
 use crate::store::{covers, harmless, pieces, verify, with_each_flip};

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use kvorum_backend::{Durability, ErrorKind};
 use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_lsm::policy::PolicySettings;
-use kvorum_lsm::tiers::Tiers;
 use kvorum_lsm::{Lsm, LsmSettings, Op};
+use kvorum_tiers::Tiers;
 
 use crate::support::{NOW, do_all, get, key, open, put, put_op, scanned, settings, try_open};
 

@@ -518,7 +518,7 @@ fn what_was_lost_is_listed_with_its_keys_after_a_restart() {
     do_all(&store);
     store.close().unwrap();
     drop(store);
-    let list = kvorum_lsm::check::contents(&disk, Path::new("store")).unwrap();
+    let list = kvorum_lsm_repair::check::contents(&disk, Path::new("store")).unwrap();
     let first = key(missing[0]);
     let first = format!("the keys from \"{}", first.escape_ascii());
     let of_block = list.lost.iter().find(|it| it.offset == block.offset());

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use kvorum_backend::ErrorKind;
 use kvorum_disk::{CrashOptions, Disk, EntryKind, MemoryDisk, OpenMode};
 use kvorum_lsm::policy::PolicySettings;
-use kvorum_lsm::repair::{Repair, RepairOptions, RepairReport, RepairVerdict};
 use kvorum_lsm::{Lsm, LsmSettings, Op};
+use kvorum_lsm_repair::{Repair, RepairOptions, RepairReport, RepairVerdict};
 
 use crate::support::{
     do_all, everything, files, flip, get, key, open, put, remove, scanned, settings, try_do_all,

@@ -10,9 +10,9 @@ use kvorum_disk::{
     Operation, Rule,
 };
 use kvorum_lsm::policy::PolicySettings;
-use kvorum_lsm::repair::{Repair, RepairOptions, RepairReport, RepairVerdict};
-use kvorum_lsm::tiers::{CARD_OF_FAST, CARD_OF_SLOW, Tiers, remove_store};
 use kvorum_lsm::{Lsm, LsmSettings, Shared};
+use kvorum_lsm_repair::{Repair, RepairOptions, RepairReport, RepairVerdict};
+use kvorum_tiers::{CARD_OF_FAST, CARD_OF_SLOW, Tiers, remove_store};
 
 use crate::support::{
     NOW, do_all, everything, flip, get, key, open, put, remove, scanned, settings, try_open,

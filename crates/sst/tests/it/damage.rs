@@ -7,13 +7,13 @@ use std::path::Path;
 use bytes::Bytes;
 use kvorum_disk::{Disk, MemoryDisk, OpenMode};
 use kvorum_sst::{
-    Compression, FilterKind, Part, ReadContext, ScanOptions, TableOptions, WrittenTable,
+    Compression, FilterKind, KnownTable, Part, ReadContext, ScanOptions, TableOptions,
 };
 
 use crate::support::{Map, PATH, Told, flip, get, map, open, scan, small_options, write};
 
 /// How many keys cannot be read; what can be is compared with the map.
-fn lost_keys(disk: &MemoryDisk, written: &WrittenTable, map: &Map) -> usize {
+fn lost_keys(disk: &MemoryDisk, written: &KnownTable, map: &Map) -> usize {
     let told = Told::default();
     let table = open(disk, written, &told);
     let context = ReadContext {
@@ -195,11 +195,7 @@ fn another_tables_blocks_do_not_pass() {
         number: 4,
         ..written.id
     };
-    let known = kvorum_sst::KnownTable {
-        id,
-        file_len: written.file_len,
-        properties: written.properties.clone(),
-    };
+    let known = KnownTable { id, ..written };
     let told = Told::default();
     let opened = kvorum_sst::Table::open(&disk, Path::new(PATH), known, 1, &told);
     assert!(matches!(opened, Err(kvorum_sst::SstError::Foreign { .. })));

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kvorum_disk::{Disk, MemoryDisk, OpenMode};
 use kvorum_encoding::{checksum, checksum_append, mask_checksum};
-use kvorum_sst::{Gap, Part, ReadContext, ScanFilter, ScanOptions, WrittenTable};
+use kvorum_sst::{Gap, KnownTable, Part, ReadContext, ScanFilter, ScanOptions};
 
 use crate::support::{ID, Map, PATH, Told, facts, flip, map, open, scan, small_options, write};
 
@@ -32,7 +32,7 @@ fn whole_file(disk: &MemoryDisk) -> Vec<u8> {
 }
 
 /// The frames of a table that is whole; see the layout above `put_frame_header`.
-fn frames(disk: &MemoryDisk, written: &WrittenTable) -> Vec<Frame> {
+fn frames(disk: &MemoryDisk, written: &KnownTable) -> Vec<Frame> {
     let bytes = whole_file(disk);
     let mut found = Vec::new();
     let mut offset = FILE_HEADER_BYTES;
@@ -47,7 +47,7 @@ fn frames(disk: &MemoryDisk, written: &WrittenTable) -> Vec<Frame> {
     found
 }
 
-fn frames_of(disk: &MemoryDisk, written: &WrittenTable, kind: u8) -> Vec<Frame> {
+fn frames_of(disk: &MemoryDisk, written: &KnownTable, kind: u8) -> Vec<Frame> {
     let mut found = frames(disk, written);
     found.retain(|it| it.kind == kind);
     found
@@ -59,7 +59,7 @@ fn wanted() -> Vec<usize> {
 }
 
 /// Scans for the segments of the wanted entries. Each is seen or in a gap.
-fn scan_wanted(disk: &MemoryDisk, written: &WrittenTable, map: &Map) -> (Map, Vec<Gap>, Told) {
+fn scan_wanted(disk: &MemoryDisk, written: &KnownTable, map: &Map) -> (Map, Vec<Gap>, Told) {
     let told = Told::default();
     let table = open(disk, written, &told);
     let context = ReadContext {

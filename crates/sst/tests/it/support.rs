@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use kvorum_disk::{Disk, MemoryDisk, OpenMode};
 use kvorum_sst::{
     DamageSink, Facts, Gap, KnownTable, ReadContext, ScanItem, ScanOptions, Table, TableDamage,
-    TableId, TableOptions, TableScan, TableWriter, WrittenTable, hash_key,
+    TableId, TableOptions, TableScan, TableWriter, hash_key,
 };
 
 pub(crate) const ID: TableId = TableId {
@@ -49,7 +49,7 @@ pub(crate) fn small_options() -> TableOptions {
     }
 }
 
-pub(crate) fn write(disk: &MemoryDisk, map: &Map, options: TableOptions) -> WrittenTable {
+pub(crate) fn write(disk: &MemoryDisk, map: &Map, options: TableOptions) -> KnownTable {
     let mut writer = TableWriter::create(disk, Path::new(PATH), ID, options).unwrap();
     for (number, (key, value)) in map.iter().enumerate() {
         writer.add(key, value, &facts(number)).unwrap();
@@ -67,13 +67,9 @@ impl DamageSink for Told {
     }
 }
 
-pub(crate) fn open(disk: &dyn Disk, written: &WrittenTable, told: &Told) -> Arc<Table> {
-    let known = KnownTable {
-        id: written.id,
-        file_len: written.file_len,
-        properties: written.properties.clone(),
-    };
-    Arc::new(Table::open(disk, Path::new(PATH), known, 1, told).unwrap())
+pub(crate) fn open(disk: &dyn Disk, written: &KnownTable, told: &Told) -> Arc<Table> {
+    let opened = Table::open(disk, Path::new(PATH), written.clone(), 1, told);
+    Arc::new(opened.unwrap())
 }
 
 pub(crate) fn get(

@@ -48,7 +48,7 @@ impl Files {
     pub(super) fn note_before_use(&self, number: u64) -> std::result::Result<(), GroupFailure> {
         let is_noted = self.noted_to.load(Ordering::Acquire) >= number;
         if !is_noted && !self.is_full() {
-            self.write_note().map_err(GroupFailure::ThisGroup)?;
+            self.note_created().map_err(GroupFailure::ThisGroup)?;
         }
         Ok(())
     }
@@ -92,8 +92,15 @@ impl Files {
 
     /// Writes the note if it is not on the disk; false when it is, or when there is no space for it.
     pub(crate) fn write_note(&self) -> Result<bool> {
+        match self.has_files() {
+            true => self.note_created(),
+            false => Ok(false),
+        }
+    }
+
+    fn note_created(&self) -> Result<bool> {
         let mut settled = self.dropped.lock();
-        if self.is_noted(&settled) || !self.has_files() {
+        if self.is_noted(&settled) {
             return Ok(false);
         }
         settled.known.newest = self.newest_noted(&settled);

@@ -14,13 +14,13 @@ use kvorum_disk::{Disk, DiskFile, OpenMode, read_file};
 use kvorum_encoding::{
     ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
 };
+use kvorum_lsm::error::IntoBackend;
 use kvorum_sst::{BadRange, Properties};
 use parking_lot::Mutex;
 
-use super::examine::{Examined, Verdict};
-use super::listing::{FileKind, Listing};
-use super::work::{Done, Doubt, Output, Unit};
-use crate::error::IntoBackend;
+use crate::examine::{Examined, Verdict};
+use crate::listing::{FileKind, Listing};
+use crate::work::{Done, Doubt, Output, Unit};
 
 /// The file's name.
 pub(crate) const NAME: &str = "repair.progress";

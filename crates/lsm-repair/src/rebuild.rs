@@ -12,14 +12,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::Result;
+use kvorum_encoding::successor;
+use kvorum_lsm::Entry;
+use kvorum_lsm::error::IntoBackend;
+use kvorum_lsm::files::table_path;
+use kvorum_lsm::segment_of;
 use kvorum_sst::{Facts, Mark, MarkKind, Marks, ScanItem, ScanOptions, TableScan, TableWriter};
 
-use super::salvage::{READ_AHEAD_BYTES, all_of, context, doubt, finish};
-use super::work::{Done, Ground, SourceTable, behind, end_of, lost_mark};
-use crate::Entry;
-use crate::error::IntoBackend;
-use crate::files::table_path;
-use crate::logged::segment_of;
+use crate::salvage::{READ_AHEAD_BYTES, all_of, context, doubt, finish};
+use crate::work::{Done, Ground, SourceTable, end_of, lost_mark};
 
 /// Places for cuts that are looked at, of all tables together.
 const CUTS_MAX: usize = 100_000;
@@ -185,7 +186,9 @@ impl Stream<'_> {
                             self.facts = Some(facts);
                             return Ok(true);
                         }
-                        Err(_) => lost_mark(Bytes::copy_from_slice(key), behind(key), Bytes::new()),
+                        Err(_) => {
+                            lost_mark(Bytes::copy_from_slice(key), successor(key), Bytes::new())
+                        }
                     }
                 }
                 ScanItem::Gap(gap) => lost_mark(gap.from, gap.to, gap.filter),

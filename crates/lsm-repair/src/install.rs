@@ -5,15 +5,15 @@
 
 use std::path::Path;
 
-use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_backend::{BackendError, ErrorKind, LOST_NAME, Result};
 use kvorum_disk::Disk;
+use kvorum_lsm::error::IntoBackend;
+use kvorum_lsm::files::sync_directory;
+use kvorum_lsm::lost::LostLog;
+use kvorum_lsm::manifest::{self, Manifest};
 
-use super::decision::Decision;
-use super::journal::{self, Journal};
-use crate::error::IntoBackend;
-use crate::files::sync_directory;
-use crate::lost::{DIRECTORY, LostLog};
-use crate::manifest::{self, Manifest};
+use crate::decision::Decision;
+use crate::journal::{self, Journal};
 
 /// Writes down what was lost, and gives replaced files their names in `lost/`.
 pub(crate) fn set_aside(
@@ -22,7 +22,7 @@ pub(crate) fn set_aside(
     decision: &Decision,
     replaced: &[String],
 ) -> Result<()> {
-    let lost = directory.join(DIRECTORY);
+    let lost = directory.join(LOST_NAME);
     kvorum_disk::create_directory_durably(disk, &lost).into_backend()?;
     let log = LostLog::open(disk, directory);
     for range in &decision.lost {
@@ -71,14 +71,14 @@ pub(crate) fn write_manifest(
 
 /// Takes the old names away, and then the journal.
 pub(crate) fn clean_up(disk: &dyn Disk, directory: &Path, replaced: &[String]) -> Result<()> {
-    let lost = directory.join(DIRECTORY);
+    let lost = directory.join(LOST_NAME);
     for name in replaced {
         let path = directory.join(name);
         if disk.info(&path).into_backend()?.is_none() {
             continue;
         }
         if disk.info(&lost.join(name)).into_backend()?.is_none() {
-            let detail = format!("{} is not in {DIRECTORY}", path.display());
+            let detail = format!("{} is not in {LOST_NAME}", path.display());
             return Err(BackendError::new(ErrorKind::Failed, detail));
         }
         disk.remove_file(&path).into_backend()?;

@@ -1,41 +1,4 @@
-//! Making a damaged store whole again from what its directory holds, without opening it.
-//!
-//! A store whose manifest can be read keeps its shape: damaged tables and blob files are written anew
-//! without what is damaged, missing ones are given up, and everything stays on its level. Without a
-//! manifest, or where tables overlap that must not, all tables and logs are merged to one level by the
-//! sequences of their entries.
-//!
-//! # What may come back
-//!
-//! A table that is lost may have held removals, and newer values. What older tables have of its keys is
-//! therefore in doubt. By default it is not served: marks over the lost ranges hide it, as they do in a
-//! store that is open, and a get says that the key is lost. Filters of the table tell most keys that
-//! were not in a lost block. With [`RepairOptions::keeps_doubtful`] older entries are served, which may
-//! bring back what was removed or overwritten. Either way the ranges are told.
-//!
-//! Where manifest and the end of a table are both lost, nobody knows what keys the table had there; that
-//! is told, and nothing is hidden.
-//!
-//! # How it is done
-//!
-//! In stages of units that are independent of each other, so that a caller may run as many at once as
-//! it has cores: [`Repair::units`], [`Repair::run`], [`Repair::next_stage`]. Files are read once, in
-//! order and in large pieces; only damaged ones are read again. A journal says what is done, and a
-//! repair that was killed goes on there. Nothing is deleted: what is replaced moves to `lost/`.
-
-mod blobs;
-mod decision;
-mod examine;
-mod install;
-mod journal;
-mod listing;
-mod options;
-#[cfg(test)]
-mod overlap_test;
-mod rebuild;
-mod report;
-mod salvage;
-mod work;
+//! A repair that is going on: its stages, the units of each, and what is installed in the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,25 +6,23 @@ use std::sync::Arc;
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::{Disk, DiskLock};
 use kvorum_encoding::KeyRange;
+use kvorum_lsm::DoubtKind;
+use kvorum_lsm::error::IntoBackend;
+use kvorum_lsm::files::{LOCK_NAME, sync_directory};
+use kvorum_lsm::manifest::{BlobRecord, Manifest, TableRecord};
+use kvorum_lsm::segment_of;
+use kvorum_tiers::{TieredDisk, whole_disk};
 use parking_lot::Mutex;
 
-pub use self::decision::Problem;
-pub use self::options::RepairOptions;
-pub use self::report::{RepairReport, RepairVerdict};
-pub use self::work::Doubt;
-
-use self::decision::{AllExamined, Decision, blob_record, reached_sequence, sources};
-use self::examine::examine_file;
-use self::journal::{Journal, Told};
-use self::listing::{FileKind, Listing};
-use self::rebuild::{RangeMerge, RebuildPlan};
-use self::work::{Done, Ground, Output, SourceTable, Unit};
-use crate::DoubtKind;
-use crate::error::IntoBackend;
-use crate::files::{LOCK_NAME, sync_directory};
-use crate::logged::segment_of;
-use crate::manifest::{BlobRecord, Manifest, TableRecord};
-use crate::tiers::{TieredDisk, whole_disk};
+use crate::decision::{AllExamined, Decision, blob_record, reached_sequence, sources};
+use crate::examine::{self, examine_file};
+use crate::journal::{self, Journal, Told};
+use crate::listing::{FileKind, Listing};
+use crate::options::RepairOptions;
+use crate::rebuild::{RangeMerge, RebuildPlan};
+use crate::report::RepairReport;
+use crate::work::{Done, Ground, Output, SourceTable, Unit};
+use crate::{blobs, install, salvage};
 
 /// A piece of work of the present stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +92,7 @@ impl Repair {
         };
         let is_installed = told.installing.is_some()
             && listing.manifest.as_ref().map(|it| it.generation)
-                != crate::manifest::read_in(&*disk, directory)?
+                != kvorum_lsm::manifest::read_in(&*disk, directory)?
                     .content
                     .map(|it| it.generation);
         let repair = Self {
@@ -321,7 +282,7 @@ impl Repair {
         let outputs = state.told.done.values().flat_map(|it| &it.outputs);
         let finished: Vec<u64> = outputs.map(|it| it.number).collect();
         for entry in self.disk.list(&self.directory).into_backend()? {
-            if let Some((number, "sst" | "blob")) = crate::files::number_of(&entry.name)
+            if let Some((number, "sst" | "blob")) = kvorum_lsm::files::number_of(&entry.name)
                 && number >= self.listing.base
                 && !finished.contains(&number)
             {
@@ -490,7 +451,7 @@ impl Repair {
 
     /// An earlier run has written the manifest: what is left is to take old names away.
     fn go_on_after_install(&self) -> Result<()> {
-        let found = crate::manifest::read_in(&*self.disk, &self.directory)?;
+        let found = kvorum_lsm::manifest::read_in(&*self.disk, &self.directory)?;
         if let Some(manifest) = found.content.filter(|_| found.is_uneven)
             && let Some(journal) = &self.journal
         {
@@ -507,7 +468,7 @@ impl Repair {
         if self.journal.is_none() {
             return Ok(());
         }
-        let found = crate::manifest::read_in(&*self.disk, &self.directory)?;
+        let found = kvorum_lsm::manifest::read_in(&*self.disk, &self.directory)?;
         let manifest = found.content.ok_or_else(|| unknown("a manifest"))?;
         let decision = self.state.lock().decision.clone();
         let replaced = self.replaced(&manifest, &decision);
@@ -668,7 +629,7 @@ fn begin_or_resume(
     {
         let is_same_wish =
             (told.keeps_doubtful, told.unit_bytes) == (options.keeps_doubtful, options.unit_bytes);
-        let found = crate::manifest::read_in(disk, directory)?.content;
+        let found = kvorum_lsm::manifest::read_in(disk, directory)?.content;
         let is_installed = told.installing.is_some()
             && found.map(|it| (it.identity, it.generation))
                 == told.installing.map(|it| (begun.identity, it));

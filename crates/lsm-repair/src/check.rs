@@ -4,16 +4,12 @@ use std::path::Path;
 
 use kvorum_backend::{ForeignCopy, LostRange, Result};
 use kvorum_disk::Disk;
+use kvorum_lsm::Entry;
+use kvorum_lsm::lost::LostLog;
+use kvorum_lsm::manifest;
 use kvorum_segment::SegmentAnatomy;
-use kvorum_sst::{KnownTable, Properties, TableId};
-
-use crate::Entry;
-use crate::lost::LostLog;
-use crate::manifest;
-
-pub use crate::files::LOCK_NAME;
-pub use crate::logged::segment_of;
-pub use crate::manifest::find_store;
+use kvorum_sst::KnownTable;
+use kvorum_tiers::is_table_name;
 
 /// A file that the manifest lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +51,7 @@ pub struct EntrySummary {
     /// Its batch.
     pub sequence: u64,
     /// The blob file with its body, and the bytes that the body takes there. A segment of the node's log
-    /// counts as one, under a number that [`segment_of`] knows.
+    /// counts as one, under a number that [`kvorum_lsm::segment_of`] knows.
     pub blob: Option<(u64, u64)>,
 }
 
@@ -80,20 +76,12 @@ pub fn has_store_files(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result
         }
         if kvorum_segment::parse_file_name(&entry.name).is_some() {
             let id = SegmentAnatomy::header_id(disk, &directory.join(&entry.name))?;
-            if id.is_some_and(|it| it.kind == crate::log::KIND_LOG) {
+            if id.is_some_and(|it| it.kind == kvorum_lsm::log::KIND_LOG) {
                 return Ok(true);
             }
         }
     }
     Ok(false)
-}
-
-/// True when this is the name of a table or a blob file.
-pub fn is_table_name(name: &str) -> bool {
-    name.split_once('.').is_some_and(|(digits, suffix)| {
-        let is_number = digits.len() == 10 && digits.bytes().all(|it| it.is_ascii_digit());
-        is_number && matches!(suffix, "sst" | "blob")
-    })
 }
 
 /// Reads the manifest and the list of what was lost. Nothing is written.
@@ -122,31 +110,19 @@ pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
     let Some(manifest) = found.content else {
         return Ok(contents);
     };
-    let known = |number, file_len, properties| KnownTable {
-        id: TableId {
-            store: manifest.identity,
-            number,
-        },
-        file_len,
-        properties,
-    };
     contents.shared_log = manifest.shared_log;
-    for it in manifest.tables {
+    for it in &manifest.tables {
         contents.files.push(ListedFile {
             name: format!("{:010}.sst", it.number),
             blob_file: None,
-            known: known(it.number, it.file_len, it.properties),
+            known: it.known(manifest.identity),
         });
     }
-    for it in manifest.blobs {
-        let properties = Properties {
-            largest: vec![0xff; 8].into(),
-            ..Properties::default()
-        };
+    for it in &manifest.blobs {
         contents.files.push(ListedFile {
             name: format!("{:010}.blob", it.number),
             blob_file: Some(it.file),
-            known: known(it.number, it.file_len, properties),
+            known: it.known(manifest.identity),
         });
     }
     Ok(contents)

@@ -9,13 +9,20 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kvorum_backend::LOST_NAME;
 use kvorum_disk::{
     DirectoryEntry, Disk, DiskFile, DiskLock, ErrorKind, FileInfo, OpenMode, Result, Space,
 };
 
-use super::CARD_OF_FAST;
-use crate::check::is_table_name;
-use crate::lost::DIRECTORY as LOST;
+use crate::card::CARD_OF_FAST;
+
+/// True when this is the name of a table or a blob file, which may be in either directory.
+pub fn is_table_name(name: &str) -> bool {
+    name.split_once('.').is_some_and(|(digits, suffix)| {
+        let is_number = digits.len() == 10 && digits.bytes().all(|it| it.is_ascii_digit());
+        is_number && matches!(suffix, "sst" | "blob")
+    })
+}
 
 /// A disk on which one directory is spread over two.
 ///
@@ -75,8 +82,8 @@ where
         let inside = path.strip_prefix(&self.fast).ok()?;
         let first = inside.iter().next()?.to_str()?;
         let is_either = match inside.iter().nth(1) {
-            None => is_table_name(first) || first == LOST || first == CARD_OF_FAST,
-            Some(_) => first == LOST,
+            None => is_table_name(first) || first == LOST_NAME || first == CARD_OF_FAST,
+            Some(_) => first == LOST_NAME,
         };
         is_either.then(|| slow.join(inside))
     }

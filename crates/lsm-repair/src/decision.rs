@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use kvorum_backend::LostRange;
+use kvorum_lsm::lost::shown;
+use kvorum_lsm::manifest::{BlobRecord, Manifest, TableRecord};
 use kvorum_sst::Properties;
 
-use super::examine::{Examined, Verdict};
-use super::listing::{FileKind, Listing};
-use super::work::{SourceTable, Unit};
-use crate::lost::shown;
-use crate::manifest::{BlobRecord, Manifest, TableRecord};
+use crate::examine::{Examined, Verdict};
+use crate::listing::{FileKind, Listing};
+use crate::work::{SourceTable, Unit};
 
 /// What is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! How a store is repaired.
 
-use crate::settings::LsmSettings;
+use kvorum_lsm::LsmSettings;
 
 /// Settings of a repair.
 #[derive(Clone, Debug)]

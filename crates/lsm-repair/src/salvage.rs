@@ -5,6 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::Result;
+use kvorum_encoding::successor;
+use kvorum_lsm::blob::{BlobWriter, blob_path, ordinal_of, split_blob};
+use kvorum_lsm::error::{IntoBackend, from_segment};
+use kvorum_lsm::files::table_path;
+use kvorum_lsm::log::{self, log_id, log_path};
+use kvorum_lsm::manifest::{BlobRecord, blob_properties};
+use kvorum_lsm::{Body, Entry, Op};
 use kvorum_segment::{
     FILE_HEADER_BYTES, ScanOptions, Scanned, SegmentError, SegmentReader, StoredRecord,
 };
@@ -13,13 +20,7 @@ use kvorum_sst::{
     TableScan, TableWriter,
 };
 
-use super::work::{Done, Doubt, Ground, Output, SourceTable, behind, end_of, lost_mark};
-use crate::blob::{BlobWriter, blob_path, ordinal_of, split_blob};
-use crate::error::{IntoBackend, from_segment};
-use crate::files::table_path;
-use crate::log::{self, log_id, log_path};
-use crate::manifest::BlobRecord;
-use crate::{Body, Entry, Op};
+use crate::work::{Done, Doubt, Ground, Output, SourceTable, end_of, lost_mark};
 
 /// Read at once of a table that is walked.
 pub(crate) const READ_AHEAD_BYTES: usize = 1 << 20;
@@ -112,7 +113,7 @@ fn copy_entries(
                     }
                     Err(_) => gaps.push(lost_mark(
                         Bytes::copy_from_slice(key),
-                        behind(key),
+                        successor(key),
                         Bytes::new(),
                     )),
                 }
@@ -230,10 +231,7 @@ pub(crate) fn blob_source(number: u64, file_len: u64) -> SourceTable {
         file_len,
         is_present: true,
         is_whole: true,
-        properties: Properties {
-            largest: vec![0xff; 8].into(),
-            ..Properties::default()
-        },
+        properties: blob_properties(),
     }
 }
 

@@ -7,17 +7,17 @@ use kvorum_disk::anatomy::{Check, Dissection, Piece};
 use kvorum_disk::{Disk, ErrorKind as DiskErrorKind, read_file, replace_file};
 use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 
-use crate::error::IntoBackend;
-
 /// In the fast directory: where the slow one is.
 pub const CARD_OF_SLOW: &str = "tier-slow";
 /// In the slow directory: where the fast one is.
 pub const CARD_OF_FAST: &str = "tier-fast";
-pub(crate) const MAGIC: [u8; 8] = *b"KVlsmtie";
+/// The first bytes of a card.
+pub const MAGIC: [u8; 8] = *b"KVlsmtie";
 const VERSION: u8 = 1;
 const DROPPED: u8 = 1;
 const HEAD_BYTES: usize = 24;
-pub(crate) const CARD_BYTES_MAX: u64 = 64 << 10;
+/// A card is no longer, in bytes.
+pub const CARD_BYTES_MAX: u64 = 64 << 10;
 
 /// Which directory is the other one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,11 +110,11 @@ pub(super) fn write(disk: &dyn Disk, directory: &Path, name: &str, card: &Card) 
         let detail = format!("the path {} is not UTF-8", card.other.display());
         BackendError::new(ErrorKind::Denied, detail)
     })?;
-    replace_file(disk, &directory.join(name), &bytes).into_backend()
+    Ok(replace_file(disk, &directory.join(name), &bytes)?)
 }
 
 /// A card taken apart for people.
-pub(crate) fn card_piece(bytes: &[u8]) -> Piece {
+pub fn card_piece(bytes: &[u8]) -> Piece {
     let mut fields = Dissection::new(bytes, 0);
     fields.magic(&MAGIC);
     fields.number("format version", 1);

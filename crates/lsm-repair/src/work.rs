@@ -6,11 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::Result;
 use kvorum_disk::Disk;
+use kvorum_encoding::successor;
+use kvorum_lsm::LsmSettings;
+use kvorum_lsm::error::IntoBackend;
 use kvorum_sst::{KnownTable, Mark, MarkKind, Properties, Table, TableId};
-
-use crate::LsmSettings;
-use crate::error::IntoBackend;
-use crate::tiers::TieredDisk;
+use kvorum_tiers::TieredDisk;
 
 /// A piece of work that writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,13 +151,8 @@ pub(crate) fn end_of(properties: &Properties) -> Bytes {
     match is_behind {
         // The end of a mark, with which the next table of the level may begin.
         true => properties.largest.clone(),
-        false => behind(&properties.largest),
+        false => successor(&properties.largest),
     }
-}
-
-/// The first key behind a key.
-pub(crate) fn behind(key: &[u8]) -> Bytes {
-    [key, &[0]].concat().into()
 }
 
 pub(crate) fn lost_mark(from: Bytes, to: Bytes, filter: Bytes) -> Mark {

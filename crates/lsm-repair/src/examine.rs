@@ -5,11 +5,11 @@ use std::path::Path;
 use bytes::Bytes;
 use kvorum_backend::Result;
 use kvorum_disk::Disk;
+use kvorum_lsm::Entry;
+use kvorum_lsm::error::{IntoBackend, from_sst};
 use kvorum_sst::{BadRange, Properties, SstError, TableId, examine};
 
-use super::listing::FileKind;
-use crate::Entry;
-use crate::error::{IntoBackend, from_sst};
+use crate::listing::FileKind;
 
 /// What a file came out as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,16 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use kvorum_backend::Result;
+use kvorum_lsm::blob::{blob_path, split_blob};
+use kvorum_lsm::error::IntoBackend;
+use kvorum_lsm::files::table_path;
+use kvorum_lsm::manifest::BlobRecord;
+use kvorum_lsm::segment_of;
+use kvorum_lsm::{BlobPlace, Body, Entry};
 use kvorum_sst::{ScanItem, Table, hash_key};
 
-use super::salvage::{blob_source, context, scan_of};
-use super::work::{Ground, SourceTable};
-use crate::blob::{blob_path, split_blob};
-use crate::error::IntoBackend;
-use crate::files::table_path;
-use crate::logged::segment_of;
-use crate::manifest::BlobRecord;
-use crate::{BlobPlace, Body, Entry};
+use crate::salvage::{blob_source, context, scan_of};
+use crate::work::{Ground, SourceTable};
 
 /// Entries that a file is tried with.
 const SAMPLES: usize = 16;

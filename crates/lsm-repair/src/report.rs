@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 
-use super::decision::{Decision, Problem};
-use super::journal::Told;
-use super::listing::Listing;
-use super::options::RepairOptions;
-use super::work::{Doubt, Unit};
+use crate::decision::{Decision, Problem};
+use crate::journal::Told;
+use crate::listing::Listing;
+use crate::options::RepairOptions;
+use crate::work::{Doubt, Unit};
 
 /// How a repair ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,11 +13,11 @@ use kvorum_backend::{
     Timestamp, Written,
 };
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk, OpenMode};
+use kvorum_lsm::manifest;
+use kvorum_lsm::policy::PolicySettings;
+use kvorum_lsm::{Body, Lsm, LsmSettings, Op, ScanRange, ScanStep, Shared, Value};
 
-use super::{Repair, RepairOptions, RepairReport, RepairVerdict};
-use crate::manifest;
-use crate::policy::PolicySettings;
-use crate::{Body, Lsm, LsmSettings, Op, ScanRange, ScanStep, Shared, Value};
+use crate::{Repair, RepairOptions, RepairReport, RepairVerdict};
 
 const NOW: Timestamp = Timestamp(1_000);
 const STORE: &str = "store";

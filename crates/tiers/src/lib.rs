@@ -23,17 +23,13 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_backend::{BackendError, ErrorKind, LOST_NAME, Result};
 use kvorum_disk::{Disk, create_directory_durably};
 
 use self::card::{Card, Found};
-use crate::DrawNumber;
-use crate::check::is_table_name;
-use crate::error::IntoBackend;
 
-pub(crate) use self::card::{CARD_BYTES_MAX, MAGIC, card_piece};
-pub use self::card::{CARD_OF_FAST, CARD_OF_SLOW};
-pub use self::tiered_disk::TieredDisk;
+pub use self::card::{CARD_BYTES_MAX, CARD_OF_FAST, CARD_OF_SLOW, MAGIC, card_piece};
+pub use self::tiered_disk::{TieredDisk, is_table_name};
 
 /// Where old tables go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,9 +41,9 @@ pub struct Tiers {
 }
 
 /// The slow side of an open store.
-pub(crate) struct SlowSide {
+pub struct SlowSide {
     /// Creates tables in the slow directory; otherwise like the store's own disk.
-    pub(crate) disk: Arc<dyn Disk>,
+    pub disk: Arc<dyn Disk>,
     directory: PathBuf,
     /// `None` where it takes nothing more.
     from_level: Option<usize>,
@@ -55,12 +51,12 @@ pub(crate) struct SlowSide {
 
 impl SlowSide {
     /// True when tables of a level belong here.
-    pub(crate) fn takes(&self, level: usize) -> bool {
+    pub fn takes(&self, level: usize) -> bool {
         self.from_level.is_some_and(|it| it <= level)
     }
 
     /// True when a file lies here, by the path under which it was opened.
-    pub(crate) fn has(&self, path: &Path) -> bool {
+    pub fn has(&self, path: &Path) -> bool {
         path.starts_with(&self.directory)
     }
 }
@@ -85,8 +81,11 @@ where
 }
 
 /// True when a store has a slow directory, be it there or not.
-pub(crate) fn has_slow(disk: &dyn Disk, directory: &Path) -> Result<bool> {
-    let card = disk.info(&directory.join(CARD_OF_SLOW)).into_backend()?;
+///
+/// # Errors
+/// Those of the disk.
+pub fn has_slow(disk: &dyn Disk, directory: &Path) -> Result<bool> {
+    let card = disk.info(&directory.join(CARD_OF_SLOW))?;
     Ok(card.is_some())
 }
 
@@ -118,22 +117,26 @@ pub fn remove_store(disk: &dyn Disk, directory: &Path) -> Result<()> {
         };
         card::write(disk, &card.other, CARD_OF_FAST, &dropped)?;
     }
-    disk.remove_directory(directory).into_backend()?;
+    disk.remove_directory(directory)?;
     let Some(card) = slow else {
         return Ok(());
     };
     if let Some(parent) = directory.parent() {
-        disk.sync_directory(parent).into_backend()?;
+        disk.sync_directory(parent)?;
     }
-    disk.remove_directory(&card.other).into_backend()
+    Ok(disk.remove_directory(&card.other)?)
 }
 
-/// The disk of a store that is being opened, and its slow side. Called under the store's lock.
-pub(crate) fn settle(
+/// The disk of a store that is being opened, and its slow side. Called under the store's lock. `draw` gives
+/// the number of a pair of directories that is new.
+///
+/// # Errors
+/// [`ErrorKind::Denied`] when the slow directory is not where it was, or another store's; those of the disk.
+pub fn settle(
     disk: Arc<dyn Disk>,
     directory: &Path,
     wanted: Option<&Tiers>,
-    draw: &DrawNumber,
+    draw: &dyn Fn() -> u64,
 ) -> Result<(Arc<dyn Disk>, Option<SlowSide>)> {
     let Some(slow) = slow_directory(&*disk, directory, wanted, draw)? else {
         return Ok((disk, None));
@@ -151,7 +154,7 @@ fn slow_directory(
     disk: &dyn Disk,
     directory: &Path,
     wanted: Option<&Tiers>,
-    draw: &DrawNumber,
+    draw: &dyn Fn() -> u64,
 ) -> Result<Option<PathBuf>> {
     let wanted = wanted.map(|it| &*it.slow_directory);
     match (own_card(disk, directory)?, wanted) {
@@ -206,11 +209,11 @@ fn own_card(disk: &dyn Disk, directory: &Path) -> Result<Found> {
 
 /// A store gets a slow directory. Where one was begun and not named in the fast directory, nothing was
 /// put there.
-fn begin(disk: &dyn Disk, directory: &Path, slow: &Path, draw: &DrawNumber) -> Result<()> {
-    if disk.info(slow).into_backend()?.is_some() {
+fn begin(disk: &dyn Disk, directory: &Path, slow: &Path, draw: &dyn Fn() -> u64) -> Result<()> {
+    if disk.info(slow)?.is_some() {
         let back = card::read(disk, slow, CARD_OF_FAST)?;
         if matches!(&back, Found::Card(card) if card.is_dropped) {
-            disk.remove_directory(slow).into_backend()?;
+            disk.remove_directory(slow)?;
         } else if let Found::Card(card) = &back
             && is_in_use(disk, card, directory, slow)?
         {
@@ -228,7 +231,7 @@ fn begin(disk: &dyn Disk, directory: &Path, slow: &Path, draw: &DrawNumber) -> R
             )));
         }
     }
-    create_directory_durably(disk, slow).into_backend()?;
+    create_directory_durably(disk, slow)?;
     write_pair(disk, directory, slow, draw())
 }
 
@@ -266,16 +269,16 @@ fn follow(disk: &dyn Disk, directory: &Path, card: &Card, slow: &Path) -> Result
 /// A slow directory that takes nothing more, and holds nothing.
 fn end(disk: &dyn Disk, directory: &Path, slow: &Path) -> Result<()> {
     let card = directory.join(CARD_OF_SLOW);
-    disk.remove_file(&card).into_backend()?;
-    disk.sync_directory(directory).into_backend()?;
+    disk.remove_file(&card)?;
+    disk.sync_directory(directory)?;
     // What is left of it holds no table, and is in nobody's way.
     let _removed_or_left_over = disk.remove_directory(slow);
     Ok(())
 }
 
 fn is_drained(disk: &dyn Disk, slow: &Path) -> Result<bool> {
-    let entries = disk.list(slow).into_backend()?;
-    let is_ours = |name: &str| is_table_name(name) || name == crate::lost::DIRECTORY;
+    let entries = disk.list(slow)?;
+    let is_ours = |name: &str| is_table_name(name) || name == LOST_NAME;
     Ok(!entries.iter().any(|it| is_ours(&it.name)))
 }
 
