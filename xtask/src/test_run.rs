@@ -189,8 +189,15 @@ fn build(run: &Run<'_>, is_release: bool) -> anyhow::Result<()> {
     command.args(["build", "--quiet"]);
     match is_release {
         true => command.args(["--release", "--package", "kvorum-node"]),
-        // As the other stages build it, so that libraries are not built again with fewer features.
-        false => command.args(["--workspace", "--bin", "kvorum"]),
+        // As the tests build it, so that libraries are not built again with fewer features: nothing plants a
+        // defect in it.
+        false => command.args([
+            "--workspace",
+            "--bin",
+            "kvorum",
+            "--features",
+            "kvorum-sim/planted-defects",
+        ]),
     };
     succeeds(&mut command)?
         .then_some(())
