@@ -326,7 +326,7 @@ impl Store {
         let stats = || catalog.segments.values().map(|entry| entry.stats);
         let hints = catalog.segments.values();
         let hint_lens = hints.filter_map(|entry| Some(entry.segment.hint.read().as_ref()?.len()));
-        let hint_lens = hint_lens.chain(catalog.log_hints.iter().map(|hint| hint.len()));
+        let hint_lens = hint_lens.chain(catalog.log_hints.iter().map(|hint| hint.table.len()));
         let (hint_files, hint_bytes) = hint_lens.fold((0, 0), |(n, sum), len| (n + 1, sum + len));
         let segment_bytes: u64 = stats().map(|it| it.data_end).sum();
         let shared = || catalog.shared.values().map(|entry| entry.stats);

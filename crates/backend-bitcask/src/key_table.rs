@@ -12,6 +12,7 @@ use crate::entry::{KIND_ENTRY, decode_front};
 const FLAG_REMOVAL: u8 = 1;
 const FLAG_EXPIRES: u8 = 1 << 1;
 const FLAG_SEGMENT: u8 = 1 << 2;
+const FLAG_TAG: u8 = 1 << 3;
 
 /// Tells the numbers of the store's own segments from those of the node's log.
 pub(crate) const OWN: u32 = 1 << 31;
@@ -47,36 +48,42 @@ impl KeyEntry {
         })
     }
 
-    /// Appends an entry:
+    /// Appends an entry: the length of its key as a varint, the key, and the rest.
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.key.len() as u64);
+        out.extend_from_slice(&self.key);
+        self.encode_value(out);
+    }
+
+    /// Appends an entry without its key:
     ///
     /// ```text
     /// size    field
-    /// varint  length of the key, then the key
     /// varint  sequence
     /// varint  offset of the record, in units of 8
     /// varint  where its front ends, in bytes
     /// varint  its length, in bytes
-    /// 1       flags: 0 removal, 1 expires, 2 has a segment (not in files)
+    /// 1       flags: 0 removal, 1 expires, 2 has a segment, 3 has a tag
     /// varint  segment, if it has one
     ///         of an entry that is no removal:
-    /// 4         anti-entropy segment
+    /// varint    anti-entropy segment
     /// varint    last modified
     /// varint    expiry, if it expires
-    /// 1         tag
+    /// 1         tag, if it has one
     /// ```
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.key.len() as u64);
-        out.extend_from_slice(&self.key);
+    pub(crate) fn encode_value(&self, out: &mut Vec<u8>) {
         put_varint(out, self.sequence);
         put_varint(out, self.at.offset / RECORD_ALIGN_BYTES);
         put_varint(out, self.at.front_end);
         put_varint(out, self.at.len);
         let expiry = self.fields.expiry.filter(|_| !self.removal);
+        let has_tag = !self.removal && self.fields.tag != Tag::default();
         let flag = |flag: u8, is_set: bool| if is_set { flag } else { 0 };
         out.push(
             flag(FLAG_REMOVAL, self.removal)
                 | flag(FLAG_EXPIRES, expiry.is_some())
-                | flag(FLAG_SEGMENT, self.segment != 0),
+                | flag(FLAG_SEGMENT, self.segment != 0)
+                | flag(FLAG_TAG, has_tag),
         );
         if self.segment != 0 {
             put_varint(out, u64::from(self.segment));
@@ -84,28 +91,39 @@ impl KeyEntry {
         if self.removal {
             return;
         }
-        out.extend_from_slice(&self.fields.segment.to_le_bytes());
+        put_varint(out, u64::from(self.fields.segment));
         put_varint(out, self.fields.last_modified.0);
         if let Some(expiry) = expiry {
             put_varint(out, expiry.0);
         }
-        out.push(self.fields.tag.0);
+        if has_tag {
+            out.push(self.fields.tag.0);
+        }
     }
 
-    /// Decodes the entry at the front of `bytes` and returns how long it is.
-    pub(crate) fn decode(bytes: &Bytes) -> Result<(Self, usize), Truncated> {
+    /// Decodes the entry at the front of `bytes`.
+    fn decode(bytes: &Bytes) -> Result<Self, Truncated> {
         let mut reader = ByteReader::new(bytes);
         let key_len = reader.take_prefixed()?.len();
         let key_end = reader.offset();
+        let key = bytes.slice(key_end - key_len..key_end);
+        Self::decode_value(&key, &bytes[key_end..]).map(|(entry, _)| entry)
+    }
+
+    /// Decodes what [`KeyEntry::encode_value`] wrote at the front of `bytes`, and returns how long it is.
+    pub(crate) fn decode_value(key: &Bytes, bytes: &[u8]) -> Result<(Self, usize), Truncated> {
+        let mut reader = ByteReader::new(bytes);
         let sequence = reader.varint()?;
-        let offset = reader.varint()?.saturating_mul(RECORD_ALIGN_BYTES);
-        let front_end = reader.varint()?;
-        let len = reader.varint()?;
+        let at = Location {
+            offset: reader.varint()?.saturating_mul(RECORD_ALIGN_BYTES),
+            front_end: reader.varint()?,
+            len: reader.varint()?,
+        };
         let flags = reader.u8()?;
         let removal = flags & FLAG_REMOVAL != 0;
         let segment = match flags & FLAG_SEGMENT {
             0 => 0,
-            _ => u32::try_from(reader.varint()?).unwrap_or(u32::MAX),
+            _ => number(&mut reader)?,
         };
         let fields = if removal {
             Fields::default()
@@ -113,14 +131,10 @@ impl KeyEntry {
             decode_fields(&mut reader, flags)?
         };
         let entry = Self {
-            key: bytes.slice(key_end - key_len..key_end),
+            key: key.clone(),
             sequence,
             segment,
-            at: Location {
-                offset,
-                front_end,
-                len,
-            },
+            at,
             removal,
             fields,
         };
@@ -130,15 +144,23 @@ impl KeyEntry {
 
 fn decode_fields(reader: &mut ByteReader<'_>, flags: u8) -> Result<Fields, Truncated> {
     Ok(Fields {
-        segment: reader.u32()?,
+        segment: number(reader)?,
         last_modified: Timestamp(reader.varint()?),
-        expiry: if flags & FLAG_EXPIRES != 0 {
-            Some(Timestamp(reader.varint()?))
-        } else {
-            None
+        expiry: match flags & FLAG_EXPIRES {
+            0 => None,
+            _ => Some(Timestamp(reader.varint()?)),
         },
-        tag: Tag(reader.u8()?),
+        tag: match flags & FLAG_TAG {
+            0 => Tag::default(),
+            _ => Tag(reader.u8()?),
+        },
     })
+}
+
+/// A number of 32 bits.
+fn number(reader: &mut ByteReader<'_>) -> Result<u32, Truncated> {
+    let offset = reader.offset();
+    u32::try_from(reader.varint()?).map_err(|_| Truncated { offset })
 }
 
 /// Entries are packed into pieces of this size: one buffer for all would be moved, and be twice as
@@ -230,8 +252,7 @@ impl KeyTable {
     pub(crate) fn get(&self, position: usize) -> Option<KeyEntry> {
         let start = self.starts.get(position)?;
         let piece = self.pieces.get(start.piece())?;
-        let (entry, _) = KeyEntry::decode(&piece.slice(start.offset()..)).ok()?;
-        Some(entry)
+        KeyEntry::decode(&piece.slice(start.offset()..)).ok()
     }
 
     /// The position of the first entry whose key is at or behind `key`.
@@ -329,8 +350,11 @@ mod tests {
             let mut out = Vec::new();
             expected.encode(&mut out);
             let bytes = Bytes::from(out);
-            let (decoded, len) = KeyEntry::decode(&bytes).unwrap();
-            assert_eq!((decoded, len), (expected, bytes.len()));
+            assert_eq!(KeyEntry::decode(&bytes).as_ref(), Ok(&expected));
+            let mut value = Vec::new();
+            expected.encode_value(&mut value);
+            let decoded = KeyEntry::decode_value(&expected.key, &value).unwrap();
+            assert_eq!(decoded, (expected, value.len()));
             for cut in 0..bytes.len() {
                 assert!(KeyEntry::decode(&bytes.slice(..cut)).is_err());
             }

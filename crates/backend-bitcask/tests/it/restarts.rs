@@ -1,11 +1,12 @@
 //! Opening: by checkpoint, by hints, by data; after a stop, a kill, a failed sync and a full disk.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kvorum_backend::{Backend, Batch, Durability, ErrorKind, Fields, Receipt, Sequence, TaskKind};
 use kvorum_backend_bitcask::BitcaskSettings;
 use kvorum_disk::{
     CrashOptions, Disk, ErrorKind as DiskErrorKind, Fault, FaultyDisk, MemoryDisk, Operation, Rule,
+    replace_file,
 };
 
 use crate::store::{
@@ -59,6 +60,42 @@ fn each_source_leads_to_the_same_store() {
         assert!(status.lost.is_empty());
         assert_eq!(store.durable(), Sequence(88));
     }
+}
+
+/// Version 0.1.0 wrote hints in a layout of their own.
+#[test]
+fn hints_of_an_earlier_version_are_written_again_without_a_word() {
+    let disk = MemoryDisk::new();
+    let store = open(&disk, small());
+    fill(&store);
+    do_all(&store, NOW);
+    let expected = folded(&store, NOW);
+    store.close().unwrap();
+    drop(store);
+    let hints = || {
+        let entries = disk.list(Path::new("store")).unwrap().into_iter();
+        let hints = entries.filter(|it| it.name.ends_with(".hint"));
+        let hints: Vec<_> = hints.map(|it| Path::new("store").join(it.name)).collect();
+        hints
+    };
+    let before = hints();
+    assert!(!before.is_empty());
+    for hint in &before {
+        replace_file(&disk, hint, b"KVbchint and what they said").unwrap();
+    }
+    for without in ["nothing", "checkpoint"] {
+        let image = disk.crash_image(CrashOptions::everything());
+        image.remove_file(&Path::new("store").join(without)).ok();
+        let store = open(&image, small());
+        assert_eq!(folded(&store, NOW), expected);
+        assert!(store.status().lost.is_empty());
+        do_all(&store, NOW);
+        assert_eq!(folded(&store, NOW), expected);
+    }
+    let store = open(&disk, small());
+    assert_eq!(hints(), [""; 0].map(PathBuf::from));
+    do_all(&store, NOW);
+    assert_eq!(hints(), before);
 }
 
 #[test]
