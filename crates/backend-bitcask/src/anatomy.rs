@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use kvorum_backend::{LOST_INDEX_BYTES_MAX, lost_index_piece};
+use kvorum_backend::{LOST_INDEX_BYTES_MAX, Timestamp, lost_index_piece};
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, Pieces};
 use kvorum_disk::{Disk, OpenMode, Reading, read_file};
 use kvorum_encoding::{ByteReader, StorageKey, checksum, checksum_append, mask_checksum};
@@ -191,18 +191,20 @@ fn hint_pieces(
     disk: &dyn Disk,
     path: &Path,
     title: &'static str,
-    note: fn(&[u8]) -> Option<String>,
+    note: fn(&Bytes) -> Option<String>,
 ) -> kvorum_disk::Result<Pieces> {
     let source = Source::open(disk, path)?;
     let magic = source.read(0, 8)?;
     if EARLIER_MAGICS.iter().any(|it| magic == it[..]) {
-        let mut fields = Dissection::new(&magic, 0);
-        fields.bytes("magic of an earlier version", magic.len());
-        let rest = Check::Covered;
-        let what = "not read: it is written again".to_owned();
-        let len = usize::try_from(source.len).unwrap_or(usize::MAX);
-        fields.field("content", len - magic.len(), what, rest);
-        return Ok(Box::new(std::iter::once(Ok(fields.finish(title)))));
+        let content = Field {
+            offset: 0,
+            len: source.len,
+            name: "content of an earlier version".to_owned(),
+            value: "not read: it is written again".to_owned(),
+            check: Check::Covered,
+        };
+        let (title, fields) = (title.to_owned(), vec![content]);
+        return Ok(Box::new(std::iter::once(Ok(Piece { title, fields }))));
     }
     let show_key = |key: &[u8]| key_shown(&Bytes::copy_from_slice(key));
     let table = TableAnatomy::open(disk, path, hint_id(disk, path), 0, show_key)?;
@@ -231,7 +233,7 @@ fn records_shown(key: &[u8], value: &Bytes) -> Option<String> {
     let mut shown = key_shown(&key);
     let mut at = 0;
     while at < value.len() {
-        let (entry, len) = KeyEntry::decode_value(&key, &value[at..]).ok()?;
+        let (entry, len) = KeyEntry::decode_value(&key, Timestamp::default(), &value[at..]).ok()?;
         at += len;
         let removal = if entry.removal { ", removal" } else { "" };
         let within = match (entry.segment & OWN, entry.segment & !OWN) {

@@ -6,11 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use kvorum_disk::Disk;
 use kvorum_encoding::{ByteReader, put_varint};
 use kvorum_sst::TableId;
 
-use crate::hint_table::{HintError, HintTable, HintTableWriter, check_version};
+use crate::hint_table::{HintError, HintTable, HintTableWriter, check_version, split_note};
 
 const VERSION: u8 = 1;
 
@@ -101,8 +102,9 @@ fn decode_note(note: &[u8]) -> Result<[u64; 4], HintError> {
 }
 
 /// A note in words.
-pub(crate) fn note_shown(note: &[u8]) -> Option<String> {
-    let [data_end, records, sequence_min, sequence_max] = decode_note(note).ok()?;
+pub(crate) fn note_shown(note: &Bytes) -> Option<String> {
+    let note = split_note(note).ok()?.1;
+    let [data_end, records, sequence_min, sequence_max] = decode_note(&note).ok()?;
     Some(format!(
         "of a segment with {records} records up to byte {data_end}, sequences {sequence_min} to \
          {sequence_max}"
@@ -113,7 +115,6 @@ pub(crate) fn note_shown(note: &[u8]) -> Option<String> {
 mod tests {
     use std::ops::Bound;
 
-    use bytes::Bytes;
     use kvorum_backend::Fields;
     use kvorum_disk::{MemoryDisk, OpenMode, Reading};
     use kvorum_segment::Location;
@@ -150,7 +151,7 @@ mod tests {
         for number in 0..count {
             writer.push(&entry(number)).unwrap();
         }
-        writer.finish(disk, SEGMENT.note()).unwrap();
+        writer.finish(disk, &SEGMENT.note()).unwrap();
     }
 
     fn open(disk: &MemoryDisk) -> Result<HintTable, HintError> {

@@ -7,9 +7,9 @@
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Buf, Bytes, BytesMut};
+use kvorum_backend::Timestamp;
 use kvorum_disk::{Disk, OpenMode, Reading, temporary_name};
 use kvorum_encoding::{ByteReader, Truncated};
 use kvorum_sst::{
@@ -26,7 +26,7 @@ pub(crate) const EARLIER_MAGICS: [[u8; 8]; 2] = [*b"KVbchint", *b"KVlghint"];
 /// A block takes at most a quarter more: a part of a listing reads one of each hint. Bytes.
 const BLOCK_BYTES: usize = (8 << 10) * 4 / 5;
 /// Who reads a hint from end to end reads so much at once. Bytes.
-const READ_AHEAD_BYTES: usize = 256 << 10;
+const READ_AHEAD_BYTES: usize = 64 << 10;
 /// Keys are cut from buffers of this size. Bytes.
 const KEYS_BYTES: usize = 16 << 10;
 
@@ -88,7 +88,8 @@ pub(crate) fn check_version(note: &mut ByteReader<'_>, known: u8) -> Result<(), 
 }
 
 /// Writes a hint under a temporary name: a table of [`kvorum_sst`] with one entry for each key, whose value
-/// is what [`KeyEntry::encode_value`] makes of its records, one behind the other.
+/// is what [`KeyEntry::encode_value`] makes of its records, one behind the other. In front of its owner's note
+/// stand 8 bytes: when the first entry was last modified, from which the others are told apart.
 pub(crate) struct HintTableWriter {
     table: TableWriter,
     temporary: PathBuf,
@@ -97,6 +98,7 @@ pub(crate) struct HintTableWriter {
     key: Bytes,
     value: Vec<u8>,
     facts: Facts,
+    base: Option<Timestamp>,
 }
 
 impl HintTableWriter {
@@ -112,6 +114,7 @@ impl HintTableWriter {
             key: Bytes::new(),
             value: Vec::new(),
             facts: Facts::default(),
+            base: None,
         })
     }
 
@@ -125,7 +128,8 @@ impl HintTableWriter {
             self.facts = facts(entry);
         }
         self.key = entry.key.clone();
-        entry.encode_value(&mut self.value);
+        let base = *self.base.get_or_insert(entry.fields.last_modified);
+        entry.encode_value(base, &mut self.value);
         Ok(())
     }
 
@@ -143,9 +147,10 @@ impl HintTableWriter {
     }
 
     /// Writes what is left, makes all durable, and gives the file its name. Returns its length, in bytes.
-    pub(crate) fn finish(mut self, disk: &dyn Disk, note: Vec<u8>) -> kvorum_sst::Result<u64> {
+    pub(crate) fn finish(mut self, disk: &dyn Disk, note: &[u8]) -> kvorum_sst::Result<u64> {
         self.add_last()?;
-        self.table.set_note(note);
+        let base = self.base.unwrap_or_default().0.to_le_bytes();
+        self.table.set_note([&base, note].concat());
         let written = self.table.finish()?;
         disk.rename(&self.temporary, &self.path)?;
         disk.sync_directory(self.path.parent().unwrap_or(Path::new(".")))?;
@@ -167,7 +172,7 @@ fn facts(entry: &KeyEntry) -> Facts {
 /// An open hint, of which all was found right that does not stand in its blocks of entries.
 pub(crate) struct HintTable {
     table: Arc<Table>,
-    is_wrong: AtomicBool,
+    base: Timestamp,
 }
 
 impl HintTable {
@@ -183,11 +188,9 @@ impl HintTable {
             }
             opened => opened?,
         };
-        let hint = Self {
-            table: Arc::new(table),
-            is_wrong: AtomicBool::new(false),
-        };
-        Ok((hint, note))
+        let (base, note) = split_note(&note)?;
+        let table = Arc::new(table);
+        Ok((Self { table, base }, note))
     }
 
     /// Reads again all that does not stand in blocks of entries; returns how much that was, in bytes.
@@ -214,7 +217,7 @@ impl HintTable {
             read_ahead_bytes: READ_AHEAD_BYTES,
             ..ScanOptions::default()
         };
-        HintScan::new(self.table.clone(), options, Bound::Unbounded)
+        HintScan::new(self, options, Bound::Unbounded)
     }
 
     /// Entries of a range, read block by block. Blocks that have none of `segments` are left out.
@@ -234,17 +237,15 @@ impl HintTable {
             read_ahead_bytes: 0,
             blocks_cached: 0,
         };
-        HintScan::new(self.table.clone(), options, to)
+        HintScan::new(self, options, to)
     }
+}
 
-    /// It was found damaged: it is not used any more, and is written again.
-    pub(crate) fn set_wrong(&self) {
-        self.is_wrong.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_wrong(&self) -> bool {
-        self.is_wrong.load(Ordering::Relaxed)
-    }
+/// The time from which entries are told apart, and the owner's note.
+pub(crate) fn split_note(note: &Bytes) -> Result<(Timestamp, Bytes), Truncated> {
+    let mut reader = ByteReader::new(note);
+    let base = Timestamp(reader.u64()?);
+    Ok((base, note.slice(reader.offset()..)))
 }
 
 fn is_earlier(disk: &dyn Disk, path: &Path) -> kvorum_sst::Result<bool> {
@@ -257,6 +258,7 @@ fn is_earlier(disk: &dyn Disk, path: &Path) -> kvorum_sst::Result<bool> {
 /// Entries of a hint, in key order.
 pub(crate) struct HintScan {
     scan: TableScan,
+    base: Timestamp,
     options: ScanOptions,
     to: Bound<Bytes>,
     block: LastBlock,
@@ -268,8 +270,10 @@ pub(crate) struct HintScan {
 }
 
 impl HintScan {
-    fn new(table: Arc<Table>, options: ScanOptions, to: Bound<Bytes>) -> Self {
+    fn new(hint: &HintTable, options: ScanOptions, to: Bound<Bytes>) -> Self {
+        let table = hint.table.clone();
         Self {
+            base: hint.base,
             scan: TableScan::new(table, options.clone()).up_to(to.clone()),
             options,
             to,
@@ -293,7 +297,7 @@ impl HintScan {
         if self.value.is_empty() && !self.next_key()? {
             return Ok(None);
         }
-        let (entry, len) = KeyEntry::decode_value(&self.key, &self.value)?;
+        let (entry, len) = KeyEntry::decode_value(&self.key, self.base, &self.value)?;
         self.value.advance(len);
         Ok(Some(entry))
     }
@@ -338,7 +342,7 @@ impl HintScan {
         let mut value = found.map_or_else(Bytes::new, |found| found.value);
         let mut entries = Vec::new();
         while !value.is_empty() {
-            let (entry, len) = KeyEntry::decode_value(key, &value)?;
+            let (entry, len) = KeyEntry::decode_value(key, self.base, &value)?;
             value.advance(len);
             entries.push(entry);
         }

@@ -52,10 +52,10 @@ impl KeyEntry {
     fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.key.len() as u64);
         out.extend_from_slice(&self.key);
-        self.encode_value(out);
+        self.encode_value(Timestamp::default(), out);
     }
 
-    /// Appends an entry without its key:
+    /// Appends an entry without its key, as it differs from one that was last modified at `base`:
     ///
     /// ```text
     /// size    field
@@ -67,11 +67,11 @@ impl KeyEntry {
     /// varint  segment, if it has one
     ///         of an entry that is no removal:
     /// varint    anti-entropy segment
-    /// varint    last modified
+    /// varint    last modified less `base`, doubled; 1 more where that is negative
     /// varint    expiry, if it expires
     /// 1         tag, if it has one
     /// ```
-    pub(crate) fn encode_value(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode_value(&self, base: Timestamp, out: &mut Vec<u8>) {
         put_varint(out, self.sequence);
         put_varint(out, self.at.offset / RECORD_ALIGN_BYTES);
         put_varint(out, self.at.front_end);
@@ -92,7 +92,8 @@ impl KeyEntry {
             return;
         }
         put_varint(out, u64::from(self.fields.segment));
-        put_varint(out, self.fields.last_modified.0);
+        let modified = self.fields.last_modified.0;
+        put_varint(out, folded(modified.wrapping_sub(base.0)));
         if let Some(expiry) = expiry {
             put_varint(out, expiry.0);
         }
@@ -107,11 +108,16 @@ impl KeyEntry {
         let key_len = reader.take_prefixed()?.len();
         let key_end = reader.offset();
         let key = bytes.slice(key_end - key_len..key_end);
-        Self::decode_value(&key, &bytes[key_end..]).map(|(entry, _)| entry)
+        let decoded = Self::decode_value(&key, Timestamp::default(), &bytes[key_end..]);
+        decoded.map(|(entry, _)| entry)
     }
 
     /// Decodes what [`KeyEntry::encode_value`] wrote at the front of `bytes`, and returns how long it is.
-    pub(crate) fn decode_value(key: &Bytes, bytes: &[u8]) -> Result<(Self, usize), Truncated> {
+    pub(crate) fn decode_value(
+        key: &Bytes,
+        base: Timestamp,
+        bytes: &[u8],
+    ) -> Result<(Self, usize), Truncated> {
         let mut reader = ByteReader::new(bytes);
         let sequence = reader.varint()?;
         let at = Location {
@@ -128,7 +134,7 @@ impl KeyEntry {
         let fields = if removal {
             Fields::default()
         } else {
-            decode_fields(&mut reader, flags)?
+            decode_fields(&mut reader, flags, base)?
         };
         let entry = Self {
             key: key.clone(),
@@ -142,10 +148,14 @@ impl KeyEntry {
     }
 }
 
-fn decode_fields(reader: &mut ByteReader<'_>, flags: u8) -> Result<Fields, Truncated> {
+fn decode_fields(
+    reader: &mut ByteReader<'_>,
+    flags: u8,
+    base: Timestamp,
+) -> Result<Fields, Truncated> {
     Ok(Fields {
         segment: number(reader)?,
-        last_modified: Timestamp(reader.varint()?),
+        last_modified: Timestamp(base.0.wrapping_add(unfolded(reader.varint()?))),
         expiry: match flags & FLAG_EXPIRES {
             0 => None,
             _ => Some(Timestamp(reader.varint()?)),
@@ -155,6 +165,17 @@ fn decode_fields(reader: &mut ByteReader<'_>, flags: u8) -> Result<Fields, Trunc
             _ => Tag(reader.u8()?),
         },
     })
+}
+
+/// Small for a small difference of either sign.
+fn folded(difference: u64) -> u64 {
+    let sign = if difference >> 63 == 0 { 0 } else { u64::MAX };
+    difference << 1 ^ sign
+}
+
+fn unfolded(folded: u64) -> u64 {
+    let sign = if folded & 1 == 0 { 0 } else { u64::MAX };
+    folded >> 1 ^ sign
 }
 
 /// A number of 32 bits.
@@ -352,8 +373,9 @@ mod tests {
             let bytes = Bytes::from(out);
             assert_eq!(KeyEntry::decode(&bytes).as_ref(), Ok(&expected));
             let mut value = Vec::new();
-            expected.encode_value(&mut value);
-            let decoded = KeyEntry::decode_value(&expected.key, &value).unwrap();
+            let base = Timestamp((1 << 50) + 1000);
+            expected.encode_value(base, &mut value);
+            let decoded = KeyEntry::decode_value(&expected.key, base, &value).unwrap();
             assert_eq!(decoded, (expected, value.len()));
             for cut in 0..bytes.len() {
                 assert!(KeyEntry::decode(&bytes.slice(..cut)).is_err());

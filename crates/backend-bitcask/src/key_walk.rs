@@ -137,7 +137,7 @@ impl Origin {
     fn set_wrong(&self) {
         match self {
             Self::Own(seen) => *seen.segment.hint.write() = None,
-            Self::Hinted(hint) => hint.table.set_wrong(),
+            Self::Hinted(hint) => hint.set_wrong(),
             Self::Unhinted => {}
         }
     }
@@ -155,7 +155,7 @@ impl<'a> KeyWalk<'a> {
         has_damage: bool,
     ) -> Result<Self> {
         let segments = segments.filter(|it| it.len() <= SEGMENTS_MAX).cloned();
-        let usable = seen.log_hints.iter().filter(|it| !it.table.is_wrong());
+        let usable = seen.log_hints.iter().filter(|it| !it.is_wrong());
         let mut walk = Self {
             seen,
             log_hints: usable.cloned().collect(),

@@ -17,13 +17,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use kvorum_disk::Disk;
 use kvorum_encoding::{ByteReader, put_varint};
 use kvorum_segment::RECORD_ALIGN_BYTES;
 use kvorum_sst::TableId;
 
-use crate::hint_table::{HintError, HintTable, HintTableWriter, check_version};
+use crate::hint_table::{HintError, HintTable, HintTableWriter, check_version, split_note};
 use crate::key_table::KeyEntry;
 
 const VERSION: u8 = 1;
@@ -134,7 +136,7 @@ impl LogHintWriter {
             put_varint(&mut note, part.to.div_ceil(RECORD_ALIGN_BYTES));
             put_varint(&mut note, entries);
         }
-        self.table.finish(disk, note)
+        self.table.finish(disk, &note)
     }
 }
 
@@ -161,8 +163,8 @@ fn decode_note(note: &[u8]) -> Result<(u64, Vec<HintedPart>), HintError> {
 }
 
 /// A note in words.
-pub(crate) fn note_shown(note: &[u8]) -> Option<String> {
-    let (log_id, parts) = decode_note(note).ok()?;
+pub(crate) fn note_shown(note: &Bytes) -> Option<String> {
+    let (log_id, parts) = decode_note(&split_note(note).ok()?.1).ok()?;
     let shown = parts.iter().map(|it| {
         let (of, number) = match it.number & crate::key_table::OWN {
             0 => ("value log", it.number),
@@ -183,6 +185,7 @@ pub(crate) struct LogHint {
     pub(crate) parts: Vec<HintedPart>,
     pub(crate) entries: u64,
     pub(crate) table: HintTable,
+    is_wrong: AtomicBool,
 }
 
 impl LogHint {
@@ -205,6 +208,7 @@ impl LogHint {
             entries: parts.iter().map(|part| part.entries).sum(),
             parts,
             table,
+            is_wrong: AtomicBool::new(false),
         }))
     }
 
@@ -213,6 +217,15 @@ impl LogHint {
         let from = self.parts.partition_point(|it| it.number < number);
         let to = self.parts.partition_point(|it| it.number <= number);
         &self.parts[from..to]
+    }
+
+    /// It was found damaged: it is not used any more, and is written again.
+    pub(crate) fn set_wrong(&self) {
+        self.is_wrong.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_wrong(&self) -> bool {
+        self.is_wrong.load(Ordering::Relaxed)
     }
 
     /// What it takes while it is open, in bytes of memory.
@@ -224,7 +237,6 @@ impl LogHint {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use kvorum_backend::{Fields, Tag, Timestamp};
     use kvorum_disk::{MemoryDisk, OpenMode, Reading};
     use kvorum_segment::Location;
@@ -338,7 +350,7 @@ mod tests {
                 },
                 removal: false,
                 fields: Fields {
-                    segment: 77,
+                    segment: u32::try_from(mixed(number) >> 44).unwrap(),
                     // A hundred a second.
                     last_modified: Timestamp(1_700_000_000_000_000 + number * 10_000),
                     ..Fields::default()

@@ -448,10 +448,10 @@ impl Store {
 
     /// Has a log hint written again.
     pub(crate) fn drop_log_hint(&self, hint: &LogHint, why: &str) {
-        if hint.table.is_wrong() {
+        if hint.is_wrong() {
             return;
         }
-        hint.table.set_wrong();
+        hint.set_wrong();
         let path = log_hint_path(Path::new(""), hint.number);
         let name = path.to_string_lossy().into_owned();
         let what = format!("a copy of keys in the node's log ({why})");
@@ -525,7 +525,7 @@ impl Source {
             Err(HintError::Disk(error)) => return Err(HintError::Disk(error)),
             Err(error) => {
                 if let Some(hint) = &self.hint {
-                    hint.table.set_wrong();
+                    hint.set_wrong();
                 }
                 return Err(error);
             }
@@ -551,7 +551,7 @@ fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
 impl Catalog {
     fn is_useless(&self, hint: &LogHint) -> bool {
         let mut parts = hint.parts.iter();
-        hint.table.is_wrong() || !parts.any(|part| self.is_spoken_of(part))
+        hint.is_wrong() || !parts.any(|part| self.is_spoken_of(part))
     }
 
     /// True for a part of a segment that is there and has no hint of its own.

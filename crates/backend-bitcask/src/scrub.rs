@@ -41,7 +41,6 @@ pub(crate) enum ScrubJob {
 }
 
 /// A hint that is being read again.
-#[derive(Clone)]
 pub(crate) enum Hint {
     Own(Arc<Segment>, Arc<HintTable>),
     Log(Arc<LogHint>),

@@ -526,7 +526,7 @@ impl Store {
             return Ok(StepOutcome::nothing_left());
         };
         let begin = writer.len();
-        let len = writer.finish(&*self.disk, job.bound.note());
+        let len = writer.finish(&*self.disk, &job.bound.note());
         let len = len.into_backend()?;
         Counters::add(&self.counters.written_bytes, len);
         let path = hint_path(&self.directory, job.number);

@@ -31,7 +31,7 @@ pub struct Shown {
     /// What an entry says: key and value. `None` where it cannot be understood.
     pub entry: fn(&[u8], &Bytes) -> Option<String>,
     /// What the note says.
-    pub note: fn(&[u8]) -> Option<String>,
+    pub note: fn(&Bytes) -> Option<String>,
 }
 
 /// An iterator over the pieces of a table: header, blocks, footer.
