@@ -35,7 +35,13 @@ impl EngineUnderTest for Engine {
             ..settings(opening.variation)
         };
         let disk = opening.disk.clone();
-        let store = Bitcask::open(disk, &opening.directory, settings, opening.draw.clone())?;
+        let store = Bitcask::open(
+            disk,
+            &opening.directory,
+            settings,
+            opening.draw.clone(),
+            None,
+        )?;
         // Large enough for everything, none, and so small that most of it is pushed out.
         let cache = match opening.variation {
             0 => Some(ReadCache::new(64 << 20)),
