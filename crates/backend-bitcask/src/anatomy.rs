@@ -228,12 +228,11 @@ fn hint_id(disk: &dyn Disk, path: &Path) -> Option<TableId> {
 }
 
 /// What a hint says of the records of a key.
-fn records_shown(key: &[u8], value: &Bytes) -> Option<String> {
-    let key = Bytes::copy_from_slice(key);
-    let mut shown = key_shown(&key);
+fn records_shown(key: &[u8], value: &[u8]) -> Option<String> {
+    let mut shown = key_shown(&Bytes::copy_from_slice(key));
     let mut at = 0;
     while at < value.len() {
-        let (entry, len) = KeyEntry::decode_value(&key, Timestamp::default(), &value[at..]).ok()?;
+        let (entry, len) = KeyEntry::decode_value(Timestamp::default(), &value[at..]).ok()?;
         at += len;
         let removal = if entry.removal { ", removal" } else { "" };
         let within = match (entry.segment & OWN, entry.segment & !OWN) {

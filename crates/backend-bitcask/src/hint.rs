@@ -167,6 +167,7 @@ mod tests {
         while let Some(entry) = scan.next()? {
             entries.push(entry);
         }
+        assert!(scan.next()?.is_none());
         Ok(entries)
     }
 

@@ -6,9 +6,9 @@
 
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use kvorum_backend::Timestamp;
 use kvorum_disk::{Disk, OpenMode, Reading, temporary_name};
 use kvorum_encoding::{ByteReader, Truncated};
@@ -265,8 +265,9 @@ pub(crate) struct HintScan {
     /// What keys are cut from.
     keys: BytesMut,
     key: Bytes,
-    /// What is left of the value of `key`.
-    value: Bytes,
+    /// How much of its value was passed, in bytes.
+    passed: usize,
+    damage: FirstDamage,
 }
 
 impl HintScan {
@@ -280,7 +281,8 @@ impl HintScan {
             block: LastBlock::default(),
             keys: BytesMut::new(),
             key: Bytes::new(),
-            value: Bytes::new(),
+            passed: 0,
+            damage: FirstDamage::default(),
         }
     }
 
@@ -289,17 +291,23 @@ impl HintScan {
         self.options.from = Bound::Included(key);
         let table = self.scan.table().clone();
         self.scan = TableScan::new(table, self.options.clone()).up_to(self.to.clone());
-        self.value = Bytes::new();
+        self.passed = 0;
     }
 
     /// The next entry. One whose key is behind the range may be the last.
     pub(crate) fn next(&mut self) -> Result<Option<KeyEntry>, HintError> {
-        if self.value.is_empty() && !self.next_key()? {
+        if self.passed == self.scan.value().len() && !self.next_key()? {
             return Ok(None);
         }
-        let (entry, len) = KeyEntry::decode_value(&self.key, self.base, &self.value)?;
-        self.value.advance(len);
-        Ok(Some(entry))
+        let value = &self.scan.value()[self.passed..];
+        let (entry, len) = KeyEntry::decode_value(self.base, value)?;
+        self.passed += len;
+        // Nearly always the only one of its key.
+        let key = match len == value.len() {
+            true => std::mem::take(&mut self.key),
+            false => self.key.clone(),
+        };
+        Ok(Some(KeyEntry { key, ..entry }))
     }
 
     /// So many of the next entries; fewer at the end.
@@ -314,24 +322,24 @@ impl HintScan {
     }
 
     fn next_key(&mut self) -> Result<bool, HintError> {
-        let first = FirstDamage::default();
         let context = ReadContext {
             cache: &self.block,
-            sink: &first,
+            sink: &self.damage,
             reading: Reading::MayBlock,
             fills_cache: self.options.read_ahead_bytes == 0,
         };
+        self.passed = 0;
         let item = self.scan.advance(&context)?;
-        first.refuse()?;
-        if item == ScanItem::End {
+        self.damage.refuse()?;
+        if matches!(item, ScanItem::End) {
             return Ok(false);
         }
-        if self.keys.capacity() < self.scan.key().len() {
-            self.keys.reserve(KEYS_BYTES.max(self.scan.key().len()));
+        let key = self.scan.key();
+        if self.keys.capacity() < key.len() {
+            self.keys.reserve(KEYS_BYTES.max(key.len()));
         }
-        self.keys.extend_from_slice(self.scan.key());
+        self.keys.extend_from_slice(key);
         self.key = self.keys.split().freeze();
-        self.value = self.scan.value_bytes();
         Ok(true)
     }
 
@@ -339,12 +347,13 @@ impl HintScan {
     pub(crate) fn get(&self, key: &Bytes) -> Result<Vec<KeyEntry>, HintError> {
         // Without filters and hash indexes nobody asks for the key's hash.
         let found = self.scan.table().get(key, 0, &ReadContext::default())?;
-        let mut value = found.map_or_else(Bytes::new, |found| found.value);
-        let mut entries = Vec::new();
-        while !value.is_empty() {
-            let (entry, len) = KeyEntry::decode_value(key, self.base, &value)?;
-            value.advance(len);
-            entries.push(entry);
+        let value = found.map_or_else(Bytes::new, |found| found.value);
+        let (mut entries, mut passed) = (Vec::new(), 0);
+        while passed < value.len() {
+            let (entry, len) = KeyEntry::decode_value(self.base, &value[passed..])?;
+            passed += len;
+            let key = key.clone();
+            entries.push(KeyEntry { key, ..entry });
         }
         Ok(entries)
     }
@@ -373,12 +382,12 @@ impl BlockCache for LastBlock {
 
 /// Keeps the first damage that it is told of.
 #[derive(Default)]
-struct FirstDamage(Mutex<Option<String>>);
+struct FirstDamage(OnceLock<String>);
 
 impl FirstDamage {
-    fn refuse(self) -> Result<(), HintError> {
-        match self.0.into_inner() {
-            Some(what) => Err(HintError::Unusable(what)),
+    fn refuse(&self) -> Result<(), HintError> {
+        match self.0.get() {
+            Some(what) => Err(HintError::Unusable(what.clone())),
             None => Ok(()),
         }
     }
@@ -386,7 +395,7 @@ impl FirstDamage {
 
 impl DamageSink for FirstDamage {
     fn met(&self, damage: TableDamage) {
-        let mut first = self.0.lock();
-        first.get_or_insert_with(|| format!("damaged {}", damage.part));
+        let what = || format!("damaged {}", damage.part);
+        self.0.get_or_init(what);
     }
 }

@@ -108,16 +108,13 @@ impl KeyEntry {
         let key_len = reader.take_prefixed()?.len();
         let key_end = reader.offset();
         let key = bytes.slice(key_end - key_len..key_end);
-        let decoded = Self::decode_value(&key, Timestamp::default(), &bytes[key_end..]);
-        decoded.map(|(entry, _)| entry)
+        let (entry, _) = Self::decode_value(Timestamp::default(), &bytes[key_end..])?;
+        Ok(Self { key, ..entry })
     }
 
-    /// Decodes what [`KeyEntry::encode_value`] wrote at the front of `bytes`, and returns how long it is.
-    pub(crate) fn decode_value(
-        key: &Bytes,
-        base: Timestamp,
-        bytes: &[u8],
-    ) -> Result<(Self, usize), Truncated> {
+    /// Decodes what [`KeyEntry::encode_value`] wrote at the front of `bytes`, and returns how long it is. The
+    /// key is for the caller to set.
+    pub(crate) fn decode_value(base: Timestamp, bytes: &[u8]) -> Result<(Self, usize), Truncated> {
         let mut reader = ByteReader::new(bytes);
         let sequence = reader.varint()?;
         let at = Location {
@@ -137,7 +134,7 @@ impl KeyEntry {
             decode_fields(&mut reader, flags, base)?
         };
         let entry = Self {
-            key: key.clone(),
+            key: Bytes::new(),
             sequence,
             segment,
             at,
@@ -375,8 +372,9 @@ mod tests {
             let mut value = Vec::new();
             let base = Timestamp((1 << 50) + 1000);
             expected.encode_value(base, &mut value);
-            let decoded = KeyEntry::decode_value(&expected.key, base, &value).unwrap();
-            assert_eq!(decoded, (expected, value.len()));
+            let (decoded, len) = KeyEntry::decode_value(base, &value).unwrap();
+            let key = expected.key.clone();
+            assert_eq!((KeyEntry { key, ..decoded }, len), (expected, value.len()));
             for cut in 0..bytes.len() {
                 assert!(KeyEntry::decode(&bytes.slice(..cut)).is_err());
             }

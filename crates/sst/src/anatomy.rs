@@ -29,7 +29,7 @@ pub struct Shown {
     /// What the table is.
     pub title: &'static str,
     /// What an entry says: key and value. `None` where it cannot be understood.
-    pub entry: fn(&[u8], &Bytes) -> Option<String>,
+    pub entry: fn(&[u8], &[u8]) -> Option<String>,
     /// What the note says.
     pub note: fn(&Bytes) -> Option<String>,
 }
@@ -269,7 +269,7 @@ fn entry_fields(fields: &mut Dissection<'_>, payload: &Bytes, shown: Shown) -> O
     let mut cursor = BlockCursor::new(Block::of_entries(payload.clone()).ok()?);
     let mut begin = 0;
     while cursor.advance().ok()? {
-        let value = (shown.entry)(cursor.key(), &cursor.value_bytes())?;
+        let value = (shown.entry)(cursor.key(), cursor.value())?;
         fields.field("entry", cursor.position() - begin, value, Check::Covered)?;
         begin = cursor.position();
     }
