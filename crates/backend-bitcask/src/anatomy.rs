@@ -6,15 +6,18 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use kvorum_backend::{LOST_INDEX_BYTES_MAX, lost_index_piece};
+use kvorum_backend::{LOST_INDEX_BYTES_MAX, Timestamp, lost_index_piece};
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, Pieces};
 use kvorum_disk::{Disk, OpenMode, Reading, read_file};
 use kvorum_encoding::{ByteReader, StorageKey, checksum, checksum_append, mask_checksum};
 use kvorum_segment::RecordFront;
+use kvorum_sst::TableId;
+use kvorum_sst::anatomy::{Shown, TableAnatomy};
 
+use crate::hint_table::EARLIER_MAGICS;
 use crate::key_table::{KeyEntry, OWN};
 use crate::slot::Slot;
-use crate::{checkpoint, entry, hint, key_blocks, log_hint, lost, meta};
+use crate::{checkpoint, entry, hint, log_hint, lost, meta};
 
 /// The kinds in the headers of this engine's segments.
 pub const SEGMENT_KINDS: [u8; 2] = [crate::segment::KIND_APPENDED, crate::segment::KIND_MERGED];
@@ -43,9 +46,11 @@ impl StoreFile {
         Self::LostIndex,
     ];
 
-    /// What the first 8 bytes of a file say that it is.
+    /// What the first 8 bytes of a file say that it is; hints are known by their names.
     pub fn of_magic(magic: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.magic() == magic)
+        Self::ALL
+            .into_iter()
+            .find(|it| it.magic().is_some_and(|it| it == magic))
     }
 
     /// What a file of this name is in a store's directory.
@@ -60,13 +65,13 @@ impl StoreFile {
         }
     }
 
-    fn magic(self) -> &'static [u8; 8] {
+    fn magic(self) -> Option<&'static [u8; 8]> {
         match self {
-            Self::Hint => &hint::MAGIC,
-            Self::LogHint => &log_hint::MAGIC,
-            Self::Checkpoint => &checkpoint::MAGIC,
-            Self::Meta => &meta::MAGIC,
-            Self::LostIndex => &lost::MAGIC,
+            // Sorted tables, which leveldb has as well.
+            Self::Hint | Self::LogHint => None,
+            Self::Checkpoint => Some(&checkpoint::MAGIC),
+            Self::Meta => Some(&meta::MAGIC),
+            Self::LostIndex => Some(&lost::MAGIC),
         }
     }
 
@@ -77,8 +82,8 @@ impl StoreFile {
             Self::LostIndex => whole(&read_file(disk, path, LOST_INDEX_BYTES_MAX)?, |bytes| {
                 lost_index_piece(bytes, lost::MAGIC)
             }),
-            Self::Hint => HintPieces::open(disk, path, &OWN_HINT),
-            Self::LogHint => HintPieces::open(disk, path, &LOG_HINT),
+            Self::Hint => hint_pieces(disk, path, "hint", hint::note_shown),
+            Self::LogHint => hint_pieces(disk, path, "log hint", log_hint::note_shown),
             Self::Checkpoint => CheckpointPieces::open(disk, path),
         }
     }
@@ -158,14 +163,6 @@ fn meta_piece(bytes: &[u8]) -> Piece {
     fields.finish("identity of a store")
 }
 
-fn varint(fields: &mut Dissection<'_>, name: &str) -> Option<u64> {
-    fields.varying(name, |bytes| {
-        let mut reader = ByteReader::new(bytes);
-        let value = reader.varint().ok()?;
-        Some((value, reader.offset()))
-    })
-}
-
 /// Reads a file that is too large for memory.
 struct Source {
     file: std::sync::Arc<dyn kvorum_disk::DiskFile>,
@@ -189,237 +186,67 @@ impl Source {
     }
 }
 
-/// Entries of a block, each with its length.
-type Entries = Vec<(KeyEntry, usize)>;
-
-/// What one kind of hint has that another has not.
-struct HintLayout {
-    magic: &'static [u8; 8],
-    header_bytes: usize,
-    name: &'static str,
-    identities: &'static [&'static str],
-    numbers: &'static [&'static str],
-    index: fn(&mut Dissection<'_>) -> Option<()>,
-    entries: fn(&Bytes) -> Option<Entries>,
-}
-
-const OWN_HINT: HintLayout = HintLayout {
-    magic: &hint::MAGIC,
-    header_bytes: hint::HEADER_BYTES,
-    name: "hint",
-    identities: &["log id"],
-    numbers: &[
-        "segment number",
-        "end of the segment's records",
-        "number of the segment's records",
-        "lowest sequence",
-        "highest sequence",
-        "number of entries",
-    ],
-    index: index_fields,
-    entries: own_entries,
-};
-
-const LOG_HINT: HintLayout = HintLayout {
-    magic: &log_hint::MAGIC,
-    header_bytes: log_hint::HEADER_BYTES,
-    name: "log hint",
-    identities: &["identity of the store", "log id"],
-    numbers: &["highest sequence", "number of entries"],
-    index: log_index_fields,
-    entries: |payload| log_hint::decode_block(payload).ok(),
-};
-
-/// A hint: its header, its blocks, and its index as the last of them.
-struct HintPieces {
-    layout: &'static HintLayout,
-    source: Source,
-    at: u64,
-    index_at: u64,
-    has_failed: bool,
-}
-
-impl HintPieces {
-    fn open(
-        disk: &dyn Disk,
-        path: &Path,
-        layout: &'static HintLayout,
-    ) -> kvorum_disk::Result<Pieces> {
-        let source = Source::open(disk, path)?;
-        Ok(Box::new(Self {
-            layout,
-            source,
-            at: 0,
-            index_at: u64::MAX,
-            has_failed: false,
-        }))
-    }
-
-    fn header(&mut self) -> kvorum_disk::Result<Piece> {
-        let layout = self.layout;
-        let bytes = self.source.read(0, layout.header_bytes as u64)?;
-        self.at = bytes.len() as u64;
-        let mut fields = Dissection::new(&bytes, 0);
-        fields.magic(layout.magic);
-        fields.number("format version", 1);
-        fields.number("zero", 3);
-        let is_whole = bytes.len() == layout.header_bytes;
-        let computed = if is_whole {
-            key_blocks::header_checksum(&bytes)
-        } else {
-            0
+/// A hint: a sorted table whose entries are shown one by one.
+fn hint_pieces(
+    disk: &dyn Disk,
+    path: &Path,
+    title: &'static str,
+    note: fn(&Bytes) -> Option<String>,
+) -> kvorum_disk::Result<Pieces> {
+    let source = Source::open(disk, path)?;
+    let magic = source.read(0, 8)?;
+    if EARLIER_MAGICS.iter().any(|it| magic == it[..]) {
+        let content = Field {
+            offset: 0,
+            len: source.len,
+            name: "content of an earlier version".to_owned(),
+            value: "not read: it is written again".to_owned(),
+            check: Check::Covered,
         };
-        fields.checksum("checksum of the header", computed);
-        for name in layout.identities {
-            fields.identity(name, 8);
-        }
-        for name in layout.numbers {
-            fields.number(name, 8);
-        }
-        self.index_at = fields.number("offset of the index", 8);
-        fields.number("length of the index block", 8);
-        Ok(fields.finish(layout.name))
+        let (title, fields) = (title.to_owned(), vec![content]);
+        return Ok(Box::new(std::iter::once(Ok(Piece { title, fields }))));
     }
-
-    fn block(&mut self) -> kvorum_disk::Result<Piece> {
-        let at = self.at;
-        let frame = self
-            .source
-            .read(at, key_blocks::BLOCK_HEADER_BYTES as u64)?;
-        let mut reader = ByteReader::new(&frame);
-        let len =
-            key_blocks::BLOCK_HEADER_BYTES as u64 + u64::from(reader.u32().unwrap_or(u32::MAX));
-        if len > self.source.len - at || len > key_blocks::BLOCK_BYTES_MAX {
-            // The blocks behind it are known to the index only, which is not believed without it.
-            return self.rest(&format!("a block of {len} bytes"));
-        }
-        let bytes = self.source.read(at, len)?;
-        let payload = bytes.slice(key_blocks::BLOCK_HEADER_BYTES.min(bytes.len())..);
-        let mut fields = Dissection::new(&bytes, at);
-        fields.number("length", 4);
-        let computed = key_blocks::block_checksum(at, &payload);
-        let is_good = reader.u32() == Ok(computed);
-        if !is_good && at + len < self.source.len && !self.is_block(at + len)? {
-            return self.rest(&format!("a block with checksum {computed:08x}"));
-        }
-        fields.checksum("checksum of the block", computed);
-        let is_index = at == self.index_at;
-        if is_good {
-            let _complete = if is_index {
-                (self.layout.index)(&mut fields)
-            } else {
-                entry_fields(&mut fields, (self.layout.entries)(&payload))
-            };
-        }
-        let rest = fields.remaining();
-        fields.bytes("content", rest);
-        self.at += len;
-        Ok(fields.finish(if is_index { "index" } else { "block of keys" }))
-    }
-
-    /// True when a whole block stands at `at`.
-    fn is_block(&self, at: u64) -> kvorum_disk::Result<bool> {
-        let frame = self
-            .source
-            .read(at, key_blocks::BLOCK_HEADER_BYTES as u64)?;
-        let mut reader = ByteReader::new(&frame);
-        let (Ok(len), Ok(stored)) = (reader.u32(), reader.u32()) else {
-            return Ok(false);
-        };
-        let payload_at = at + key_blocks::BLOCK_HEADER_BYTES as u64;
-        if u64::from(len) > self.source.len.saturating_sub(payload_at) {
-            return Ok(false);
-        }
-        let payload = self.source.read(payload_at, u64::from(len))?;
-        Ok(key_blocks::block_checksum(at, &payload) == stored)
-    }
-
-    /// Goes on at the index, which the header knows; without it at the end.
-    fn rest(&mut self, found: &str) -> kvorum_disk::Result<Piece> {
-        let at = self.at;
-        let is_behind = self.index_at > at && self.index_at < self.source.len;
-        self.at = if is_behind && self.is_block(self.index_at)? {
-            self.index_at
-        } else {
-            self.source.len
-        };
-        Ok(Piece::damage(at, self.at - at, found, "whole blocks"))
-    }
+    let show_key = |key: &[u8]| key_shown(&Bytes::copy_from_slice(key));
+    let table = TableAnatomy::open(disk, path, hint_id(disk, path), 0, show_key)?;
+    Ok(Box::new(table.with_entries(Shown {
+        title,
+        entry: records_shown,
+        note,
+    })))
 }
 
-impl Iterator for HintPieces {
-    type Item = kvorum_disk::Result<Piece>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.has_failed || self.at >= self.source.len {
-            return None;
-        }
-        let piece = if self.at == 0 {
-            self.header()
-        } else {
-            self.block()
-        };
-        self.has_failed = piece.is_err();
-        Some(piece)
-    }
+/// Which table a hint is by its name and the store beside it, where its own header is damaged.
+fn hint_id(disk: &dyn Disk, path: &Path) -> Option<TableId> {
+    let name = path.file_name()?.to_str()?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let store = meta::identity_of(disk, directory).ok()??;
+    let number = match log_hint::log_hint_number(name) {
+        Some(number) => log_hint::table_number(number),
+        None => name.strip_suffix(".hint")?.parse().ok()?,
+    };
+    Some(TableId { store, number })
 }
 
-fn index_fields(fields: &mut Dissection<'_>) -> Option<()> {
-    while fields.remaining() > 0 {
-        let len = varint(fields, "length of the first key")?;
-        fields.bytes("first key", usize::try_from(len).ok()?)?;
-        varint(fields, "offset of the block")?;
-        varint(fields, "length of the block")?;
-    }
-    Some(())
-}
-
-/// The index of a log hint: what it speaks of, then the blocks.
-fn log_index_fields(fields: &mut Dissection<'_>) -> Option<()> {
-    let parts = varint(fields, "number of parts")?;
-    for _ in 0..parts {
-        varint(
-            fields,
-            "segment of the value log, or with 2^31 of the store",
-        )?;
-        varint(fields, "where the part begins")?;
-        varint(fields, "where it ends")?;
-        varint(fields, "entries")?;
-    }
-    index_fields(fields)
-}
-
-fn own_entries(payload: &Bytes) -> Option<Entries> {
-    let mut rest = payload.clone();
-    let mut entries = Vec::new();
-    while !rest.is_empty() {
-        let (entry, len) = KeyEntry::decode(&rest).ok()?;
-        entries.push((entry, len));
-        rest = rest.slice(len..);
-    }
-    Some(entries)
-}
-
-/// One field an entry: its parts are told by the decoder.
-fn entry_fields(fields: &mut Dissection<'_>, entries: Option<Entries>) -> Option<()> {
-    for (entry, len) in entries? {
+/// What a hint says of the records of a key.
+fn records_shown(key: &[u8], value: &[u8]) -> Option<String> {
+    let mut shown = key_shown(&Bytes::copy_from_slice(key));
+    let mut at = 0;
+    while at < value.len() {
+        let (entry, len) = KeyEntry::decode_value(Timestamp::default(), &value[at..]).ok()?;
+        at += len;
         let removal = if entry.removal { ", removal" } else { "" };
         let within = match (entry.segment & OWN, entry.segment & !OWN) {
             (0, 0) => String::new(),
             (0, segment) => format!(" in segment {segment} of the value log"),
             (_, segment) => format!(" in segment {segment} of the store"),
         };
-        let value = format!(
-            "{} sequence {} at {}{within} front to {} length {}{removal}",
-            key_shown(&entry.key),
-            entry.sequence,
-            entry.at.offset,
-            entry.at.front_end,
-            entry.at.len
+        let record = format!(
+            " sequence {} at {}{within} front to {} length {}{removal}",
+            entry.sequence, entry.at.offset, entry.at.front_end, entry.at.len
         );
-        fields.field("entry", len, value, Check::Covered)?;
+        shown.push_str(&record);
     }
-    Some(())
+    Some(shown)
 }
 
 /// A checkpoint: its header, chunk after chunk of slots, and its tables.

@@ -23,8 +23,8 @@ use kvorum_segment::{
 use crate::anatomy::{StoreFile, key_shown};
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError};
 use crate::error::IntoBackend;
-use crate::hint::{HintFile, HintedSegment, hint_path};
-use crate::key_blocks::HintError;
+use crate::hint::{HintedSegment, hint_path};
+use crate::hint_table::{HintError, HintTable};
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
 use crate::meta::{self, Meta};
 use crate::segment::segment_id;
@@ -144,13 +144,7 @@ pub fn is_store(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> 
 }
 
 pub use crate::bitcask::LOCK_NAME;
-pub use crate::meta::find_store;
-
-/// The identity of a store, which is also that of its log; `None` where no copy can be read.
-pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
-    let read = meta::read(disk, directory, &Belonging::by_directory(directory))?;
-    Ok(read.content.map(|meta| meta.identity))
-}
+pub use crate::meta::{find_store, identity_of};
 
 /// Checks a store. `progress` is told of every piece of work, in bytes; `find_log` is asked for the node's
 /// log, of which log hints speak.
@@ -195,7 +189,7 @@ struct CheckedSegment {
     /// Ranges that cannot be read.
     damaged: Vec<(u64, u64)>,
     /// Its hint, if it says the same.
-    hint: Option<HintFile>,
+    hint: Option<HintTable>,
 }
 
 impl CheckedSegment {
@@ -462,13 +456,13 @@ impl StoreCheck<'_> {
         segment: &CheckedSegment,
         number: u32,
         seal: Option<Seal>,
-    ) -> Result<std::result::Result<Option<HintFile>, &'static str>> {
+    ) -> Result<std::result::Result<Option<HintTable>, String>> {
         let path = hint_path(self.directory, number);
         if self.disk.info(&path).into_backend()?.is_none() {
             return Ok(Ok(None));
         }
         let Some(seal) = seal else {
-            return Ok(Err("of a segment that is not finished"));
+            return Ok(Err("of a segment that is not finished".to_owned()));
         };
         let expected = HintedSegment {
             log_id: segment.reader.id().log_id,
@@ -478,11 +472,11 @@ impl StoreCheck<'_> {
             sequence_min: seal.sequence_min,
             sequence_max: seal.sequence_max,
         };
-        match HintFile::open(self.disk, &path, &expected) {
+        match expected.open_hint(self.disk, &path) {
             Ok(hint) => Ok(Ok(Some(hint))),
             Err(HintError::Disk(error)) => Err((&error).into()),
-            Err(HintError::Newer) => Ok(Err("of a newer version")),
-            Err(HintError::Unusable(why)) => Ok(Err(why)),
+            Err(HintError::Earlier) => Ok(Ok(None)),
+            Err(error) => Ok(Err(error.to_string())),
         }
     }
 
@@ -500,16 +494,15 @@ impl StoreCheck<'_> {
         let Ok(Some(hint)) = self.open_hint(segment, number, seal)? else {
             return Ok(());
         };
-        for block in 0..hint.index().len() {
-            for entry in hint.read(block).unwrap_or_default() {
-                let hit = |it: &&mut Finding| {
-                    it.file == name
-                        && (it.offset..it.offset + it.len).contains(&entry.at.offset)
-                        && it.keys.len() < KEYS_SHOWN_MAX
-                };
-                if let Some(finding) = self.found.findings.iter_mut().find(hit) {
-                    finding.keys.push(key_shown(&entry.key));
-                }
+        let mut scan = hint.scan();
+        while let Ok(Some(entry)) = scan.next() {
+            let hit = |it: &&mut Finding| {
+                it.file == name
+                    && (it.offset..it.offset + it.len).contains(&entry.at.offset)
+                    && it.keys.len() < KEYS_SHOWN_MAX
+            };
+            if let Some(finding) = self.found.findings.iter_mut().find(hit) {
+                finding.keys.push(key_shown(&entry.key));
             }
         }
         Ok(())
@@ -571,25 +564,23 @@ impl StoreCheck<'_> {
 
 /// Keys of which hint and segment say different things, some of them.
 fn differing_keys(
-    hint: &HintFile,
+    hint: &HintTable,
     table: &KeyTable,
     segment: &CheckedSegment,
 ) -> std::result::Result<Vec<String>, String> {
     let mut position = 0;
     let mut keys = Vec::new();
-    for block in 0..hint.index().len() {
-        let entries = hint.read(block).map_err(|error| format!("{error:?}"))?;
-        for entry in entries {
-            // What stands between them in the segment is not in the hint.
-            while let Some(found) = table.get(position).filter(|found| found.key < entry.key) {
-                keys.push(key_shown(&found.key));
-                position += 1;
-            }
-            let found = table.get(position).filter(|found| found.key == entry.key);
-            position += usize::from(found.is_some());
-            if found.as_ref() != Some(&entry) && !segment.is_damaged_at(entry.at.offset) {
-                keys.push(key_shown(&entry.key));
-            }
+    let mut scan = hint.scan();
+    while let Some(entry) = scan.next().map_err(|error| error.to_string())? {
+        // What stands between them in the segment is not in the hint.
+        while let Some(found) = table.get(position).filter(|found| found.key < entry.key) {
+            keys.push(key_shown(&found.key));
+            position += 1;
+        }
+        let found = table.get(position).filter(|found| found.key == entry.key);
+        position += usize::from(found.is_some());
+        if found.as_ref() != Some(&entry) && !segment.is_damaged_at(entry.at.offset) {
+            keys.push(key_shown(&entry.key));
         }
     }
     while let Some(found) = table.get(position) {

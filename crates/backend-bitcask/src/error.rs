@@ -2,6 +2,7 @@
 
 use kvorum_backend::{BackendError, ErrorKind};
 use kvorum_segment::SegmentError;
+use kvorum_sst::SstError;
 
 pub(crate) fn from_segment(error: &SegmentError) -> BackendError {
     let kind = match error {
@@ -24,6 +25,21 @@ pub(crate) trait IntoBackend<T> {
 impl<T> IntoBackend<T> for kvorum_disk::Result<T> {
     fn into_backend(self) -> kvorum_backend::Result<T> {
         self.map_err(|error| BackendError::from(&error))
+    }
+}
+
+impl<T> IntoBackend<T> for kvorum_sst::Result<T> {
+    fn into_backend(self) -> kvorum_backend::Result<T> {
+        self.map_err(|error| {
+            let kind = match &error {
+                SstError::Disk(disk) => return disk.into(),
+                SstError::Damaged { .. } | SstError::Foreign { .. } => ErrorKind::Corrupt,
+                SstError::NewerFormat { .. } => ErrorKind::NewerFormat,
+                SstError::TooLarge { .. } => ErrorKind::TooLarge,
+                SstError::Misuse { .. } => ErrorKind::Failed,
+            };
+            BackendError::new(kind, error.to_string())
+        })
     }
 }
 

@@ -2,24 +2,19 @@
 //! its values.
 //!
 //! A hint is bound to its segment by log, number, length and range of sequences, and never believed
-//! otherwise; each block has its own checksum. What is wrong with a hint costs time, not data.
+//! otherwise. What is wrong with a hint costs time, not data.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_disk::{Disk, DiskFile, OpenMode, Reading};
-use kvorum_encoding::ByteReader;
+use kvorum_disk::Disk;
+use kvorum_encoding::{ByteReader, put_varint};
 use kvorum_planted_defects::is_planted;
+use kvorum_sst::TableId;
 
-use crate::key_blocks::{BlockIndex, BlockWriter, HintError, header_checksum, read_block};
-use crate::key_table::{KeyEntry, KeyTable};
+use crate::hint_table::{HintError, HintTable, HintTableWriter, check_version, split_note};
 
-pub(crate) const MAGIC: [u8; 8] = *b"KVbchint";
 const VERSION: u8 = 1;
-pub(crate) const HEADER_BYTES: usize = 88;
-/// A block is closed when it is this long.
-const BLOCK_BYTES: usize = 16 << 10;
 
 /// What a hint says of its segment. All of it has to be right for the hint to be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,190 +32,91 @@ pub(crate) fn hint_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("{number:010}.hint"))
 }
 
-/// Writes a hint in pieces under a temporary name.
-///
-/// ```text
-/// offset  size  field
-///      0     8  magic "KVbchint"
-///      8     1  format version, 1
-///      9     3  zero
-///     12     4  masked CRC-32C of bytes 0..12 and 16..88
-///     16     8  log id
-///     24     8  segment number
-///     32     8  end of the segment's records
-///     40     8  number of the segment's records
-///     48     8  lowest sequence
-///     56     8  highest sequence
-///     64     8  number of entries
-///     72     8  offset of the index
-///     80     8  length of the index block
-///     88        blocks, then the index as one more block, as [`BlockWriter`] draws them
-/// ```
-pub(crate) struct HintWriter {
-    blocks: BlockWriter,
-    segment: HintedSegment,
-    position: usize,
-}
+impl HintedSegment {
+    fn table_id(&self) -> TableId {
+        TableId {
+            store: self.log_id,
+            number: self.number,
+        }
+    }
 
-impl HintWriter {
-    pub(crate) fn create(
+    /// Begins to write the segment's hint.
+    pub(crate) fn create_hint(
+        &self,
         disk: &dyn Disk,
         path: &Path,
-        segment: HintedSegment,
-    ) -> kvorum_disk::Result<Self> {
-        Ok(Self {
-            blocks: BlockWriter::create(disk, path, HEADER_BYTES)?,
-            segment,
-            position: 0,
-        })
+    ) -> kvorum_sst::Result<HintTableWriter> {
+        HintTableWriter::create(disk, path, self.table_id())
     }
 
-    /// Writes the next block and returns its length; 0 when there are no more.
-    pub(crate) fn write_block(
-        &mut self,
-        table: &KeyTable,
-        budget_bytes: u64,
-    ) -> kvorum_disk::Result<u64> {
-        let full = BLOCK_BYTES.min(usize::try_from(budget_bytes).unwrap_or(BLOCK_BYTES));
-        let mut payload = Vec::new();
-        let mut first_key = None;
-        while let Some(entry) = table.get(self.position) {
-            let start = payload.len();
-            entry.encode(&mut payload);
-            if start > 0 && payload.len() > full {
-                payload.truncate(start);
-                break;
-            }
-            first_key.get_or_insert(entry.key);
-            self.position += 1;
+    /// The note of the segment's hint; log and number stand in the table's header.
+    ///
+    /// ```text
+    /// 1       format version, 1
+    /// varint  end of the segment's records, in bytes
+    /// varint  number of the segment's records
+    /// varint  lowest sequence
+    /// varint  highest sequence
+    /// ```
+    pub(crate) fn note(&self) -> Vec<u8> {
+        let mut note = vec![VERSION];
+        for number in self.numbers() {
+            put_varint(&mut note, number);
         }
-        let Some(first_key) = first_key else {
-            return Ok(0);
-        };
-        self.blocks.write(&first_key, &payload)
+        note
     }
 
-    /// Writes index and header, and gives the file its name.
-    pub(crate) fn finish(mut self, disk: &dyn Disk) -> kvorum_disk::Result<u64> {
-        let (index_at, index_len) = self.blocks.write_index(&[])?;
-        let mut header = Vec::with_capacity(HEADER_BYTES);
-        header.extend_from_slice(&MAGIC);
-        header.extend_from_slice(&[VERSION, 0, 0, 0, 0, 0, 0, 0]);
-        for number in [
-            self.segment.log_id,
-            self.segment.number,
-            self.segment.data_end,
-            self.segment.records,
-            self.segment.sequence_min,
-            self.segment.sequence_max,
-            self.position as u64,
-            index_at,
-            index_len,
-        ] {
-            header.extend_from_slice(&number.to_le_bytes());
+    fn numbers(&self) -> [u64; 4] {
+        [
+            self.data_end,
+            self.records,
+            self.sequence_min,
+            self.sequence_max,
+        ]
+    }
+
+    /// Opens the segment's hint.
+    pub(crate) fn open_hint(&self, disk: &dyn Disk, path: &Path) -> Result<HintTable, HintError> {
+        let (hint, note) = HintTable::open(disk, path, self.table_id())?;
+        let bound = decode_note(&note)?;
+        if bound != self.numbers() && !is_planted!(StaleHintTrusted) {
+            let what = "not of this segment as it is";
+            return Err(HintError::Unusable(what.to_owned()));
         }
-        let check = header_checksum(&header);
-        header[12..16].copy_from_slice(&check.to_le_bytes());
-        self.blocks.finish(disk, &header)?;
-        Ok(index_len + header.len() as u64)
+        Ok(hint)
     }
 }
 
-/// An open hint file whose header and index were found right.
-pub(crate) struct HintFile {
-    file: Arc<dyn DiskFile>,
-    blocks: BlockIndex,
-    len: u64,
+fn decode_note(note: &[u8]) -> Result<[u64; 4], HintError> {
+    let mut reader = ByteReader::new(note);
+    check_version(&mut reader, VERSION)?;
+    let mut numbers = [0; 4];
+    for number in &mut numbers {
+        *number = reader.varint()?;
+    }
+    Ok(numbers)
 }
 
-impl HintFile {
-    /// Opens a hint that is bound to this segment.
-    pub(crate) fn open(
-        disk: &dyn Disk,
-        path: &Path,
-        segment: &HintedSegment,
-    ) -> Result<Self, HintError> {
-        let file = disk.open(path, OpenMode::Read)?;
-        let (bound, index) = read_frame(&*file)?;
-        if bound != *segment && !is_planted!(StaleHintTrusted) {
-            return Err(HintError::Unusable("not of this segment as it is"));
-        }
-        Ok(Self {
-            len: file.len()?,
-            blocks: BlockIndex::decode(&mut ByteReader::new(&index))?,
-            file,
-        })
-    }
-
-    /// Reads the header and the index again.
-    pub(crate) fn check_frame(&self) -> Result<(), HintError> {
-        read_frame(&*self.file).map(drop)
-    }
-
-    /// The length of the file, in bytes.
-    pub(crate) fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// The entries of a block, in key order.
-    pub(crate) fn read(&self, block: usize) -> Result<Vec<KeyEntry>, HintError> {
-        let Some(mut rest) = self.blocks.read(&*self.file, block)? else {
-            return Ok(Vec::new());
-        };
-        let mut entries = Vec::new();
-        while !rest.is_empty() {
-            let (entry, len) = KeyEntry::decode(&rest)?;
-            entries.push(entry);
-            rest = rest.slice(len..);
-        }
-        Ok(entries)
-    }
-
-    /// The index of the blocks.
-    pub(crate) fn index(&self) -> &BlockIndex {
-        &self.blocks
-    }
-}
-
-/// What binds a hint to its segment, and its index.
-fn read_frame(file: &dyn DiskFile) -> Result<(HintedSegment, Bytes), HintError> {
-    let mut header = [0; HEADER_BYTES];
-    let read = file.read_at(&mut header, 0, Reading::MayBlock)?;
-    let mut reader = ByteReader::new(&header[..read]);
-    if reader.array::<8>()? != MAGIC {
-        return Err(HintError::Unusable("no hint file"));
-    }
-    let version = reader.u8()?;
-    let _zero = reader.take(3)?;
-    let stored = reader.u32()?;
-    if read < HEADER_BYTES || header_checksum(&header) != stored {
-        return Err(HintError::Unusable("damaged header"));
-    }
-    if version > VERSION {
-        return Err(HintError::Newer);
-    }
-    let bound = HintedSegment {
-        log_id: reader.u64()?,
-        number: reader.u64()?,
-        data_end: reader.u64()?,
-        records: reader.u64()?,
-        sequence_min: reader.u64()?,
-        sequence_max: reader.u64()?,
-    };
-    let _entries = reader.u64()?;
-    let (index_at, index_len) = (reader.u64()?, reader.u64()?);
-    let index = read_block(file, index_at, index_len)?;
-    Ok((bound, index))
+/// A note in words.
+pub(crate) fn note_shown(note: &Bytes) -> Option<String> {
+    let note = split_note(note).ok()?.1;
+    let [data_end, records, sequence_min, sequence_max] = decode_note(&note).ok()?;
+    Some(format!(
+        "of a segment with {records} records up to byte {data_end}, sequences {sequence_min} to \
+         {sequence_max}"
+    ))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Bound;
+
     use kvorum_backend::Fields;
-    use kvorum_disk::MemoryDisk;
+    use kvorum_disk::{MemoryDisk, OpenMode, Reading};
     use kvorum_segment::Location;
 
     use super::*;
-    use crate::key_table::KeyTableBuilder;
+    use crate::key_table::KeyEntry;
 
     const SEGMENT: HintedSegment = HintedSegment {
         log_id: 1,
@@ -247,22 +143,27 @@ mod tests {
     }
 
     fn write(disk: &MemoryDisk, count: u64) {
-        let mut builder = KeyTableBuilder::default();
-        (0..count)
-            .rev()
-            .for_each(|number| builder.push(&entry(number)));
-        let table = builder.finish();
-        let mut writer = HintWriter::create(disk, Path::new("h"), SEGMENT).unwrap();
-        while writer.write_block(&table, u64::MAX).unwrap() > 0 {}
-        writer.finish(disk).unwrap();
+        let mut writer = SEGMENT.create_hint(disk, Path::new("h")).unwrap();
+        for number in 0..count {
+            writer.push(&entry(number)).unwrap();
+        }
+        writer.finish(disk, &SEGMENT.note()).unwrap();
     }
 
+    fn open(disk: &MemoryDisk) -> Result<HintTable, HintError> {
+        SEGMENT.open_hint(disk, Path::new("h"))
+    }
+
+    /// Opens a hint, scrubs and reads all of it.
     fn read_all(disk: &MemoryDisk) -> Result<Vec<KeyEntry>, HintError> {
-        let hint = HintFile::open(disk, Path::new("h"), &SEGMENT)?;
+        let hint = open(disk)?;
+        hint.check_frame()?;
+        let mut scan = hint.scan();
         let mut entries = Vec::new();
-        for block in 0..hint.index().len() {
-            entries.extend(hint.read(block)?);
+        while let Some(entry) = scan.next()? {
+            entries.push(entry);
         }
+        assert!(scan.next()?.is_none());
         Ok(entries)
     }
 
@@ -272,14 +173,24 @@ mod tests {
         write(&disk, 3000);
         let all = read_all(&disk).unwrap();
         assert_eq!(all, (0..3000).map(entry).collect::<Vec<_>>());
-        let hint = HintFile::open(&disk, Path::new("h"), &SEGMENT).unwrap();
-        assert!(hint.index().len() > 3);
+        let hint = open(&disk).unwrap();
         for number in [0, 1, 777, 2999] {
             let wanted = entry(number);
-            let block = hint.read(hint.index().block_of(&wanted.key)).unwrap();
-            assert!(block.contains(&wanted));
+            let (from, to) = (Bound::Included(wanted.key.clone()), Bound::Unbounded);
+            let mut scan = hint.range(from, to, None);
+            let said = scan.get(&wanted.key).unwrap();
+            assert_eq!(scan.next().unwrap().as_ref(), Some(&wanted));
+            assert_eq!(said, [wanted]);
+            scan.seek(entry(2000).key);
+            assert_eq!(scan.next().unwrap(), Some(entry(2000)));
         }
-        assert_eq!(hint.index().block_of(b""), 0);
+    }
+
+    #[test]
+    fn a_hint_without_entries_is_one() {
+        let disk = MemoryDisk::new();
+        write(&disk, 0);
+        assert_eq!(read_all(&disk).unwrap(), []);
     }
 
     #[test]
@@ -290,7 +201,7 @@ mod tests {
             data_end: 4,
             ..SEGMENT
         };
-        let opened = HintFile::open(&disk, Path::new("h"), &longer);
+        let opened = longer.open_hint(&disk, Path::new("h"));
         assert!(matches!(opened, Err(HintError::Unusable(_))));
     }
 

@@ -12,6 +12,7 @@ use crate::entry::{KIND_ENTRY, decode_front};
 const FLAG_REMOVAL: u8 = 1;
 const FLAG_EXPIRES: u8 = 1 << 1;
 const FLAG_SEGMENT: u8 = 1 << 2;
+const FLAG_TAG: u8 = 1 << 3;
 
 /// Tells the numbers of the store's own segments from those of the node's log.
 pub(crate) const OWN: u32 = 1 << 31;
@@ -47,36 +48,42 @@ impl KeyEntry {
         })
     }
 
-    /// Appends an entry:
+    /// Appends an entry: the length of its key as a varint, the key, and the rest.
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.key.len() as u64);
+        out.extend_from_slice(&self.key);
+        self.encode_value(Timestamp::default(), out);
+    }
+
+    /// Appends an entry without its key, as it differs from one that was last modified at `base`:
     ///
     /// ```text
     /// size    field
-    /// varint  length of the key, then the key
     /// varint  sequence
     /// varint  offset of the record, in units of 8
     /// varint  where its front ends, in bytes
     /// varint  its length, in bytes
-    /// 1       flags: 0 removal, 1 expires, 2 has a segment (not in files)
+    /// 1       flags: 0 removal, 1 expires, 2 has a segment, 3 has a tag
     /// varint  segment, if it has one
     ///         of an entry that is no removal:
-    /// 4         anti-entropy segment
-    /// varint    last modified
+    /// varint    anti-entropy segment
+    /// varint    last modified less `base`, doubled; 1 more where that is negative
     /// varint    expiry, if it expires
-    /// 1         tag
+    /// 1         tag, if it has one
     /// ```
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.key.len() as u64);
-        out.extend_from_slice(&self.key);
+    pub(crate) fn encode_value(&self, base: Timestamp, out: &mut Vec<u8>) {
         put_varint(out, self.sequence);
         put_varint(out, self.at.offset / RECORD_ALIGN_BYTES);
         put_varint(out, self.at.front_end);
         put_varint(out, self.at.len);
         let expiry = self.fields.expiry.filter(|_| !self.removal);
+        let has_tag = !self.removal && self.fields.tag != Tag::default();
         let flag = |flag: u8, is_set: bool| if is_set { flag } else { 0 };
         out.push(
             flag(FLAG_REMOVAL, self.removal)
                 | flag(FLAG_EXPIRES, expiry.is_some())
-                | flag(FLAG_SEGMENT, self.segment != 0),
+                | flag(FLAG_SEGMENT, self.segment != 0)
+                | flag(FLAG_TAG, has_tag),
         );
         if self.segment != 0 {
             put_varint(out, u64::from(self.segment));
@@ -84,43 +91,53 @@ impl KeyEntry {
         if self.removal {
             return;
         }
-        out.extend_from_slice(&self.fields.segment.to_le_bytes());
-        put_varint(out, self.fields.last_modified.0);
+        put_varint(out, u64::from(self.fields.segment));
+        let modified = self.fields.last_modified.0;
+        put_varint(out, folded(modified.wrapping_sub(base.0)));
         if let Some(expiry) = expiry {
             put_varint(out, expiry.0);
         }
-        out.push(self.fields.tag.0);
+        if has_tag {
+            out.push(self.fields.tag.0);
+        }
     }
 
-    /// Decodes the entry at the front of `bytes` and returns how long it is.
-    pub(crate) fn decode(bytes: &Bytes) -> Result<(Self, usize), Truncated> {
+    /// Decodes the entry at the front of `bytes`.
+    fn decode(bytes: &Bytes) -> Result<Self, Truncated> {
         let mut reader = ByteReader::new(bytes);
         let key_len = reader.take_prefixed()?.len();
         let key_end = reader.offset();
+        let key = bytes.slice(key_end - key_len..key_end);
+        let (entry, _) = Self::decode_value(Timestamp::default(), &bytes[key_end..])?;
+        Ok(Self { key, ..entry })
+    }
+
+    /// Decodes what [`KeyEntry::encode_value`] wrote at the front of `bytes`, and returns how long it is. The
+    /// key is for the caller to set.
+    pub(crate) fn decode_value(base: Timestamp, bytes: &[u8]) -> Result<(Self, usize), Truncated> {
+        let mut reader = ByteReader::new(bytes);
         let sequence = reader.varint()?;
-        let offset = reader.varint()?.saturating_mul(RECORD_ALIGN_BYTES);
-        let front_end = reader.varint()?;
-        let len = reader.varint()?;
+        let at = Location {
+            offset: reader.varint()?.saturating_mul(RECORD_ALIGN_BYTES),
+            front_end: reader.varint()?,
+            len: reader.varint()?,
+        };
         let flags = reader.u8()?;
         let removal = flags & FLAG_REMOVAL != 0;
         let segment = match flags & FLAG_SEGMENT {
             0 => 0,
-            _ => u32::try_from(reader.varint()?).unwrap_or(u32::MAX),
+            _ => number(&mut reader)?,
         };
         let fields = if removal {
             Fields::default()
         } else {
-            decode_fields(&mut reader, flags)?
+            decode_fields(&mut reader, flags, base)?
         };
         let entry = Self {
-            key: bytes.slice(key_end - key_len..key_end),
+            key: Bytes::new(),
             sequence,
             segment,
-            at: Location {
-                offset,
-                front_end,
-                len,
-            },
+            at,
             removal,
             fields,
         };
@@ -128,17 +145,40 @@ impl KeyEntry {
     }
 }
 
-fn decode_fields(reader: &mut ByteReader<'_>, flags: u8) -> Result<Fields, Truncated> {
+fn decode_fields(
+    reader: &mut ByteReader<'_>,
+    flags: u8,
+    base: Timestamp,
+) -> Result<Fields, Truncated> {
     Ok(Fields {
-        segment: reader.u32()?,
-        last_modified: Timestamp(reader.varint()?),
-        expiry: if flags & FLAG_EXPIRES != 0 {
-            Some(Timestamp(reader.varint()?))
-        } else {
-            None
+        segment: number(reader)?,
+        last_modified: Timestamp(base.0.wrapping_add(unfolded(reader.varint()?))),
+        expiry: match flags & FLAG_EXPIRES {
+            0 => None,
+            _ => Some(Timestamp(reader.varint()?)),
         },
-        tag: Tag(reader.u8()?),
+        tag: match flags & FLAG_TAG {
+            0 => Tag::default(),
+            _ => Tag(reader.u8()?),
+        },
     })
+}
+
+/// Small for a small difference of either sign.
+fn folded(difference: u64) -> u64 {
+    let sign = if difference >> 63 == 0 { 0 } else { u64::MAX };
+    difference << 1 ^ sign
+}
+
+fn unfolded(folded: u64) -> u64 {
+    let sign = if folded & 1 == 0 { 0 } else { u64::MAX };
+    folded >> 1 ^ sign
+}
+
+/// A number of 32 bits.
+fn number(reader: &mut ByteReader<'_>) -> Result<u32, Truncated> {
+    let offset = reader.offset();
+    u32::try_from(reader.varint()?).map_err(|_| Truncated { offset })
 }
 
 /// Entries are packed into pieces of this size: one buffer for all would be moved, and be twice as
@@ -230,8 +270,7 @@ impl KeyTable {
     pub(crate) fn get(&self, position: usize) -> Option<KeyEntry> {
         let start = self.starts.get(position)?;
         let piece = self.pieces.get(start.piece())?;
-        let (entry, _) = KeyEntry::decode(&piece.slice(start.offset()..)).ok()?;
-        Some(entry)
+        KeyEntry::decode(&piece.slice(start.offset()..)).ok()
     }
 
     /// The position of the first entry whose key is at or behind `key`.
@@ -329,8 +368,13 @@ mod tests {
             let mut out = Vec::new();
             expected.encode(&mut out);
             let bytes = Bytes::from(out);
-            let (decoded, len) = KeyEntry::decode(&bytes).unwrap();
-            assert_eq!((decoded, len), (expected, bytes.len()));
+            assert_eq!(KeyEntry::decode(&bytes).as_ref(), Ok(&expected));
+            let mut value = Vec::new();
+            let base = Timestamp((1 << 50) + 1000);
+            expected.encode_value(base, &mut value);
+            let (decoded, len) = KeyEntry::decode_value(base, &value).unwrap();
+            let key = expected.key.clone();
+            assert_eq!((KeyEntry { key, ..decoded }, len), (expected, value.len()));
             for cut in 0..bytes.len() {
                 assert!(KeyEntry::decode(&bytes.slice(..cut)).is_err());
             }

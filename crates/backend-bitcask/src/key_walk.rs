@@ -1,7 +1,7 @@
 //! Walking the keys of several segments in order, as of one batch.
 //!
 //! A segment of the store's own is one sorted source, and so is each log hint; what is in the node's log
-//! and no log hint speaks of is one more. A source is a file of sorted blocks where there is one,
+//! and no log hint speaks of is one more. A source is a hint where there is one,
 //! otherwise a table gathered from the data: of the smallest keys that are left of the range, so many at
 //! most, and of the next when the walk is through with these. The newest entry of a key that the
 //! snapshot may see decides; a segment holds an entry until no older one of its key is left, so nothing
@@ -9,7 +9,6 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::vec;
 
 use bytes::Bytes;
 use kvorum_backend::{BackendError, FoldRange, LeaseWatch};
@@ -17,8 +16,7 @@ use kvorum_disk::Reading;
 use kvorum_segment::{ScanOptions, Scanned};
 
 use crate::error::{IntoBackend, from_segment};
-use crate::hint::HintFile;
-use crate::key_blocks::{BlockIndex, HintError};
+use crate::hint_table::{HintError, HintScan, HintTable};
 use crate::key_table::{KeyEntry, KeyTable, OWN, SmallestKeys};
 use crate::log_hint::LogHint;
 use crate::places::Place;
@@ -29,6 +27,9 @@ use crate::shared::{Standing, StandingCursor, Standings};
 const GATHERED_KEYS: usize = 10_000;
 /// A walk that goes on gathers more at a time, up to this, since each time all is read again.
 const GATHERED_KEYS_MAX: usize = 64_000;
+
+/// With more anti-entropy segments than this, few blocks of a hint have none of them.
+const SEGMENTS_MAX: usize = 256;
 
 /// A segment as a snapshot saw it.
 #[derive(Clone)]
@@ -88,6 +89,8 @@ pub(crate) struct KeyWalk<'a> {
     range: FoldRange,
     lease: LeaseWatch<'a>,
     keys_max: usize,
+    /// Hints are read only where they may have keys of these anti-entropy segments.
+    segments: Option<Vec<u32>>,
     /// Some record could not be read, so that what is found may be outdated.
     pub(crate) met_damage: bool,
     /// How many damaged ranges were met.
@@ -108,7 +111,7 @@ struct Source {
     from: Bound<Bytes>,
 }
 
-/// What a source is gathered from where it has no sorted blocks.
+/// What a source is gathered from where it has no hint.
 #[derive(Clone)]
 enum Origin {
     /// A segment of the store's own.
@@ -126,53 +129,32 @@ pub(crate) enum Keys {
         /// The key up to which that is all, if there are more.
         last: Option<Bytes>,
     },
-    Blocks {
-        file: Blocks,
-        block: usize,
-        entries: vec::IntoIter<KeyEntry>,
-    },
+    Hint(Box<HintScan>),
 }
 
-/// A file of sorted blocks.
-#[derive(Clone)]
-pub(crate) enum Blocks {
-    Own(Arc<HintFile>),
-    Log(Arc<LogHint>),
-}
-
-impl Blocks {
-    fn index(&self) -> &BlockIndex {
+impl Origin {
+    /// Its hint is not used any more, and is written again.
+    fn set_wrong(&self) {
         match self {
-            Self::Own(hint) => hint.index(),
-            Self::Log(hint) => hint.index(),
-        }
-    }
-
-    fn read(&self, block: usize) -> std::result::Result<Vec<KeyEntry>, HintError> {
-        match self {
-            Self::Own(hint) => hint.read(block),
-            Self::Log(hint) => hint.read(block),
-        }
-    }
-
-    /// It is not used any more, and is written again.
-    fn set_wrong(&self, origin: &Origin) {
-        match (self, origin) {
-            (Self::Own(_), Origin::Own(seen)) => *seen.segment.hint.write() = None,
-            (Self::Own(_), _) => {}
-            (Self::Log(hint), _) => hint.set_wrong(),
+            Self::Own(seen) => *seen.segment.hint.write() = None,
+            Self::Hinted(hint) => hint.set_wrong(),
+            Self::Unhinted => {}
         }
     }
 }
 
 impl<'a> KeyWalk<'a> {
-    /// Begins at the start of the range. `has_damage` says that records are known to be missing.
+    /// Begins at the start of the range. `has_damage` says that records are known to be missing. With
+    /// `segments` it may leave out what is in none of these anti-entropy segments, and show what was
+    /// superseded by that: see [`KeyWalk::is_newest`].
     pub(crate) fn new(
         seen: &'a Seen,
         range: &FoldRange,
+        segments: Option<&Vec<u32>>,
         lease: LeaseWatch<'a>,
         has_damage: bool,
     ) -> Result<Self> {
+        let segments = segments.filter(|it| it.len() <= SEGMENTS_MAX).cloned();
         let usable = seen.log_hints.iter().filter(|it| !it.is_wrong());
         let mut walk = Self {
             seen,
@@ -181,6 +163,7 @@ impl<'a> KeyWalk<'a> {
             range: range.clone(),
             lease,
             keys_max: GATHERED_KEYS,
+            segments,
             met_damage: has_damage,
             damaged_reads: 0,
         };
@@ -189,31 +172,27 @@ impl<'a> KeyWalk<'a> {
         }
         for segment in &seen.segments {
             let hint = segment.segment.hint.read().clone();
-            let hint = hint.filter(|_| segment.was_sealed).map(Blocks::Own);
-            walk.begin_source(Origin::Own(segment.clone()), hint)?;
+            let hint = hint.filter(|_| segment.was_sealed);
+            let scan = hint.map(|hint| walk.scan_of(&hint));
+            walk.begin_source(Origin::Own(segment.clone()), scan)?;
         }
         for hint in walk.log_hints.clone() {
-            let blocks = Some(Blocks::Log(hint.clone()));
-            walk.begin_source(Origin::Hinted(hint), blocks)?;
+            let scan = walk.scan_of(&hint.table);
+            walk.begin_source(Origin::Hinted(hint), Some(scan))?;
         }
         walk.begin_source(Origin::Unhinted, None)?;
         Ok(walk)
     }
 
+    fn scan_of(&self, hint: &HintTable) -> HintScan {
+        let (from, to) = (self.range.from.clone(), self.range.to.clone());
+        hint.range(from, to, self.segments.clone())
+    }
+
     /// Adds a source, at the first of its keys in the range.
-    fn begin_source(&mut self, origin: Origin, blocks: Option<Blocks>) -> Result<()> {
-        let keys = match blocks {
-            Some(file) => {
-                let block = match &self.range.from {
-                    Bound::Included(from) | Bound::Excluded(from) => file.index().block_of(from),
-                    Bound::Unbounded => 0,
-                };
-                Keys::Blocks {
-                    file,
-                    block,
-                    entries: Vec::new().into_iter(),
-                }
-            }
+    fn begin_source(&mut self, origin: Origin, hint: Option<HintScan>) -> Result<()> {
+        let keys = match hint {
+            Some(hint) => Keys::Hint(Box::new(hint)),
             None => self.gather(&origin, &self.range.from.clone())?,
         };
         self.sources.push(Source {
@@ -223,21 +202,7 @@ impl<'a> KeyWalk<'a> {
             from: self.range.from.clone(),
         });
         let index = self.sources.len() - 1;
-        self.advance(index)?;
-        while let Some(entry) = &self.sources[index].current
-            && self.is_before_range(&entry.key)
-        {
-            self.advance(index)?;
-        }
-        Ok(())
-    }
-
-    fn is_before_range(&self, key: &[u8]) -> bool {
-        match &self.range.from {
-            Bound::Included(from) => key < &from[..],
-            Bound::Excluded(from) => key <= &from[..],
-            Bound::Unbounded => false,
-        }
+        self.advance(index)
     }
 
     /// Goes on at the first key at or behind `key`. It never goes back.
@@ -298,16 +263,12 @@ impl<'a> KeyWalk<'a> {
                 let Some(entry) = source.current.take_if(|it| it.key == *key) else {
                     break;
                 };
-                let own = match &source.origin {
-                    Origin::Own(seen) => Some(Place::Own(seen.segment.clone())),
-                    Origin::Hinted(_) | Origin::Unhinted => None,
-                };
                 if entry.sequence <= self.seen.sequence
                     && newest
                         .as_ref()
                         .is_none_or(|newest| rank(&newest.entry) < rank(&entry))
                     // What a log hint says of a segment that is gone was copied, or is not needed.
-                    && let Some(place) = own.or_else(|| self.seen.place_of(entry.segment))
+                    && let Some(place) = self.seen.place_in(&source.origin, &entry)
                 {
                     newest = Some(SeenKey { entry, place });
                 }
@@ -317,11 +278,59 @@ impl<'a> KeyWalk<'a> {
         Ok(newest)
     }
 
+    /// True when parts of hints are left out.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.segments.is_some()
+    }
+
+    /// False for what this walk has shown and a part of a hint supersedes that was left out.
+    pub(crate) fn is_newest(&mut self, key: &SeenKey) -> Result<bool> {
+        for index in 0..self.sources.len() {
+            let Source { keys, origin, .. } = &self.sources[index];
+            let said = match keys {
+                Keys::Table { .. } => continue,
+                Keys::Hint(hint) => hint.get(&key.entry.key),
+            };
+            let said = match said {
+                Ok(said) => said,
+                Err(HintError::Disk(error)) => return Err(BackendError::from(&error).into()),
+                Err(_) => {
+                    origin.set_wrong();
+                    self.gather_at(index, &key.entry.key)?
+                }
+            };
+            let is_newer = |it: &KeyEntry| {
+                let is_seen = it.sequence <= self.seen.sequence;
+                is_seen && rank(it) > rank(&key.entry) && self.is_there(index, it)
+            };
+            if said.iter().any(is_newer) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_there(&self, index: usize, entry: &KeyEntry) -> bool {
+        let origin = &self.sources[index].origin;
+        self.seen.place_in(origin, entry).is_some()
+    }
+
+    /// Goes on with the data of a source from behind a key on, and returns what it has of that key.
+    fn gather_at(&mut self, index: usize, key: &Bytes) -> Result<Vec<KeyEntry>> {
+        self.gather_next(index, &Bound::Included(key.clone()))?;
+        let mut said = Vec::new();
+        while let Some(entry) = self.sources[index].current.take_if(|it| it.key == *key) {
+            said.push(entry);
+            self.advance(index)?;
+        }
+        Ok(said)
+    }
+
     /// Moves one source to its next entry. A hint that turns out damaged gives way to the data, behind
     /// what was passed of it; a table that is at its end gives way to the next.
     fn advance(&mut self, index: usize) -> Result<()> {
         let source = &mut self.sources[index];
-        let next = match source.keys.next(&self.range) {
+        let next = match source.keys.next() {
             Ok(Next::Entry(entry)) => Some(entry),
             Ok(Next::End) => None,
             Ok(Next::NotGathered(last)) => {
@@ -329,10 +338,8 @@ impl<'a> KeyWalk<'a> {
                 return self.gather_next(index, &Bound::Excluded(last));
             }
             Err(HintError::Disk(error)) => return Err(BackendError::from(&error).into()),
-            Err(HintError::Unusable(_) | HintError::Newer) => {
-                if let Keys::Blocks { file, .. } = &source.keys {
-                    file.set_wrong(&source.origin);
-                }
+            Err(_) => {
+                source.origin.set_wrong();
                 let from = source.from.clone();
                 return self.gather_next(index, &from);
             }
@@ -489,6 +496,14 @@ impl Seen {
         found.ok().map(|index| &self.segments[index])
     }
 
+    /// Where an entry of a source stands.
+    fn place_in(&self, origin: &Origin, entry: &KeyEntry) -> Option<Place> {
+        match origin {
+            Origin::Own(seen) => Some(Place::Own(seen.segment.clone())),
+            Origin::Hinted(_) | Origin::Unhinted => self.place_of(entry.segment),
+        }
+    }
+
     /// A segment, unless it was gone by then.
     fn place_of(&self, number: u32) -> Option<Place> {
         if number & OWN != 0 {
@@ -566,56 +581,25 @@ impl Keys {
         }
     }
 
-    /// All keys of a file.
-    pub(crate) fn of_blocks(file: Blocks) -> Self {
-        Self::Blocks {
-            file,
-            block: 0,
-            entries: Vec::new().into_iter(),
-        }
-    }
-
-    /// What a log hint says is not used any more.
-    pub(crate) fn set_wrong(&self) {
-        if let Self::Blocks {
-            file: Blocks::Log(hint),
-            ..
-        } = self
-        {
-            hint.set_wrong();
-        }
-    }
-
     /// Goes forward to a key that is not passed yet.
-    fn seek(&mut self, key: &[u8]) -> Sought {
+    fn seek(&mut self, key: &Bytes) -> Sought {
         match self {
             Self::Table {
                 table,
                 position,
                 last,
             } => {
-                if last.as_ref().is_some_and(|last| &last[..] < key) {
+                if last.as_ref().is_some_and(|last| last < key) {
                     return Sought::NotGathered;
                 }
                 *position = table.position_of(key);
             }
-            Self::Blocks {
-                file,
-                block,
-                entries,
-            } => {
-                // The block whose entries are at hand is the one before `block`.
-                let sought = file.index().block_of(key);
-                if sought >= *block {
-                    *block = sought;
-                    *entries = Vec::new().into_iter();
-                }
-            }
+            Self::Hint(scan) => scan.seek(key.clone()),
         }
         Sought::Near
     }
 
-    pub(crate) fn next(&mut self, range: &FoldRange) -> std::result::Result<Next, HintError> {
+    pub(crate) fn next(&mut self) -> std::result::Result<Next, HintError> {
         match self {
             Self::Table {
                 table,
@@ -630,21 +614,7 @@ impl Keys {
                     (None, None) => Next::End,
                 })
             }
-            Self::Blocks {
-                file,
-                block,
-                entries,
-            } => loop {
-                if let Some(entry) = entries.next() {
-                    return Ok(Next::Entry(entry));
-                }
-                let first_key = file.index().first_key(*block);
-                if first_key.is_none_or(|key| range.is_past_end(key)) {
-                    return Ok(Next::End);
-                }
-                *entries = file.read(*block)?.into_iter();
-                *block += 1;
-            },
+            Self::Hint(scan) => Ok(scan.next()?.map_or(Next::End, Next::Entry)),
         }
     }
 }

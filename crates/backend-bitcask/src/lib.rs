@@ -11,8 +11,8 @@
 //!   lock                  held while the store is open
 //!   store-0, store-1      identity, secret, retired segments: two copies      (meta)
 //!   0000000001.segment    records; the newest one is appended to              (kvorum-segment)
-//!   0000000001.hint       its keys, sorted, once it is finished               (hint)
-//!   0000000001.loghint    keys of records in the node's log, sorted           (log_hint)
+//!   0000000001.hint       its keys, a sorted table, once it is finished       (hint)
+//!   0000000001.loghint    keys of records in the node's log, likewise         (log_hint)
 //!   checkpoint            the key directory at one moment                     (checkpoint)
 //!   lost/                 what was found damaged                              (lost)
 //!   suspect               there after a failed sync, until the next opening   (store)
@@ -20,7 +20,7 @@
 //!
 //! Where to look: `write`, `read` and `read_cache` are the request path; `keydir`, `slot_table`, `slot` and `places`
 //! are what they look up; `recovery` opens; `merge`, `victim`, `checkpoint_steps` and `upkeep` are
-//! maintenance; `snapshot` and `key_walk` are folds, and `log_hint_steps` writes what spares them reads.
+//! maintenance; `snapshot` and `key_walk` are folds; `hint_table` and `log_hint_steps` write what spares them reads.
 
 pub mod anatomy;
 mod backup;
@@ -35,7 +35,7 @@ mod expiry;
 mod fingerprint;
 mod found_segment;
 mod hint;
-mod key_blocks;
+mod hint_table;
 mod key_table;
 mod key_walk;
 mod keydir;

@@ -17,28 +17,21 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use kvorum_backend::{Fields, Tag, Timestamp};
-use kvorum_disk::{Disk, DiskFile, OpenMode, Reading};
-use kvorum_encoding::{ByteReader, Truncated, put_varint};
-use kvorum_segment::{Location, RECORD_ALIGN_BYTES};
+use kvorum_disk::Disk;
+use kvorum_encoding::{ByteReader, put_varint};
+use kvorum_segment::RECORD_ALIGN_BYTES;
+use kvorum_sst::TableId;
 
-use crate::key_blocks::{BlockIndex, BlockWriter, HintError, header_checksum, read_block};
+use crate::hint_table::{HintError, HintTable, HintTableWriter, check_version, split_note};
 use crate::key_table::KeyEntry;
 
-pub(crate) const MAGIC: [u8; 8] = *b"KVlghint";
 const VERSION: u8 = 1;
-pub(crate) const HEADER_BYTES: usize = 64;
-/// A block is closed when it is this long. Shorter than those of other hints: a part of a listing
-/// reads a block of every log hint.
-const BLOCK_BYTES: usize = 8 << 10;
 const SUFFIX: &str = ".loghint";
-
-const FLAG_REMOVAL: u8 = 1;
-const FLAG_EXPIRES: u8 = 1 << 1;
+/// As tables, log hints have other numbers than the hints of segments.
+const TABLES_FROM: u64 = 1 << 32;
 
 /// A range of a segment of the log that a hint speaks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,54 +56,6 @@ pub(crate) fn log_hint_number(name: &str) -> Option<u32> {
     name.strip_suffix(SUFFIX)?.parse().ok()
 }
 
-/// Writes a log hint, entry by entry in key order.
-///
-/// ```text
-/// offset  size  field
-///      0     8  magic "KVlghint"
-///      8     1  format version, 1
-///      9     3  zero
-///     12     4  masked CRC-32C of bytes 0..12 and 16..64
-///     16     8  identity of the store
-///     24     8  log id
-///     32     8  highest sequence
-///     40     8  number of entries
-///     48     8  offset of the index
-///     56     8  length of the index block
-///     64        blocks, then the index as one more block, as [`BlockWriter`] draws them
-///
-/// in the index, before the blocks:
-///   varint  number of parts; for each, ascending: varint segment of the log (2^31 more: one of the
-///           store's own), varint where the part
-///           begins and varint where it ends, both in units of 8, varint entries
-///
-/// entry:
-///   varint  how many bytes of its key are those of the key before it in the block
-///   varint  length of the rest of the key, then the rest
-///   varint  sequence
-///   varint  segment, likewise
-///   varint  offset of the record, in units of 8
-///   varint  where its front ends, in bytes
-///   varint  its length, in bytes
-///   1       flags: 0 removal, 1 expires
-///           of an entry that is no removal:
-///   4         anti-entropy segment
-///   varint    last modified, less than that of the entry before it in the block (none: 0): the
-///             difference, doubled; 1 more where it is negative
-///   varint    expiry, if it expires
-///   1         tag
-/// ```
-pub(crate) struct LogHintWriter {
-    blocks: BlockWriter,
-    bound: BoundTo,
-    payload: Vec<u8>,
-    first_key: Bytes,
-    last: Last,
-    entries: u64,
-    sequence_max: u64,
-    by_segment: BTreeMap<u32, u64>,
-}
-
 /// Whose records a log hint speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BoundTo {
@@ -119,260 +64,152 @@ pub(crate) struct BoundTo {
     pub(crate) log_id: u64,
 }
 
-/// What an entry is told apart from.
-#[derive(Default)]
-struct Last {
-    key: Bytes,
-    modified: u64,
+impl BoundTo {
+    fn table_id(&self, number: u32) -> TableId {
+        TableId {
+            store: self.store,
+            number: table_number(number),
+        }
+    }
+}
+
+/// The number of a log hint as a table.
+pub(crate) fn table_number(number: u32) -> u64 {
+    TABLES_FROM + u64::from(number)
+}
+
+/// Writes a log hint, entry by entry in key order.
+pub(crate) struct LogHintWriter {
+    table: HintTableWriter,
+    log_id: u64,
+    by_segment: BTreeMap<u32, u64>,
 }
 
 impl LogHintWriter {
     pub(crate) fn create(
         disk: &dyn Disk,
-        path: &Path,
+        directory: &Path,
+        number: u32,
         bound: BoundTo,
-    ) -> kvorum_disk::Result<Self> {
+    ) -> kvorum_sst::Result<Self> {
+        let path = log_hint_path(directory, number);
         Ok(Self {
-            blocks: BlockWriter::create(disk, path, HEADER_BYTES)?,
-            bound,
-            payload: Vec::new(),
-            first_key: Bytes::new(),
-            last: Last::default(),
-            entries: 0,
-            sequence_max: 0,
+            table: HintTableWriter::create(disk, &path, bound.table_id(number))?,
+            log_id: bound.log_id,
             by_segment: BTreeMap::new(),
         })
     }
 
-    /// Takes the next entry; returns what was written, if it begins another block.
-    pub(crate) fn push(&mut self, entry: &KeyEntry) -> kvorum_disk::Result<u64> {
-        // A key is found by the first block that may have it: it stands in one alone.
-        let is_full = self.payload.len() >= BLOCK_BYTES && self.last.key != entry.key;
-        let written = if is_full { self.close_block()? } else { 0 };
-        if self.payload.is_empty() {
-            self.first_key = separator(&self.last.key, &entry.key);
-            self.last = Last::default();
-        }
-        encode(entry, &mut self.last, &mut self.payload);
-        self.entries += 1;
-        self.sequence_max = self.sequence_max.max(entry.sequence);
+    /// Takes the next entry.
+    pub(crate) fn push(&mut self, entry: &KeyEntry) -> kvorum_sst::Result<()> {
         *self.by_segment.entry(entry.segment).or_default() += 1;
-        Ok(written)
+        self.table.push(entry)
     }
 
-    fn close_block(&mut self) -> kvorum_disk::Result<u64> {
-        let payload = std::mem::take(&mut self.payload);
-        if payload.is_empty() {
-            return Ok(0);
-        }
-        self.blocks.write(&self.first_key, &payload)
+    /// How long the file is so far, in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.table.len()
     }
 
-    /// Writes what is left and gives the file its name. What it speaks of has to be durable. Returns the
-    /// bytes written.
+    /// Writes what is left and gives the file its name. What it speaks of has to be durable. Returns its
+    /// length, in bytes. The note; the store stands in the table's header:
+    ///
+    /// ```text
+    /// 1       format version, 1
+    /// 8       log id
+    /// varint  number of parts; for each, ascending: varint segment of the log (2^31 more: one of the
+    ///         store's own), varint where the part begins and varint where it ends, both in units of 8,
+    ///         varint entries
+    /// ```
     pub(crate) fn finish(
         mut self,
         disk: &dyn Disk,
         parts: &[HintedPart],
-    ) -> kvorum_disk::Result<u64> {
-        let block_len = self.close_block()?;
-        let mut preface = Vec::new();
-        put_varint(&mut preface, parts.len() as u64);
+    ) -> kvorum_sst::Result<u64> {
+        let mut note = vec![VERSION];
+        note.extend_from_slice(&self.log_id.to_le_bytes());
+        put_varint(&mut note, parts.len() as u64);
         for part in parts {
             let entries = self.by_segment.remove(&part.number).unwrap_or(0);
-            put_varint(&mut preface, u64::from(part.number));
-            put_varint(&mut preface, part.from / RECORD_ALIGN_BYTES);
-            put_varint(&mut preface, part.to.div_ceil(RECORD_ALIGN_BYTES));
-            put_varint(&mut preface, entries);
+            put_varint(&mut note, u64::from(part.number));
+            put_varint(&mut note, part.from / RECORD_ALIGN_BYTES);
+            put_varint(&mut note, part.to.div_ceil(RECORD_ALIGN_BYTES));
+            put_varint(&mut note, entries);
         }
-        let (index_at, index_len) = self.blocks.write_index(&preface)?;
-        let mut header = Vec::with_capacity(HEADER_BYTES);
-        header.extend_from_slice(&MAGIC);
-        header.extend_from_slice(&[VERSION, 0, 0, 0, 0, 0, 0, 0]);
-        for number in [
-            self.bound.store,
-            self.bound.log_id,
-            self.sequence_max,
-            self.entries,
-            index_at,
-            index_len,
-        ] {
-            header.extend_from_slice(&number.to_le_bytes());
-        }
-        let check = header_checksum(&header);
-        header[12..16].copy_from_slice(&check.to_le_bytes());
-        self.blocks.finish(disk, &header)?;
-        Ok(block_len + index_len + header.len() as u64)
+        self.table.finish(disk, &note)
     }
 }
 
-/// The shortest key that is behind `last` and not behind `next`: indexes are in memory.
-fn separator(last: &[u8], next: &Bytes) -> Bytes {
-    let pairs = next.iter().zip(last);
-    let shared = pairs.take_while(|(one, other)| one == other).count();
-    next.slice(..next.len().min(shared + 1))
-}
-
-fn encode(entry: &KeyEntry, last: &mut Last, out: &mut Vec<u8>) {
-    let pairs = entry.key.iter().zip(&last.key);
-    let shared = pairs.take_while(|(one, other)| one == other).count();
-    put_varint(out, shared as u64);
-    put_varint(out, (entry.key.len() - shared) as u64);
-    out.extend_from_slice(&entry.key[shared..]);
-    last.key = entry.key.clone();
-    put_varint(out, entry.sequence);
-    put_varint(out, u64::from(entry.segment));
-    put_varint(out, entry.at.offset / RECORD_ALIGN_BYTES);
-    put_varint(out, entry.at.front_end);
-    put_varint(out, entry.at.len);
-    if entry.removal {
-        out.push(FLAG_REMOVAL);
-        return;
+fn decode_note(note: &[u8]) -> Result<(u64, Vec<HintedPart>), HintError> {
+    let mut reader = ByteReader::new(note);
+    check_version(&mut reader, VERSION)?;
+    let log_id = reader.u64()?;
+    let count = reader.varint()?;
+    let mut parts = Vec::new();
+    for _ in 0..count {
+        let Ok(number) = u32::try_from(reader.varint()?) else {
+            let what = "a segment without a number";
+            return Err(HintError::Unusable(what.to_owned()));
+        };
+        parts.push(HintedPart {
+            number,
+            from: reader.varint()?.saturating_mul(RECORD_ALIGN_BYTES),
+            to: reader.varint()?.saturating_mul(RECORD_ALIGN_BYTES),
+            entries: reader.varint()?,
+        });
     }
-    let fields = &entry.fields;
-    out.push(fields.expiry.map_or(0, |_| FLAG_EXPIRES));
-    out.extend_from_slice(&fields.segment.to_le_bytes());
-    let modified = fields.last_modified.0;
-    put_varint(out, folded(modified.wrapping_sub(last.modified)));
-    last.modified = modified;
-    if let Some(expiry) = fields.expiry {
-        put_varint(out, expiry.0);
-    }
-    out.push(fields.tag.0);
+    parts.shrink_to_fit();
+    Ok((log_id, parts))
 }
 
-/// Small for a small difference of either sign.
-fn folded(difference: u64) -> u64 {
-    let sign = if difference >> 63 == 0 { 0 } else { u64::MAX };
-    difference << 1 ^ sign
+/// A note in words.
+pub(crate) fn note_shown(note: &Bytes) -> Option<String> {
+    let (log_id, parts) = decode_note(&split_note(note).ok()?.1).ok()?;
+    let shown = parts.iter().map(|it| {
+        let (of, number) = match it.number & crate::key_table::OWN {
+            0 => ("value log", it.number),
+            own => ("store", it.number - own),
+        };
+        let HintedPart {
+            from, to, entries, ..
+        } = it;
+        format!("; segment {number} of the {of} from {from} to {to}, {entries} entries")
+    });
+    let shown: String = shown.collect();
+    Some(format!("value log {log_id:#018x}{shown}"))
 }
 
-fn unfolded(folded: u64) -> u64 {
-    let sign = if folded & 1 == 0 { 0 } else { u64::MAX };
-    folded >> 1 ^ sign
-}
-
-/// The entries of a block, each with its length.
-pub(crate) fn decode_block(payload: &[u8]) -> Result<Vec<(KeyEntry, usize)>, HintError> {
-    let mut reader = ByteReader::new(payload);
-    let mut last = Last::default();
-    let mut entries = Vec::new();
-    while !reader.is_empty() {
-        let begin = reader.offset();
-        let entry = decode(&mut reader, &mut last)?;
-        entries.push((entry, reader.offset() - begin));
-    }
-    Ok(entries)
-}
-
-fn decode(reader: &mut ByteReader<'_>, last: &mut Last) -> Result<KeyEntry, HintError> {
-    let shared = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
-    let rest = reader.take_prefixed()?;
-    let Some(shared) = last.key.get(..shared) else {
-        return Err(HintError::Unusable("a key that begins with nothing"));
-    };
-    let key = Bytes::from([shared, rest].concat());
-    last.key = key.clone();
-    let sequence = reader.varint()?;
-    let Ok(segment) = u32::try_from(reader.varint()?) else {
-        return Err(HintError::Unusable("a segment without a number"));
-    };
-    let at = Location {
-        offset: reader.varint()?.saturating_mul(RECORD_ALIGN_BYTES),
-        front_end: reader.varint()?,
-        len: reader.varint()?,
-    };
-    let flags = reader.u8()?;
-    let removal = flags & FLAG_REMOVAL != 0;
-    let fields = match removal {
-        true => Fields::default(),
-        false => decode_fields(reader, flags, last)?,
-    };
-    Ok(KeyEntry {
-        key,
-        sequence,
-        segment,
-        at,
-        removal,
-        fields,
-    })
-}
-
-fn decode_fields(
-    reader: &mut ByteReader<'_>,
-    flags: u8,
-    last: &mut Last,
-) -> Result<Fields, Truncated> {
-    let segment = reader.u32()?;
-    last.modified = last.modified.wrapping_add(unfolded(reader.varint()?));
-    Ok(Fields {
-        segment,
-        last_modified: Timestamp(last.modified),
-        expiry: match flags & FLAG_EXPIRES {
-            0 => None,
-            _ => Some(Timestamp(reader.varint()?)),
-        },
-        tag: Tag(reader.u8()?),
-    })
-}
-
-/// An open log hint whose header and index were found right.
+/// An open log hint.
 pub(crate) struct LogHint {
     pub(crate) number: u32,
     pub(crate) parts: Vec<HintedPart>,
     pub(crate) entries: u64,
-    file: Arc<dyn DiskFile>,
-    blocks: BlockIndex,
-    len: u64,
+    pub(crate) table: HintTable,
     is_wrong: AtomicBool,
 }
 
 impl LogHint {
-    /// Opens a log hint; `None` for one that does not speak of the records of this store in this log.
+    /// Opens a log hint; `None` for one that does not speak of the records of this store in this log, or
+    /// that an earlier version wrote.
     pub(crate) fn open(
         disk: &dyn Disk,
-        path: &Path,
+        directory: &Path,
         number: u32,
         bound: BoundTo,
     ) -> Result<Option<Self>, HintError> {
-        let file = disk.open(path, OpenMode::Read)?;
-        let frame = read_frame(&*file)?;
-        if frame.bound != bound {
-            return Ok(None);
-        }
-        let mut reader = ByteReader::new(&frame.index);
-        Ok(Some(Self {
+        let path = log_hint_path(directory, number);
+        let (table, note) = match HintTable::open(disk, &path, bound.table_id(number)) {
+            Err(HintError::Earlier | HintError::Foreign(_)) => return Ok(None),
+            opened => opened?,
+        };
+        let (log_id, parts) = decode_note(&note)?;
+        Ok((log_id == bound.log_id).then(|| Self {
             number,
-            parts: decode_parts(&mut reader)?,
-            entries: frame.entries,
-            len: file.len()?,
-            blocks: BlockIndex::decode(&mut reader)?,
-            file,
+            entries: parts.iter().map(|part| part.entries).sum(),
+            parts,
+            table,
             is_wrong: AtomicBool::new(false),
         }))
-    }
-
-    /// Reads the header and the index again.
-    pub(crate) fn check_frame(&self) -> Result<(), HintError> {
-        read_frame(&*self.file).map(drop)
-    }
-
-    /// The length of the file, in bytes.
-    pub(crate) fn len(&self) -> u64 {
-        self.len
-    }
-
-    pub(crate) fn index(&self) -> &BlockIndex {
-        &self.blocks
-    }
-
-    /// The entries of a block, in key order.
-    pub(crate) fn read(&self, block: usize) -> Result<Vec<KeyEntry>, HintError> {
-        let Some(payload) = self.blocks.read(&*self.file, block)? else {
-            return Ok(Vec::new());
-        };
-        let entries = decode_block(&payload)?.into_iter();
-        Ok(entries.map(|(entry, _)| entry).collect())
     }
 
     /// Its parts of a segment.
@@ -394,67 +231,15 @@ impl LogHint {
     /// What it takes while it is open, in bytes of memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let own = size_of::<Self>() + self.parts.capacity() * size_of::<HintedPart>();
-        own as u64 + self.blocks.memory_bytes()
+        own as u64 + self.table.memory_bytes()
     }
-}
-
-struct Frame {
-    bound: BoundTo,
-    entries: u64,
-    index: Bytes,
-}
-
-fn read_frame(file: &dyn DiskFile) -> Result<Frame, HintError> {
-    let mut header = [0; HEADER_BYTES];
-    let read = file.read_at(&mut header, 0, Reading::MayBlock)?;
-    let mut reader = ByteReader::new(&header[..read]);
-    if reader.array::<8>()? != MAGIC {
-        return Err(HintError::Unusable("no log hint"));
-    }
-    let version = reader.u8()?;
-    let _zero = reader.take(3)?;
-    let stored = reader.u32()?;
-    if read < HEADER_BYTES || header_checksum(&header) != stored {
-        return Err(HintError::Unusable("damaged header"));
-    }
-    if version > VERSION {
-        return Err(HintError::Newer);
-    }
-    let bound = BoundTo {
-        store: reader.u64()?,
-        log_id: reader.u64()?,
-    };
-    let _sequence_max = reader.u64()?;
-    let entries = reader.u64()?;
-    let (index_at, index_len) = (reader.u64()?, reader.u64()?);
-    let index = read_block(file, index_at, index_len)?;
-    Ok(Frame {
-        bound,
-        entries,
-        index,
-    })
-}
-
-fn decode_parts(reader: &mut ByteReader<'_>) -> Result<Vec<HintedPart>, HintError> {
-    let count = reader.varint()?;
-    let mut parts = Vec::new();
-    for _ in 0..count {
-        let number = reader.varint()?;
-        parts.push(HintedPart {
-            number: u32::try_from(number)
-                .map_err(|_| HintError::Unusable("a segment without a number"))?,
-            from: reader.varint()?.saturating_mul(RECORD_ALIGN_BYTES),
-            to: reader.varint()?.saturating_mul(RECORD_ALIGN_BYTES),
-            entries: reader.varint()?,
-        });
-    }
-    parts.shrink_to_fit();
-    Ok(parts)
 }
 
 #[cfg(test)]
 mod tests {
-    use kvorum_disk::MemoryDisk;
+    use kvorum_backend::{Fields, Tag, Timestamp};
+    use kvorum_disk::{MemoryDisk, OpenMode, Reading};
+    use kvorum_segment::Location;
 
     use super::*;
 
@@ -494,8 +279,14 @@ mod tests {
         })
     }
 
+    fn disk() -> MemoryDisk {
+        let disk = MemoryDisk::new();
+        disk.create_directory(Path::new("h")).unwrap();
+        disk
+    }
+
     fn write(disk: &MemoryDisk, count: u64) {
-        let mut writer = LogHintWriter::create(disk, Path::new("h"), BOUND).unwrap();
+        let mut writer = LogHintWriter::create(disk, Path::new("h"), 1, BOUND).unwrap();
         for number in 0..count {
             writer.push(&entry(number)).unwrap();
         }
@@ -508,16 +299,18 @@ mod tests {
 
     fn read_all(disk: &MemoryDisk) -> Result<Vec<KeyEntry>, HintError> {
         let hint = open(disk)?;
+        hint.table.check_frame()?;
+        let mut scan = hint.table.scan();
         let mut entries = Vec::new();
-        for block in 0..hint.index().len() {
-            entries.extend(hint.read(block)?);
+        while let Some(entry) = scan.next()? {
+            entries.push(entry);
         }
         Ok(entries)
     }
 
     #[test]
     fn entries_and_parts_are_read_as_they_were_written() {
-        let disk = MemoryDisk::new();
+        let disk = disk();
         write(&disk, 3000);
         assert_eq!(
             read_all(&disk).unwrap(),
@@ -533,16 +326,15 @@ mod tests {
         assert_eq!((of(3), of(5), of(7)), (vec![], vec![part], vec![]));
         for number in [0, 1, 777, 2999] {
             let wanted = entry(number);
-            let block = hint.read(hint.index().block_of(&wanted.key)).unwrap();
-            assert!(block.contains(&wanted));
+            assert_eq!(hint.table.scan().get(&wanted.key).unwrap(), [wanted]);
         }
     }
 
     /// What it adds to a value of 2,000 bytes has to stay below 5 % when it is written twice.
     #[test]
     fn an_entry_takes_about_twenty_seven_bytes_and_the_end_of_its_key() {
-        let disk = MemoryDisk::new();
-        let mut writer = LogHintWriter::create(&disk, Path::new("h"), BOUND).unwrap();
+        let disk = disk();
+        let mut writer = LogHintWriter::create(&disk, Path::new("h"), 1, BOUND).unwrap();
         let mixed = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut order: Vec<u64> = (1..=4096).collect();
         order.sort_unstable_by_key(|number| mixed(*number));
@@ -558,7 +350,7 @@ mod tests {
                 },
                 removal: false,
                 fields: Fields {
-                    segment: 77,
+                    segment: u32::try_from(mixed(number) >> 44).unwrap(),
                     // A hundred a second.
                     last_modified: Timestamp(1_700_000_000_000_000 + number * 10_000),
                     ..Fields::default()
@@ -567,13 +359,13 @@ mod tests {
             writer.push(&entry).unwrap();
         }
         writer.finish(&disk, &parts()).unwrap();
-        let each = open(&disk).unwrap().len() as f64 / 4096.0;
+        let each = open(&disk).unwrap().table.len() as f64 / 4096.0;
         assert!(each < 27.0 + 14.0, "{each}");
     }
 
     #[test]
     fn one_of_another_store_or_log_is_not_used() {
-        let disk = MemoryDisk::new();
+        let disk = disk();
         write(&disk, 10);
         for bound in [
             BoundTo { store: 9, ..BOUND },
@@ -586,9 +378,11 @@ mod tests {
 
     #[test]
     fn any_flip_or_cut_is_noticed() {
-        let disk = MemoryDisk::new();
+        let disk = disk();
         write(&disk, 40);
-        let file = disk.open(Path::new("h"), OpenMode::ReadWrite).unwrap();
+        let file = disk
+            .open(&log_hint_path(Path::new("h"), 1), OpenMode::ReadWrite)
+            .unwrap();
         let len = file.len().unwrap();
         let mut bytes = vec![0; usize::try_from(len).unwrap()];
         file.read_at(&mut bytes, 0, Reading::MayBlock).unwrap();

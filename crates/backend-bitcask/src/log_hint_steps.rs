@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{FoldRange, LostRange, Result, StepBudget, StepOutcome, Task};
+use kvorum_backend::{LostRange, Result, StepBudget, StepOutcome, Task};
 use kvorum_backend::{TaskKind, Urgency};
 use kvorum_disk::{Disk, Reading};
 use kvorum_segment::{RECORD_ALIGN_BYTES, Scan, ScanOptions, Scanned};
@@ -19,9 +19,9 @@ use kvorum_segment::{RECORD_ALIGN_BYTES, Scan, ScanOptions, Scanned};
 use kvorum_value_log::ValueLog;
 
 use crate::error::{IntoBackend, from_segment};
-use crate::key_blocks::HintError;
+use crate::hint_table::HintError;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder, OWN};
-use crate::key_walk::{Blocks, Keys, Next, Parts};
+use crate::key_walk::{Keys, Next, Parts};
 use crate::log_hint::{
     BoundTo, HintedPart, LogHint, LogHintWriter, log_hint_number, log_hint_path,
 };
@@ -60,8 +60,16 @@ struct Writing {
     number: u32,
     /// The segments of its parts: entries of others are left out.
     segments: BTreeSet<u32>,
-    sources: Vec<(Keys, Option<KeyEntry>)>,
+    sources: Vec<Source>,
     writer: LogHintWriter,
+}
+
+/// What a log hint is made of.
+struct Source {
+    keys: Keys,
+    /// The log hint that these are the keys of.
+    hint: Option<Arc<LogHint>>,
+    current: Option<KeyEntry>,
 }
 
 /// What is to be done next.
@@ -88,7 +96,7 @@ impl Store {
             (None, Some(Wanted::Scanning(_, bytes))) => bytes,
             (None, Some(Wanted::Writing(records))) => records * (FRONT_BYTES + ENTRY_BYTES),
             (None, Some(Wanted::Merging(hints))) => {
-                2 * hints.iter().map(|it| it.len()).sum::<u64>()
+                2 * hints.iter().map(|it| it.table.len()).sum::<u64>()
             }
             (None, None) => return None,
         };
@@ -217,13 +225,14 @@ impl Store {
             }
         }
         if let Phase::Writing(writing) = &mut job.phase {
+            let (read, begin) = (cost_bytes, writing.writer.len());
             while !is_over(cost_bytes) {
-                match writing.write_some() {
-                    Ok(0) => return self.finish_log_hint(job, cost_bytes),
-                    Ok(written) => cost_bytes += written,
+                match writing.write_key() {
+                    Ok(false) => return self.finish_log_hint(job, cost_bytes),
+                    Ok(true) => cost_bytes = read + writing.writer.len() - begin,
                     Err(HintError::Disk(error)) => return Err((&error).into()),
                     // One of those that were to be merged. It was marked by whoever read it.
-                    Err(HintError::Unusable(_) | HintError::Newer) => {
+                    Err(_) => {
                         return Ok(StepOutcome {
                             cost_bytes: cost_bytes.max(1),
                             is_done: true,
@@ -240,8 +249,8 @@ impl Store {
     }
 
     fn begin_writing_table(&self, job: &mut LogHintJob, table: KeyTable) -> Result<()> {
-        let keys = vec![Keys::of_table(table)];
-        if let Some(writing) = self.begin_writing(&job.parts, keys)? {
+        let sources = vec![Source::new(Keys::of_table(table), None)];
+        if let Some(writing) = self.begin_writing(&job.parts, sources)? {
             job.phase = Phase::Writing(Box::new(writing));
         }
         Ok(())
@@ -327,8 +336,11 @@ impl Store {
                 let mut parts: Vec<HintedPart> = parts.filter(is_there).collect();
                 parts.sort_unstable_by_key(|part| (part.number, part.from));
                 drop(catalog);
-                let sources = hints.iter().cloned().map(Blocks::Log);
-                let sources = sources.map(Keys::of_blocks).collect();
+                let sources = hints.iter().map(|hint| {
+                    let keys = Keys::Hint(Box::new(hint.table.scan()));
+                    Source::new(keys, Some(hint.clone()))
+                });
+                let sources = sources.collect();
                 let writing = self.begin_writing(&parts, sources)?;
                 Ok(writing.map(|writing| LogHintJob {
                     parts,
@@ -342,13 +354,16 @@ impl Store {
     }
 
     /// `None` when one of the sources is damaged.
-    fn begin_writing(&self, parts: &[HintedPart], keys: Vec<Keys>) -> Result<Option<Writing>> {
-        let mut sources = Vec::with_capacity(keys.len());
-        for mut keys in keys {
-            match next_of(&mut keys) {
-                Ok(first) => sources.push((keys, first)),
+    fn begin_writing(
+        &self,
+        parts: &[HintedPart],
+        mut sources: Vec<Source>,
+    ) -> Result<Option<Writing>> {
+        for source in &mut sources {
+            match source.advance() {
+                Ok(()) => {}
                 Err(HintError::Disk(error)) => return Err((&error).into()),
-                Err(HintError::Unusable(_) | HintError::Newer) => return Ok(None),
+                Err(_) => return Ok(None),
             }
         }
         let number = {
@@ -356,9 +371,9 @@ impl Store {
             catalog.next_log_hint += 1;
             catalog.next_log_hint - 1
         };
-        let path = log_hint_path(&self.directory, number);
         let bound = bound_to(self.log_id(), self.log.as_ref());
-        let writer = LogHintWriter::create(&*self.disk, &path, bound).into_backend()?;
+        let writer = LogHintWriter::create(&*self.disk, &self.directory, number, bound);
+        let writer = writer.into_backend()?;
         Ok(Some(Writing {
             number,
             segments: parts.iter().map(|part| part.number).collect(),
@@ -373,13 +388,12 @@ impl Store {
         };
         // What it speaks of must not be lost after it.
         self.sync_all()?;
-        let number = writing.number;
-        let written = writing.writer.finish(&*self.disk, &job.parts);
-        let cost_bytes = cost_bytes + written.into_backend()?;
-        Counters::add(&self.counters.written_bytes, cost_bytes);
-        let path = log_hint_path(&self.directory, number);
+        let (number, begin) = (writing.number, writing.writer.len());
+        let len = writing.writer.finish(&*self.disk, &job.parts);
+        let len = len.into_backend()?;
+        Counters::add(&self.counters.written_bytes, len);
         let bound = bound_to(self.log_id(), self.log.as_ref());
-        match LogHint::open(&*self.disk, &path, number, bound) {
+        match LogHint::open(&*self.disk, &self.directory, number, bound) {
             Ok(Some(hint)) => {
                 let replaces: Vec<u32> = job.replaces.iter().map(|it| it.number).collect();
                 let mut catalog = self.catalog.write();
@@ -392,12 +406,10 @@ impl Store {
             }
             Err(HintError::Disk(error)) => return Err((&error).into()),
             // It is not as it was written: it is written again.
-            Ok(None) | Err(HintError::Unusable(_) | HintError::Newer) => {
-                self.remove_log_hints(&[number])?;
-            }
+            Ok(None) | Err(_) => self.remove_log_hints(&[number])?,
         }
         Ok(StepOutcome {
-            cost_bytes,
+            cost_bytes: cost_bytes + len.saturating_sub(begin),
             is_done: true,
         })
     }
@@ -443,7 +455,7 @@ impl Store {
         let path = log_hint_path(Path::new(""), hint.number);
         let name = path.to_string_lossy().into_owned();
         let what = format!("a copy of keys in the node's log ({why})");
-        self.note_mended(name, hint.len(), &what);
+        self.note_mended(name, hint.table.len(), &what);
     }
 }
 
@@ -453,27 +465,19 @@ impl LogHintJob {
         match &self.phase {
             Phase::Scanning(scan, _) => scan.read_to().max(1),
             Phase::Reading(rest, _) => rest.len() as u64 * (FRONT_BYTES + ENTRY_BYTES) + 1,
-            Phase::Writing(_) => self.replaces.iter().map(|it| it.len()).sum::<u64>() + 1,
+            Phase::Writing(_) => self.replaces.iter().map(|it| it.table.len()).sum::<u64>() + 1,
         }
     }
 }
 
 impl Writing {
-    /// Writes entries until a block is full; returns its length, and 0 when there are no more.
-    fn write_some(&mut self) -> std::result::Result<u64, HintError> {
-        loop {
-            let newest = self.next_key()?;
-            if newest.is_empty() {
-                return Ok(0);
-            }
-            let mut written = 0;
-            for entry in &newest {
-                written += self.writer.push(entry)?;
-            }
-            if written > 0 {
-                return Ok(written);
-            }
+    /// Writes what there is of the next key; false when there are no more.
+    fn write_key(&mut self) -> std::result::Result<bool, HintError> {
+        let newest = self.next_key()?;
+        for entry in &newest {
+            self.writer.push(entry)?;
         }
+        Ok(!newest.is_empty())
     }
 
     /// The newest entry of the next key among those in segments that are there; none behind the last. Of
@@ -481,13 +485,13 @@ impl Writing {
     fn next_key(&mut self) -> std::result::Result<Vec<KeyEntry>, HintError> {
         let mut newest: Vec<KeyEntry> = Vec::new();
         while newest.is_empty() {
-            let currents = self.sources.iter().filter_map(|(_, it)| it.as_ref());
+            let currents = self.sources.iter().filter_map(|it| it.current.as_ref());
             let Some(key) = currents.map(|entry| &entry.key).min().cloned() else {
                 break;
             };
-            for (keys, current) in &mut self.sources {
-                while let Some(entry) = current.take_if(|entry| entry.key == key) {
-                    *current = next_of(keys)?;
+            for source in &mut self.sources {
+                while let Some(entry) = source.current.take_if(|entry| entry.key == key) {
+                    source.advance()?;
                     if !self.segments.contains(&entry.segment) {
                         continue;
                     }
@@ -505,16 +509,28 @@ impl Writing {
     }
 }
 
-fn next_of(keys: &mut Keys) -> std::result::Result<Option<KeyEntry>, HintError> {
-    match keys.next(&FoldRange::all()) {
-        Ok(Next::Entry(entry)) => Ok(Some(entry)),
-        Ok(Next::End | Next::NotGathered(_)) => Ok(None),
-        Err(error) => {
-            if !matches!(error, HintError::Disk(_)) {
-                keys.set_wrong();
-            }
-            Err(error)
+impl Source {
+    fn new(keys: Keys, hint: Option<Arc<LogHint>>) -> Self {
+        Self {
+            keys,
+            hint,
+            current: None,
         }
+    }
+
+    fn advance(&mut self) -> std::result::Result<(), HintError> {
+        self.current = match self.keys.next() {
+            Ok(Next::Entry(entry)) => Some(entry),
+            Ok(Next::End | Next::NotGathered(_)) => None,
+            Err(HintError::Disk(error)) => return Err(HintError::Disk(error)),
+            Err(error) => {
+                if let Some(hint) = &self.hint {
+                    hint.set_wrong();
+                }
+                return Err(error);
+            }
+        };
+        Ok(())
     }
 }
 
@@ -648,15 +664,15 @@ impl Recovered {
                 remove(disk, &path)?;
                 continue;
             }
-            match LogHint::open(disk, &path, number, bound_to(identity, log)) {
+            match LogHint::open(disk, directory, number, bound_to(identity, log)) {
                 // It speaks of what was cut off.
                 Ok(Some(hint)) if !self.is_all_there(&hint) => remove(disk, &path)?,
                 Ok(Some(hint)) => self.catalog.change_log_hints(Some(hint), |_| true),
-                // What an erasure left.
+                // What an erasure or an earlier version left.
                 Ok(None) => remove(disk, &path)?,
                 Err(HintError::Disk(error)) => return Err((&error).into()),
                 Err(HintError::Newer) => {}
-                Err(HintError::Unusable(why)) => {
+                Err(why) => {
                     let len = disk.info(&path).into_backend()?.map_or(0, |it| it.len);
                     let name = log_hint_path(Path::new(""), number);
                     self.lost.add(

@@ -19,8 +19,8 @@ use kvorum_segment::{
 
 use crate::entry::{KIND_ENTRY, KIND_NOTHING, decode_fields, encode_removal};
 use crate::error::IntoBackend;
-use crate::hint::{HintFile, hint_path};
-use crate::key_blocks::HintError;
+use crate::hint::hint_path;
+use crate::hint_table::{HintError, HintScan};
 use crate::key_table::KeyEntry;
 use crate::segment::{Segment, segment_number};
 use crate::segments::Catalog;
@@ -59,11 +59,14 @@ pub(crate) struct MergeJob {
     source: Source,
 }
 
+/// Readers wait while so many keys are forgotten.
+const KEYS_AT_ONCE: usize = 256;
+
 enum Source {
     /// All records, in the order of the file.
     Records(Box<RecordSource>),
     /// The keys alone: everything has expired, and nothing needs to be copied.
-    Keys(KeySource),
+    Keys(Box<HintScan>),
 }
 
 struct RecordSource {
@@ -72,11 +75,6 @@ struct RecordSource {
     pending: Option<StoredRecord>,
     /// Some could not be read, and were listed as lost.
     has_met_damage: bool,
-}
-
-struct KeySource {
-    hint: Arc<HintFile>,
-    block: usize,
 }
 
 /// How far a step has come in its source.
@@ -199,7 +197,7 @@ impl Store {
         // A scan begins with a read, and puts wait for the catalog.
         drop(catalog);
         let source = match hint {
-            Some(hint) if is_dropped_whole => Source::Keys(KeySource { hint, block: 0 }),
+            Some(hint) if is_dropped_whole => Source::Keys(Box::new(hint.scan())),
             _ => {
                 let options = ScanOptions {
                     durable_to: u64::MAX,
@@ -410,26 +408,22 @@ impl Store {
     fn expire_keys(
         &self,
         victim: &Segment,
-        keys: &mut KeySource,
+        keys: &mut HintScan,
         budget: StepBudget,
         cost_bytes: &mut u64,
     ) -> Result<Progress> {
-        let KeySource { hint, block } = keys;
-        let block_bytes = hint.len() / hint.index().len().max(1) as u64;
-        while *block < hint.index().len() {
-            if *cost_bytes > 0 && *cost_bytes + block_bytes > budget.bytes {
-                return Ok(Progress::Some);
-            }
-            let entries = match hint.read(*block) {
+        let begin = keys.bytes_read();
+        while *cost_bytes == 0 || *cost_bytes < budget.bytes {
+            let entries = match keys.some(KEYS_AT_ONCE) {
+                Ok(entries) if entries.is_empty() => return Ok(Progress::All),
                 Ok(entries) => entries,
                 Err(HintError::Disk(error)) => return Err((&error).into()),
-                Err(HintError::Unusable(_) | HintError::Newer) => {
+                Err(_) => {
                     *victim.hint.write() = None;
                     return Ok(Progress::BadHint);
                 }
             };
-            *block += 1;
-            *cost_bytes += block_bytes.max(1);
+            *cost_bytes = (keys.bytes_read() - begin).max(1);
             let mut catalog = self.catalog.write();
             for entry in entries.iter().filter(|entry| !entry.removal) {
                 let fingerprint = self.fingerprints.of(&entry.key);
@@ -437,7 +431,7 @@ impl Store {
                 catalog.forget(&self.keydir, &slot);
             }
         }
-        Ok(Progress::All)
+        Ok(Progress::Some)
     }
 
     /// Makes the copies durable, then removes the segment.

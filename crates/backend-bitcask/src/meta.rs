@@ -198,6 +198,12 @@ pub(crate) fn newer_format(path: &Path, got: u8, expected: u8) -> BackendError {
 /// What an opening finds.
 pub(crate) type FoundMeta = ChosenCopy<Meta>;
 
+/// The identity of a store, which is also that of its log; `None` where no copy can be read.
+pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
+    let read = read(disk, directory, &Belonging::by_directory(directory))?;
+    Ok(read.content.map(|meta| meta.identity))
+}
+
 /// Reads both copies, and chooses the one that counts.
 pub(crate) fn read(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> Result<FoundMeta> {
     let read_copy = |name: &str| -> Result<ReadCopy<Meta>> {

@@ -21,8 +21,8 @@ use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Covered, P
 use crate::error::{IntoBackend, from_segment};
 use crate::fingerprint::Fingerprints;
 use crate::found_segment::Found;
-use crate::hint::{HintFile, hint_path};
-use crate::key_blocks::HintError;
+use crate::hint::hint_path;
+use crate::hint_table::HintError;
 use crate::keydir::Keydir;
 use crate::lost::LostLog;
 use crate::meta::{Meta, newer_format};
@@ -434,22 +434,22 @@ impl Recovery<'_> {
             return Ok(());
         };
         let why = match seal {
-            None => "of a segment that is not finished",
+            None => "of a segment that is not finished".to_owned(),
             Some(seal) => {
                 let expected = hinted(segment, &seal);
-                match HintFile::open(self.disk, &path, &expected) {
+                match expected.open_hint(self.disk, &path) {
                     Ok(hint) => {
                         *segment.hint.write() = Some(Arc::new(hint));
                         return Ok(());
                     }
                     Err(HintError::Disk(error)) => return Err((&error).into()),
-                    Err(HintError::Newer) => "of a newer version",
-                    Err(HintError::Unusable(why)) => why,
+                    Err(HintError::Earlier) => return self.remove_hint(segment.number),
+                    Err(error) => error.to_string(),
                 }
             }
         };
         let name = format!("{:010}.hint", segment.number);
-        self.report(&name, 0, info.len, &held_by_hint(why));
+        self.report(&name, 0, info.len, &held_by_hint(&why));
         self.remove_hint(segment.number)
     }
 
@@ -465,22 +465,23 @@ impl Recovery<'_> {
             return Ok(false);
         };
         let mut stats = SegmentStats::default();
-        for block in 0..hint.index().len() {
-            let entries = match hint.read(block) {
-                Ok(entries) => entries,
+        let mut scan = hint.scan();
+        loop {
+            match scan.next() {
+                Ok(Some(entry)) => {
+                    stats.count_entry(&entry);
+                    tail.add(tail.newest_of(&entry, &it.segment));
+                }
+                Ok(None) => break,
                 Err(HintError::Disk(error)) => return Err((&error).into()),
-                Err(HintError::Unusable(why)) => {
+                Err(error) => {
                     *it.segment.hint.write() = None;
                     let name = format!("{:010}.hint", it.segment.number);
-                    self.report(&name, 0, hint.len(), &held_by_hint(why));
+                    let held = held_by_hint(&error.to_string());
+                    self.report(&name, 0, hint.len(), &held);
                     self.remove_hint(it.segment.number)?;
                     return Ok(false);
                 }
-                Err(HintError::Newer) => return Ok(false),
-            };
-            for entry in &entries {
-                stats.count_entry(entry);
-                tail.add(tail.newest_of(entry, &it.segment));
             }
         }
         it.stats = SegmentStats {

@@ -15,8 +15,8 @@ use kvorum_segment::{Damage, Scan, ScanOptions, file_name};
 
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Reread};
 use crate::error::IntoBackend;
-use crate::hint::{HintFile, hint_path};
-use crate::key_blocks::HintError;
+use crate::hint::hint_path;
+use crate::hint_table::{HintError, HintScan, HintTable};
 use crate::log_hint::LogHint;
 use crate::segment::Segment;
 use crate::store::{Counters, Store};
@@ -31,15 +31,28 @@ const LOG_HINTS_FROM: u64 = 1 << 32;
 /// What is being read again.
 pub(crate) enum ScrubJob {
     Segment(Arc<Segment>, Box<Scan>),
-    /// The segment was read; its hint follows, block by block.
-    Hint(Arc<Segment>, Arc<HintFile>, usize),
-    /// A log hint, block by block.
-    LogHint(Arc<LogHint>, usize),
+    /// The segment was read; its hint follows.
+    Hint(Hint, Box<HintScan>),
     Checkpoint(Box<Reread>),
     /// One whose header or tables are wrong.
     DamagedCheckpoint(&'static str),
     /// There is nothing, or it was damaged.
     Nothing,
+}
+
+/// A hint that is being read again.
+pub(crate) enum Hint {
+    Own(Arc<Segment>, Arc<HintTable>),
+    Log(Arc<LogHint>),
+}
+
+impl Hint {
+    fn table(&self) -> &HintTable {
+        match self {
+            Self::Own(_, hint) => hint,
+            Self::Log(hint) => &hint.table,
+        }
+    }
 }
 
 impl Store {
@@ -129,7 +142,7 @@ impl Store {
                 let scan = segment.reader.scan(options).into_backend()?;
                 Ok(ScrubJob::Segment(segment, Box::new(scan)))
             }
-            (None, Some(hint)) => self.open_log_hint_again(hint),
+            (None, Some(hint)) => Ok(self.open_hint_again(Hint::Log(hint))?.1),
             (None, None) => self.open_checkpoint_again(),
         };
         let read = |job: &mut ScrubJob| self.read_again(job, budget, is_checkpoint_wrong);
@@ -167,19 +180,14 @@ impl Store {
                 }
                 let segment = segment.clone();
                 let hint = segment.hint.read().clone();
-                *job = match hint {
-                    Some(hint) => match self.open_hint_again(&segment, &hint)? {
-                        true => ScrubJob::Hint(segment, hint, 0),
-                        false => ScrubJob::Nothing,
-                    },
-                    None => ScrubJob::Nothing,
+                let (of_hint, next) = match hint {
+                    Some(hint) => self.open_hint_again(Hint::Own(segment, hint))?,
+                    None => (0, ScrubJob::Nothing),
                 };
-                Ok((read_bytes, matches!(job, ScrubJob::Nothing)))
+                *job = next;
+                Ok((read_bytes + of_hint, matches!(job, ScrubJob::Nothing)))
             }
-            ScrubJob::Hint(segment, hint, block) => {
-                self.read_hint_again(segment, hint, block, budget)
-            }
-            ScrubJob::LogHint(hint, block) => self.read_log_hint_again(hint, block, budget),
+            ScrubJob::Hint(hint, scan) => self.read_hint_again(hint, scan, budget),
             ScrubJob::Checkpoint(reread) => match reread.step(budget.bytes) {
                 Ok(read) => Ok(read),
                 Err(CheckpointError::Disk(error)) => Err((&error).into()),
@@ -204,89 +212,55 @@ impl Store {
         (len.max(1), true)
     }
 
-    /// Whether the hint's header and index are as they were when it was opened; noted if they are not.
-    fn open_hint_again(&self, segment: &Segment, hint: &HintFile) -> Result<bool> {
-        match hint.check_frame() {
-            Ok(()) => Ok(true),
-            Err(HintError::Disk(error)) => Err((&error).into()),
-            Err(HintError::Newer) => Ok(false),
-            Err(HintError::Unusable(why)) => {
-                self.drop_hint(segment, hint, why);
-                Ok(false)
-            }
-        }
+    /// Reads what does not stand in blocks of entries; returns how many bytes that was, and what follows.
+    fn open_hint_again(&self, hint: Hint) -> Result<(u64, ScrubJob)> {
+        let checked = hint.table().check_frame();
+        let Some(bytes) = self.unless_rotten(&hint, checked)? else {
+            return Ok((1, ScrubJob::Nothing));
+        };
+        let scan = Box::new(hint.table().scan());
+        Ok((bytes, ScrubJob::Hint(hint, scan)))
     }
 
     fn read_hint_again(
         &self,
-        segment: &Segment,
-        hint: &HintFile,
-        block: &mut usize,
+        hint: &Hint,
+        scan: &mut HintScan,
         budget: StepBudget,
     ) -> Result<(u64, bool)> {
-        let block_bytes = (hint.len() / hint.index().len().max(1) as u64).max(1);
-        let mut read_bytes = 0;
-        while *block < hint.index().len() {
-            if read_bytes > 0 && read_bytes >= budget.bytes {
+        let begin = scan.bytes_read();
+        loop {
+            let next = scan.next();
+            let entry = self.unless_rotten(hint, next)?;
+            let read_bytes = (scan.bytes_read() - begin).max(1);
+            if entry.flatten().is_none() {
+                return Ok((read_bytes, true));
+            }
+            if read_bytes >= budget.bytes {
                 return Ok((read_bytes, false));
             }
-            match hint.read(*block) {
-                Ok(_) => {}
-                Err(HintError::Disk(error)) => return Err((&error).into()),
-                Err(HintError::Newer) => break,
-                Err(HintError::Unusable(why)) => {
-                    self.drop_hint(segment, hint, why);
-                    break;
-                }
-            }
-            *block += 1;
-            read_bytes += block_bytes;
-        }
-        Ok((read_bytes.max(1), true))
-    }
-
-    fn open_log_hint_again(&self, hint: Arc<LogHint>) -> Result<ScrubJob> {
-        match hint.check_frame() {
-            Ok(()) => Ok(ScrubJob::LogHint(hint, 0)),
-            Err(HintError::Disk(error)) => Err((&error).into()),
-            Err(HintError::Newer) => Ok(ScrubJob::Nothing),
-            Err(HintError::Unusable(why)) => {
-                self.drop_log_hint(&hint, why);
-                Ok(ScrubJob::Nothing)
-            }
         }
     }
 
-    fn read_log_hint_again(
+    /// `None` for what is damaged: it is told and written again.
+    fn unless_rotten<T>(
         &self,
-        hint: &LogHint,
-        block: &mut usize,
-        budget: StepBudget,
-    ) -> Result<(u64, bool)> {
-        let blocks = hint.index().len();
-        let block_bytes = (hint.len() / blocks.max(1) as u64).max(1);
-        let mut read_bytes = 0;
-        while *block < blocks {
-            if read_bytes > 0 && read_bytes >= budget.bytes {
-                return Ok((read_bytes, false));
-            }
-            match hint.read(*block) {
-                Ok(_) => {}
-                Err(HintError::Disk(error)) => return Err((&error).into()),
-                Err(HintError::Newer) => break,
-                Err(HintError::Unusable(why)) => {
-                    self.drop_log_hint(hint, why);
-                    break;
-                }
-            }
-            *block += 1;
-            read_bytes += block_bytes;
+        hint: &Hint,
+        read: std::result::Result<T, HintError>,
+    ) -> Result<Option<T>> {
+        match read {
+            Ok(read) => return Ok(Some(read)),
+            Err(HintError::Disk(error)) => return Err((&error).into()),
+            Err(why) => match hint {
+                Hint::Own(segment, hint) => self.drop_hint(segment, hint, &why.to_string()),
+                Hint::Log(hint) => self.drop_log_hint(hint, &why.to_string()),
+            },
         }
-        Ok((read_bytes.max(1), true))
+        Ok(None)
     }
 
     /// Has the hint written again.
-    fn drop_hint(&self, segment: &Segment, hint: &HintFile, why: &str) {
+    fn drop_hint(&self, segment: &Segment, hint: &HintTable, why: &str) {
         let path = hint_path(Path::new(""), segment.number);
         let name = path.to_string_lossy().into_owned();
         let what = format!("a copy of a segment's keys ({why})");
@@ -324,7 +298,7 @@ impl Store {
 fn log_hint_file(hint: &LogHint) -> ScrubFile {
     ScrubFile {
         number: LOG_HINTS_FROM + u64::from(hint.number) + CHECKPOINT_NUMBER,
-        bytes: hint.len(),
+        bytes: hint.table.len(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use kvorum_segment::{SegmentId, SegmentReader, SegmentWriter, file_name};
 use parking_lot::RwLock;
 
-use crate::hint::HintFile;
+use crate::hint_table::HintTable;
 use crate::read_cache::CachedSegment;
 
 /// The kind in the header of a segment that puts are appended to.
@@ -23,7 +23,7 @@ pub(crate) struct Segment {
     /// What the cache of entries calls it.
     pub(crate) cached: CachedSegment,
     pub(crate) is_merged: bool,
-    pub(crate) hint: RwLock<Option<Arc<HintFile>>>,
+    pub(crate) hint: RwLock<Option<Arc<HintTable>>>,
     /// Some of its records cannot be read, so that it gets no hint.
     pub(crate) is_damaged: AtomicBool,
 }

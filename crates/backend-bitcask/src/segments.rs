@@ -266,7 +266,7 @@ impl Catalog {
         let standings = self.shared.values().map(|it| it.memory_bytes() as u64);
         let hints = self.segments.values().filter_map(|entry| {
             let hint = entry.segment.hint.read();
-            Some(hint.as_ref()?.index().memory_bytes())
+            Some(hint.as_ref()?.memory_bytes())
         });
         let log_hints = self.log_hints.iter().map(|hint| hint.memory_bytes());
         standings.sum::<u64>() + hints.sum::<u64>() + log_hints.sum::<u64>()
@@ -280,7 +280,7 @@ impl Catalog {
         };
         let segments = self.segments.values();
         let segments = segments.map(|entry| entry.stats.data_end + hint_len(entry));
-        let log_hints = self.log_hints.iter().map(|hint| hint.len());
+        let log_hints = self.log_hints.iter().map(|hint| hint.table.len());
         segments.chain(log_hints).sum()
     }
 

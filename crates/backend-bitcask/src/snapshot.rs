@@ -23,6 +23,7 @@ use kvorum_segment::SegmentError;
 use crate::entry::decode_front;
 use crate::key_walk::{Halted, KeyWalk, Seen, SeenKey, SeenSegment, SeenShared};
 use crate::places::Place;
+use crate::slot::Slot;
 use crate::store::{Counters, Store};
 
 /// A store as it was at one batch.
@@ -96,7 +97,7 @@ impl BitcaskSnapshot {
     ) -> std::result::Result<FoldEnd, Halted> {
         let has_damage = self.store.lost.lock().has_records();
         let lease = LeaseWatch::new(self.lease, filter);
-        let mut walk = KeyWalk::new(seen, range, lease, has_damage)?;
+        let mut walk = KeyWalk::new(seen, range, filter.segments.as_ref(), lease, has_damage)?;
         let end = self.walk_on(&mut walk, seen, filter, visit);
         Counters::add(&self.store.counters.corrupt_reads, walk.damaged_reads);
         end
@@ -138,11 +139,23 @@ impl BitcaskSnapshot {
         while let Some(key) = walk.next()? {
             let fields = &key.entry.fields;
             let is_shown = !self.store.is_expired(fields, filter.now) && filter.admits(fields);
-            if is_shown && (!walk.met_damage || self.is_current(&key, seen.sequence)?) {
+            if is_shown
+                && (!walk.is_partial() || self.is_at_hand(&key) || walk.is_newest(&key)?)
+                && (!walk.met_damage || self.is_current(&key, seen.sequence)?)
+            {
                 return Ok(Some(key));
             }
         }
         Ok(None)
+    }
+
+    /// True for a record that the key directory points to: nothing has superseded it up to now.
+    fn is_at_hand(&self, key: &SeenKey) -> bool {
+        let (place, offset) = (key.place.index(), key.entry.at.offset);
+        let is_it = |slot: Slot| slot.place() == place && slot.offset() == offset;
+        let fingerprint = self.store.fingerprints.of(&key.entry.key);
+        let look = |slot, _: &Place| is_it(slot).then_some(());
+        self.store.keydir.look(fingerprint, look).is_some()
     }
 
     /// Where a record could not be read, it may have been the one that superseded what was found: the

@@ -8,8 +8,8 @@ use kvorum_segment::{FILE_HEADER_BYTES, Scan, ScanOptions, Scanned};
 
 use crate::checkpoint_steps::Checkpointing;
 use crate::error::IntoBackend;
-use crate::hint::{HintFile, HintWriter, HintedSegment, hint_path};
-use crate::key_blocks::HintError;
+use crate::hint::{HintedSegment, hint_path};
+use crate::hint_table::{HintError, HintTableWriter};
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
 use crate::log_hint_steps::{LOG_HINT_SUBJECT, LogHintJob};
 use crate::merge::{Merging, is_understood};
@@ -84,7 +84,8 @@ struct HintJob {
 
 enum HintPhase {
     Reading(Box<Scan>, KeyTableBuilder),
-    Writing(KeyTable, Box<HintWriter>),
+    /// So many entries of the table were written.
+    Writing(KeyTable, usize, Box<HintTableWriter>),
 }
 
 impl Store {
@@ -452,23 +453,21 @@ impl Store {
                 }
                 KeysRead::All => {
                     let path = hint_path(&self.directory, number);
-                    let writer =
-                        HintWriter::create(&*self.disk, &path, job.bound).into_backend()?;
+                    let writer = job.bound.create_hint(&*self.disk, &path).into_backend()?;
                     let table = std::mem::take(builder).finish();
-                    job.phase = HintPhase::Writing(table, Box::new(writer));
+                    job.phase = HintPhase::Writing(table, 0, Box::new(writer));
                 }
             }
         }
-        if let HintPhase::Writing(table, writer) = &mut job.phase {
-            loop {
-                if cost_bytes > 0 && cost_bytes >= budget.bytes {
-                    break;
-                }
-                let rest = budget.bytes.saturating_sub(cost_bytes);
-                match writer.write_block(table, rest).into_backend()? {
-                    0 => return self.finish_hint(job, cost_bytes),
-                    written => cost_bytes += written,
-                }
+        if let HintPhase::Writing(table, position, writer) = &mut job.phase {
+            let (read, begin) = (cost_bytes, writer.len());
+            while cost_bytes == 0 || cost_bytes < budget.bytes {
+                let Some(entry) = table.get(*position) else {
+                    return self.finish_hint(job, cost_bytes);
+                };
+                writer.push(&entry).into_backend()?;
+                *position += 1;
+                cost_bytes = read + writer.len() - begin;
             }
         }
         upkeep.hint = Some(job);
@@ -523,23 +522,24 @@ impl Store {
     }
 
     fn finish_hint(&self, job: HintJob, cost_bytes: u64) -> Result<StepOutcome> {
-        let HintPhase::Writing(_, writer) = job.phase else {
+        let HintPhase::Writing(_, _, writer) = job.phase else {
             return Ok(StepOutcome::nothing_left());
         };
-        let written = writer.finish(&*self.disk).into_backend()?;
-        let cost_bytes = cost_bytes + written;
-        Counters::add(&self.counters.written_bytes, cost_bytes);
+        let begin = writer.len();
+        let len = writer.finish(&*self.disk, &job.bound.note());
+        let len = len.into_backend()?;
+        Counters::add(&self.counters.written_bytes, len);
         let path = hint_path(&self.directory, job.number);
-        let hint = match HintFile::open(&*self.disk, &path, &job.bound) {
+        let hint = match job.bound.open_hint(&*self.disk, &path) {
             Ok(hint) => Some(std::sync::Arc::new(hint)),
             Err(HintError::Disk(error)) => return Err((&error).into()),
-            Err(HintError::Unusable(_) | HintError::Newer) => None,
+            Err(_) => None,
         };
         if let Some(entry) = self.catalog.read().segments.get(&job.number) {
             *entry.segment.hint.write() = hint;
         }
         Ok(StepOutcome {
-            cost_bytes,
+            cost_bytes: cost_bytes + len.saturating_sub(begin),
             is_done: true,
         })
     }

@@ -75,11 +75,19 @@ pub fn recognise(disk: &dyn Disk, path: &Path) -> Result<Kind> {
     let file = disk.open(path, OpenMode::Read)?;
     let mut begin = [0; BEGIN_BYTES];
     let read = file.read_at(&mut begin, 0, Reading::MayBlock)?;
-    if let Some(kind) = by_begin(&begin[..read]) {
-        return Ok(kind);
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or("");
+    match by_begin(&begin[..read]) {
+        // Hints of a bitcask store are tables.
+        Some(Kind::Table) if let Some(file) = StoreFile::of_name(name) => {
+            return Ok(Kind::Store(file));
+        }
+        Some(kind) => return Ok(kind),
+        None => {}
     }
-    let name = path.file_name().and_then(|name| name.to_str());
-    match by_name(name.unwrap_or("")) {
+    match by_name(name) {
         Some(Kind::AgreedLog) if is_beside_segments(disk, path)? => {
             Ok(Kind::ValueLog(ValueLogFile::Identity))
         }

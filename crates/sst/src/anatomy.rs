@@ -23,11 +23,23 @@ pub const TABLE_MAGIC: [u8; 8] = MAGIC;
 /// Shows a key; what it means is its writer's.
 pub type ShowKey = fn(&[u8]) -> String;
 
+/// What the owner of a table whose entries are of few bytes shows of them.
+#[derive(Clone, Copy)]
+pub struct Shown {
+    /// What the table is.
+    pub title: &'static str,
+    /// What an entry says: key and value. `None` where it cannot be understood.
+    pub entry: fn(&[u8], &[u8]) -> Option<String>,
+    /// What the note says.
+    pub note: fn(&Bytes) -> Option<String>,
+}
+
 /// An iterator over the pieces of a table: header, blocks, footer.
 pub struct TableAnatomy {
     reader: FrameReader,
     id: TableId,
     show_key: ShowKey,
+    shown: Option<Shown>,
     position: u64,
     blocks: std::vec::IntoIter<Walked>,
     footer_at: u64,
@@ -71,11 +83,18 @@ impl TableAnatomy {
             reader,
             id,
             show_key,
+            shown: None,
             position,
             blocks: blocks.collect::<Vec<_>>().into_iter(),
             footer_at,
             is_ended: false,
         })
+    }
+
+    /// The same with each entry as a field of its own, and the note in words.
+    pub fn with_entries(mut self, shown: Shown) -> Self {
+        self.shown = Some(shown);
+        self
     }
 
     /// What a table's header says that it is; `None` where the header is damaged.
@@ -102,7 +121,7 @@ impl TableAnatomy {
         fields.number("number", 8);
         let covered = bytes.get(..28).unwrap_or(&bytes);
         fields.checksum("checksum of the header", mask_checksum(checksum(covered)));
-        Ok(fields.finish("table"))
+        Ok(fields.finish(self.shown.map_or("table", |it| it.title)))
     }
 
     fn footer(&self) -> kvorum_disk::Result<Piece> {
@@ -138,6 +157,10 @@ impl TableAnatomy {
         fields.number("zero", 2);
         fields.number("length as stored", 4);
         fields.number("length before compression", 4);
+        if let (Part::Data, Ok(payload), Some(shown)) = (part, &opened, self.shown) {
+            let _complete = entry_fields(&mut fields, payload, shown);
+        }
+        let rest = fields.remaining();
         let (value, check) = match opened {
             Ok(payload) => self.payload(part, payload),
             Err(error) if is_whole => {
@@ -147,7 +170,7 @@ impl TableAnatomy {
             }
             Err(_) => (String::new(), Check::Covered),
         };
-        fields.field("payload", stored.len(), value, check);
+        fields.field("payload", rest, value, check);
         Ok(fields.finish(part.to_string()))
     }
 
@@ -156,6 +179,7 @@ impl TableAnatomy {
         let said = match part {
             Part::Data | Part::Index | Part::TopIndex => self.entries(payload),
             Part::Properties => properties(&payload),
+            Part::Note => self.shown.and_then(|it| (it.note)(&payload)),
             _ => Some(format!("{} bytes", payload.len())),
         };
         match said {
@@ -235,6 +259,21 @@ impl Iterator for TableAnatomy {
             }
         }
     }
+}
+
+/// One field an entry, of a block that was not compressed.
+fn entry_fields(fields: &mut Dissection<'_>, payload: &Bytes, shown: Shown) -> Option<()> {
+    if payload.len() != fields.remaining() {
+        return None;
+    }
+    let mut cursor = BlockCursor::new(Block::of_entries(payload.clone()).ok()?);
+    let mut begin = 0;
+    while cursor.advance().ok()? {
+        let value = (shown.entry)(cursor.key(), cursor.value())?;
+        fields.field("entry", cursor.position() - begin, value, Check::Covered)?;
+        begin = cursor.position();
+    }
+    Some(())
 }
 
 fn properties(payload: &[u8]) -> Option<String> {

@@ -243,6 +243,11 @@ impl BlockCursor {
         Ok(false)
     }
 
+    /// Where the entry ends that the cursor stands on, in the block.
+    pub(crate) fn position(&self) -> usize {
+        self.next
+    }
+
     /// The key that the cursor stands on.
     pub fn key(&self) -> &[u8] {
         &self.key

@@ -22,6 +22,8 @@ pub enum Part {
     SegmentSets,
     /// The properties.
     Properties,
+    /// What the table's owner noted.
+    Note,
     /// The index of partitions.
     TopIndex,
     /// The footer.
@@ -37,6 +39,7 @@ impl std::fmt::Display for Part {
             Self::Filter => "filter block",
             Self::SegmentSets => "segment sets",
             Self::Properties => "properties",
+            Self::Note => "note",
             Self::TopIndex => "top index",
             Self::Footer => "footer",
         })

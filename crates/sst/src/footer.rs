@@ -103,6 +103,14 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
+    /// The note stands between the properties and the top index, where there is one.
+    pub(crate) fn note(&self) -> Option<BlockHandle> {
+        let offset = self.properties.end();
+        let len = self.top_index.offset.checked_sub(offset)?;
+        let len = u32::try_from(len).ok().filter(|len| *len > 0)?;
+        Some(BlockHandle { offset, len })
+    }
+
     /// Encodes a footer:
     ///
     /// ```text

@@ -49,6 +49,7 @@ pub(crate) fn kind_byte(part: Part) -> u8 {
         Part::SegmentSets => 4,
         Part::Properties => 5,
         Part::TopIndex => 6,
+        Part::Note => 7,
     }
 }
 
@@ -60,6 +61,7 @@ fn part_of(kind: u8) -> Option<Part> {
         4 => Some(Part::SegmentSets),
         5 => Some(Part::Properties),
         6 => Some(Part::TopIndex),
+        7 => Some(Part::Note),
         _ => None,
     }
 }
@@ -109,7 +111,8 @@ const SECTOR_BYTES: usize = 4096;
 /// offset  size  field
 ///      0     4  masked CRC-32C of: store, table, offset of the frame (not stored), bytes 4..20
 ///      4     4  masked CRC-32C of the payload as stored
-///      8     1  part: 1 data, 2 index, 3 filter, 4 segment sets, 5 properties, 6 top index
+///      8     1  part: 1 data, 2 index, 3 filter, 4 segment sets, 5 properties, 6 top index,
+///               7 note
 ///      9     1  codec: 0 none, 1 LZ4, 2 Zstandard
 ///     10     2  zero
 ///     12     4  length of the payload as stored

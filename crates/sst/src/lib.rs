@@ -11,7 +11,7 @@
 //! file header
 //! partition 0:  data blocks, segment sets, filter, index
 //! partition 1:  ...
-//! properties
+//! properties, and a note of whoever owns the table
 //! top index: one entry for each partition
 //! footer
 //! ```

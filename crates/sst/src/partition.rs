@@ -93,6 +93,8 @@ pub(crate) struct Partition {
     pub(crate) modified: Modified,
     /// The index as it was made again after damage.
     pub(crate) rebuilt: OnceLock<Block>,
+    /// The index, where it stays in memory.
+    pub(crate) held: Option<Block>,
 }
 
 impl Partition {
@@ -122,6 +124,7 @@ impl Partition {
             segment_sets: there(take_handle(&mut reader)?),
             modified: Modified::decode(&mut reader)?,
             rebuilt: OnceLock::new(),
+            held: None,
         })
     }
 }

@@ -257,7 +257,7 @@ pub(crate) fn rebuild_partitions(
                 drafts.push(std::mem::replace(&mut draft, next));
                 draft.data_to = walked.handle.end();
             }
-            Some(Part::Properties | Part::TopIndex) => break,
+            Some(Part::Properties | Part::Note | Part::TopIndex) => break,
             None => {
                 if draft.is_closed() {
                     // The index between them is damaged, and who knows how much behind it.
@@ -340,6 +340,7 @@ impl Draft {
             segment_sets: None,
             modified: Modified::ANY,
             rebuilt: OnceLock::from(block),
+            held: None,
         })
     }
 }

@@ -73,6 +73,7 @@ pub enum ScanItem {
 pub struct TableScan {
     table: Arc<Table>,
     options: ScanOptions,
+    to: Bound<Bytes>,
     wanted: Option<Vec<u16>>,
     partition: usize,
     index: Option<BlockCursor>,
@@ -106,6 +107,7 @@ impl TableScan {
             table,
             ahead: ReadAhead::new(options.read_ahead_bytes),
             options,
+            to: Bound::Unbounded,
             wanted,
             partition,
             index: None,
@@ -114,6 +116,13 @@ impl TableScan {
             is_sought: false,
             bytes_read: 0,
         }
+    }
+
+    /// The same scan up to a key: blocks that begin behind it are not read. Entries behind it are not
+    /// left out.
+    pub fn up_to(mut self, to: Bound<Bytes>) -> Self {
+        self.to = to;
+        self
     }
 
     /// The table that is walked.
@@ -222,7 +231,7 @@ impl TableScan {
     /// The next block that the filter lets through, with its separator.
     fn next_block(&mut self, context: &ReadContext<'_>) -> Result<Option<(Bytes, DataEntry)>> {
         loop {
-            if self.index.is_none() && !self.open_partition(context)? {
+            if self.is_past_end() || self.index.is_none() && !self.open_partition(context)? {
                 return Ok(None);
             }
             let Some(index) = &mut self.index else {
@@ -247,6 +256,14 @@ impl TableScan {
                 return Ok(Some((separator, entry)));
             }
             self.behind = successor(&separator);
+        }
+    }
+
+    fn is_past_end(&self) -> bool {
+        match &self.to {
+            Bound::Included(to) => self.behind > *to,
+            Bound::Excluded(to) => self.behind >= *to,
+            Bound::Unbounded => false,
         }
     }
 

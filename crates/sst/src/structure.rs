@@ -45,6 +45,9 @@ impl Table {
         match read_footer(&self.reader, &self.id()) {
             Ok(footer) => {
                 bytes += self.check_part(footer.properties, Part::Properties, &sink)?;
+                if let Some(note) = footer.note() {
+                    bytes += self.check_part(note, Part::Note, &sink)?;
+                }
                 bytes += self.check_part(footer.top_index, Part::TopIndex, &sink)?;
             }
             Err(error) if error.is_damage() => self.report(&sink, &error, None),

@@ -131,10 +131,48 @@ impl Table {
         table.check_header(sink)?;
         table.partitions = table.find_partitions(sink)?;
         table.report_cut(sink);
-        let separators = table.partitions.iter().map(|it| it.separator.len());
-        let held = separators.sum::<usize>() + table.partitions.len() * size_of::<Partition>();
-        table.memory_bytes = held as u64;
+        table.count_memory();
         Ok(table)
+    }
+
+    fn count_memory(&mut self) {
+        let partitions = self.partitions.iter().map(|it| {
+            let held = it.held.as_ref().map_or(0, Block::memory_bytes);
+            size_of::<Partition>() + it.separator.len() + held
+        });
+        self.memory_bytes = partitions.sum::<usize>() as u64;
+    }
+
+    /// Opens a table of which its owner knows no more than its identity; returns its note, empty for none.
+    /// The indexes of its partitions stay in memory. No cache has its blocks: its number in caches is 0.
+    ///
+    /// # Errors
+    /// Damage to any part that a scan without a filter depends on, entries apart.
+    pub fn open_whole(disk: &dyn Disk, path: &Path, id: TableId) -> Result<(Self, Bytes)> {
+        let file = disk.open(path, OpenMode::Read)?;
+        let file_len = file.len()?;
+        let reader = FrameReader::new(file, &id, file_len);
+        read_header(&reader, &id)?;
+        let footer = read_footer(&reader, &id)?;
+        let block = |handle, part| reader.read_block(handle, part, Reading::MayBlock);
+        let note = footer.note().map(|handle| block(handle, Part::Note));
+        let mut table = Self {
+            properties: read_properties(&reader, &footer)?,
+            partitions: read_partitions(&reader, &footer)?,
+            reader: reader.clone(),
+            id,
+            cache_id: 0,
+            file_len,
+            memory_bytes: 0,
+        };
+        for at in 0..table.partitions.len() {
+            let handle = table.partitions[at].index;
+            let index = Block::of_entries(block(handle, Part::Index)?)
+                .map_err(|error| table.undecodable(handle, Part::Index, error))?;
+            table.partitions[at].held = Some(index);
+        }
+        table.count_memory();
+        Ok((table, note.transpose()?.unwrap_or_default()))
     }
 
     /// The same table for whoever takes what is left of it: blocks that the device cannot read are damaged.
@@ -148,10 +186,7 @@ impl Table {
         let file = disk.open(path, OpenMode::Read)?;
         let file_len = file.len()?;
         let reader = FrameReader::new(file, &id, file_len);
-        let footer = read_footer(&reader, &id)?;
-        let payload = reader.read_block(footer.properties, Part::Properties, Reading::MayBlock)?;
-        Properties::decode(&mut ByteReader::new(&payload))
-            .map_err(|error| undecodable(&reader, footer.properties, Part::Properties, error))
+        read_properties(&reader, &read_footer(&reader, &id)?)
     }
 
     /// Which table this is.
@@ -169,7 +204,7 @@ impl Table {
         self.file_len
     }
 
-    /// What an open table holds in memory beside what caches have of it: its top index. In bytes.
+    /// What an open table holds in memory beside what caches have of it: its top index, and indexes that stay in memory. In bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
@@ -263,16 +298,7 @@ impl Table {
     }
 
     pub(crate) fn check_header(&self, sink: &dyn DamageSink) -> Result<()> {
-        let header_len = usize::try_from(FILE_HEADER_BYTES).unwrap_or(usize::MAX);
-        let check = || {
-            let bytes = self.reader.read_blocks(0, header_len, Reading::MayBlock)?;
-            check_file_header(&bytes, &self.id, self.path())
-        };
-        let checked = match check() {
-            Err(SstError::Damaged { .. }) => check(),
-            checked => checked,
-        };
-        match checked {
+        match read_header(&self.reader, &self.id) {
             Err(error @ SstError::Damaged { .. }) => {
                 self.report(sink, &error, None);
                 Ok(())
@@ -311,14 +337,8 @@ impl Table {
     }
 
     fn find_partitions(&self, sink: &dyn DamageSink) -> Result<Vec<Partition>> {
-        let read = || {
-            let footer = read_footer(&self.reader, &self.id)?;
-            let handle = footer.top_index;
-            let part = Part::TopIndex;
-            let payload = self.reader.read_block(handle, part, Reading::MayBlock)?;
-            decode_top_index(payload).map_err(|error| self.undecodable(handle, part, error))
-        };
-        match read() {
+        let footer = read_footer(&self.reader, &self.id);
+        match footer.and_then(|footer| read_partitions(&self.reader, &footer)) {
             Err(error) if error.is_damage() => {
                 if !self.is_cut() {
                     self.report(sink, &error, None);
@@ -357,8 +377,8 @@ impl Table {
 
     /// The index of a partition, made again where it is damaged.
     pub(crate) fn index(&self, partition: &Partition, context: &ReadContext<'_>) -> Result<Block> {
-        if let Some(rebuilt) = partition.rebuilt.get() {
-            return Ok(rebuilt.clone());
+        if let Some(index) = partition.held.as_ref().or(partition.rebuilt.get()) {
+            return Ok(index.clone());
         }
         let read = self.entries(partition.index, Part::Index, context);
         let error = match read {
@@ -519,6 +539,31 @@ pub(crate) fn read_footer(reader: &FrameReader, id: &TableId) -> Result<Footer> 
         let found = "does not match its checksum";
         SstError::damaged(reader.path(), offset, FOOTER_BYTES, Part::Footer, found)
     })
+}
+
+fn read_header(reader: &FrameReader, id: &TableId) -> Result<()> {
+    let header_len = usize::try_from(FILE_HEADER_BYTES).unwrap_or(usize::MAX);
+    let check = || {
+        let bytes = reader.read_blocks(0, header_len, Reading::MayBlock)?;
+        check_file_header(&bytes, id, reader.path())
+    };
+    match check() {
+        Err(SstError::Damaged { .. }) => check(),
+        checked => checked,
+    }
+}
+
+fn read_properties(reader: &FrameReader, footer: &Footer) -> Result<Properties> {
+    let (handle, part) = (footer.properties, Part::Properties);
+    let payload = reader.read_block(handle, part, Reading::MayBlock)?;
+    Properties::decode(&mut ByteReader::new(&payload))
+        .map_err(|error| undecodable(reader, handle, part, error))
+}
+
+fn read_partitions(reader: &FrameReader, footer: &Footer) -> Result<Vec<Partition>> {
+    let (handle, part) = (footer.top_index, Part::TopIndex);
+    let payload = reader.read_block(handle, part, Reading::MayBlock)?;
+    decode_top_index(payload).map_err(|error| undecodable(reader, handle, part, error))
 }
 
 fn undecodable(

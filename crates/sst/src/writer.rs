@@ -84,6 +84,7 @@ pub struct TableWriter {
     top_index: BlockBuilder,
     properties: Properties,
     marks: Vec<Mark>,
+    note: Vec<u8>,
     last_key: Vec<u8>,
 }
 
@@ -116,6 +117,7 @@ impl TableWriter {
             top_index: BlockBuilder::new(INDEX_RESTART_INTERVAL, false),
             properties: Properties::default(),
             marks: Vec::new(),
+            note: Vec::new(),
             last_key: Vec::new(),
         })
     }
@@ -130,9 +132,9 @@ impl TableWriter {
         self.properties.entries
     }
 
-    /// True when finishing it would be misuse: it has neither entries nor marks.
+    /// True when finishing it would be misuse: it has neither entries nor marks nor a note.
     pub fn is_empty(&self) -> bool {
-        self.properties.entries == 0 && self.marks.is_empty()
+        self.properties.entries == 0 && self.marks.is_empty() && self.note.is_empty()
     }
 
     /// How long the file is so far, the block that is being filled included.
@@ -181,10 +183,15 @@ impl TableWriter {
         self.marks.push(mark);
     }
 
+    /// Has the table say something of itself as a whole, in its owner's words, at any time.
+    pub fn set_note(&mut self, note: Vec<u8>) {
+        self.note = note;
+    }
+
     /// Completes the table and syncs its file. Its name is not durable before the directory is synced.
     pub fn finish(mut self) -> Result<KnownTable> {
         if self.is_empty() {
-            return Err(self.misuse("a table without entries and marks"));
+            return Err(self.misuse("a table without entries, marks and a note"));
         }
         self.finish_block(None)?;
         let last_key = std::mem::take(&mut self.last_key);
@@ -193,6 +200,10 @@ impl TableWriter {
         let mut encoded = Vec::new();
         self.properties.encode(&mut encoded);
         let properties = self.put_block(Part::Properties, &encoded)?;
+        let note = std::mem::take(&mut self.note);
+        if !note.is_empty() {
+            self.put_block(Part::Note, &note)?;
+        }
         let top_index = self.top_index.finish();
         let top_index = self.put_block(Part::TopIndex, &top_index)?;
         let footer = Footer {
@@ -304,6 +315,7 @@ impl TableWriter {
             segment_sets,
             modified: std::mem::replace(&mut self.partition_modified, Modified::NONE),
             rebuilt: std::sync::OnceLock::new(),
+            held: None,
         };
         self.top_index
             .add(&partition.separator, &partition.encode());

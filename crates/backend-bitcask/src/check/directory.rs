@@ -83,11 +83,9 @@ impl StoreCheck<'_> {
                 }
             };
             if let Some(hint) = &segment.hint {
-                for block in 0..hint.index().len() {
-                    hint.read(block)
-                        .unwrap_or_default()
-                        .iter()
-                        .for_each(&mut take);
+                let mut scan = hint.scan();
+                while let Ok(Some(entry)) = scan.next() {
+                    take(&entry);
                 }
                 continue;
             }

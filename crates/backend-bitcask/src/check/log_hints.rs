@@ -16,9 +16,9 @@ use kvorum_value_log::LoggedFront;
 
 use crate::anatomy::{StoreFile, key_shown};
 use crate::error::IntoBackend;
-use crate::key_blocks::HintError;
+use crate::hint_table::HintError;
 use crate::key_table::{KeyEntry, OWN};
-use crate::log_hint::{BoundTo, LogHint, log_hint_number, log_hint_path};
+use crate::log_hint::{BoundTo, LogHint, log_hint_number};
 use crate::meta::Meta;
 
 /// Entries that are read in the order in which their records stand. About 150 bytes of memory each.
@@ -104,11 +104,10 @@ impl StoreCheck<'_> {
             store: meta.identity,
             log_id: meta.shared_log,
         };
-        let path = log_hint_path(self.directory, number);
-        match LogHint::open(self.disk, &path, number, bound) {
+        match LogHint::open(self.disk, self.directory, number, bound) {
             Ok(Some(hint)) => return Ok(Some(hint)),
             Ok(None) => {
-                let note = format!("{name} is of another store or log, and of no use");
+                let note = format!("{name} is of another store, log or version, and of no use");
                 self.found.notes.push(note);
             }
             Err(HintError::Disk(error)) => return Err((&error).into()),
@@ -116,7 +115,7 @@ impl StoreCheck<'_> {
                 let note = format!("{name} is of a newer version and was not compared");
                 self.found.notes.push(note);
             }
-            Err(HintError::Unusable(why)) => {
+            Err(why) => {
                 self.found.find(name, 0, 0, format!("not usable: {why}"));
             }
         }
@@ -131,33 +130,30 @@ impl StoreCheck<'_> {
     ) -> Result<()> {
         let mut wrong = Wrong::default();
         let mut by_segment: BTreeMap<u32, u64> = BTreeMap::new();
-        let (mut batch, mut last) = (Vec::new(), None);
-        for block in 0..hint.index().len() {
-            let read = match hint.read(block) {
-                Ok(read) => read,
+        let mut scan = hint.table.scan();
+        loop {
+            let mut batch = match scan.some(ENTRIES_AT_ONCE) {
+                Ok(batch) => batch,
                 Err(HintError::Disk(error)) => return Err((&error).into()),
                 Err(error) => {
-                    self.found.find(name, 0, hint.len(), format!("{error:?}"));
+                    let what = error.to_string();
+                    self.found.find(name, 0, hint.table.len(), what);
                     return Ok(());
                 }
             };
-            for entry in read {
+            if batch.is_empty() {
+                break;
+            }
+            for entry in &batch {
                 *by_segment.entry(entry.segment).or_default() += 1;
-                let is_in_order = last.as_ref().is_none_or(|last| *last <= entry.key);
-                let is_found = hint.index().block_of(&entry.key) == block;
-                last = Some(entry.key.clone());
-                match is_in_order && is_found && is_in_part(hint, &entry) {
-                    true => batch.push(entry),
-                    false => wrong.add(&entry),
-                }
             }
-            if batch.len() >= ENTRIES_AT_ONCE {
-                self.compare_records(&mut batch, records, &mut wrong)?;
-            }
+            let (right, misplaced): (Vec<_>, Vec<_>) =
+                batch.drain(..).partition(|entry| is_in_part(hint, entry));
+            misplaced.iter().for_each(|entry| wrong.add(entry));
+            self.compare_records(right, records, &mut wrong)?;
         }
-        self.compare_records(&mut batch, records, &mut wrong)?;
         self.compare_counts(name, hint, by_segment);
-        self.tell_wrong(name, hint.len(), wrong);
+        self.tell_wrong(name, hint.table.len(), wrong);
         Ok(())
     }
 
@@ -165,7 +161,7 @@ impl StoreCheck<'_> {
         let entries: u64 = by_segment.values().sum();
         if entries != hint.entries {
             let what = format!("{entries} entries, where it says {}", hint.entries);
-            self.found.find(name, 0, hint.len(), what);
+            self.found.find(name, 0, hint.table.len(), what);
         }
         for (number, entries) in by_segment {
             let parts = hint.parts_of(number).iter();
@@ -173,7 +169,7 @@ impl StoreCheck<'_> {
             if entries != said {
                 let segment = segment_shown(number);
                 let what = format!("{entries} entries of {segment}, where it says {said}");
-                self.found.find(name, 0, hint.len(), what);
+                self.found.find(name, 0, hint.table.len(), what);
             }
         }
     }
@@ -181,13 +177,13 @@ impl StoreCheck<'_> {
     /// Reads the records of these entries, in the order in which they stand.
     fn compare_records(
         &self,
-        batch: &mut Vec<KeyEntry>,
+        mut batch: Vec<KeyEntry>,
         records: &mut Records<'_>,
         wrong: &mut Wrong,
     ) -> Result<()> {
         batch.sort_unstable_by_key(|entry| (entry.segment, entry.at.offset));
-        for entry in batch.drain(..) {
-            self.compare_record(&entry, records, wrong)?;
+        for entry in &batch {
+            self.compare_record(entry, records, wrong)?;
         }
         Ok(())
     }

@@ -1,18 +1,21 @@
 //! Opening: by checkpoint, by hints, by data; after a stop, a kill, a failed sync and a full disk.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use kvorum_backend::{Backend, Batch, Durability, ErrorKind, Fields, Receipt, Sequence, TaskKind};
-use kvorum_backend_bitcask::BitcaskSettings;
+use kvorum_backend::{
+    Backend, Batch, Durability, ErrorKind, Fields, Receipt, Sequence, StepBudget, Task, TaskKind,
+};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
 use kvorum_disk::{
     CrashOptions, Disk, ErrorKind as DiskErrorKind, Fault, FaultyDisk, MemoryDisk, Operation, Rule,
+    replace_file,
 };
 
 use crate::store::{
     NOW, body_of, do_all, folded, one_file_each, open, put, put_of, remove, try_open,
 };
 
-fn fill(store: &kvorum_backend_bitcask::Bitcask) {
+fn fill(store: &Bitcask) {
     for round in 0..4 {
         for name in 0..10 {
             put(store, &format!("key {name}"), &format!("round {round}"));
@@ -58,6 +61,46 @@ fn each_source_leads_to_the_same_store() {
         );
         assert!(status.lost.is_empty());
         assert_eq!(store.durable(), Sequence(88));
+    }
+}
+
+/// Version 0.1.0 wrote hints in a layout of their own.
+#[test]
+fn hints_of_an_earlier_version_are_written_again_without_a_word() {
+    let write_hints = |store: &Bitcask| {
+        let is_hint = |task: &Task| task.kind == TaskKind::Hint;
+        while let Some(task) = store.maintenance_due(NOW).into_iter().find(is_hint) {
+            let budget = StepBudget { bytes: 1 << 20 };
+            let _outcome = store.maintenance_step(&task, budget, NOW).unwrap();
+        }
+    };
+    let hints = |disk: &MemoryDisk| -> Vec<PathBuf> {
+        let entries = disk.list(Path::new("store")).unwrap().into_iter();
+        let hints = entries.filter(|it| it.name.ends_with(".hint"));
+        hints.map(|it| Path::new("store").join(it.name)).collect()
+    };
+    let disk = MemoryDisk::new();
+    let store = open(&disk, small());
+    fill(&store);
+    write_hints(&store);
+    let expected = folded(&store, NOW);
+    store.close().unwrap();
+    drop(store);
+    let before = hints(&disk);
+    assert!(!before.is_empty());
+    for hint in &before {
+        replace_file(&disk, hint, b"KVbchint and what it said").unwrap();
+    }
+    for without in ["nothing", "checkpoint"] {
+        let image = disk.crash_image(CrashOptions::everything());
+        image.remove_file(&Path::new("store").join(without)).ok();
+        let store = open(&image, small());
+        assert_eq!(hints(&image), Vec::<PathBuf>::new());
+        assert_eq!(folded(&store, NOW), expected);
+        assert!(store.status().lost.is_empty());
+        write_hints(&store);
+        assert_eq!(hints(&image), before);
+        assert_eq!(folded(&store, NOW), expected);
     }
 }
 

@@ -12,7 +12,7 @@ use kvorum_backend::{
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
 use kvorum_disk::anatomy::Piece;
-use kvorum_disk::{Disk, EntryKind, MemoryDisk, OpenMode, read_file};
+use kvorum_disk::{Disk, EntryKind, MemoryDisk, OpenMode, read_file, replace_file};
 use kvorum_encoding::StorageKey;
 use kvorum_inspect::{Checked, Plan, ShowOptions, VerifyOptions, open_pieces, recognise, show};
 
@@ -26,7 +26,7 @@ fn open(disk: &MemoryDisk) -> Bitcask {
         ..BitcaskSettings::default()
     };
     let disk = Arc::new(disk.clone());
-    Bitcask::open(disk, Path::new(STORE), settings, Arc::new(draw)).unwrap()
+    Bitcask::open(disk, Path::new(STORE), settings, Arc::new(draw), None).unwrap()
 }
 
 fn put(store: &Bitcask, write: Write) {
@@ -251,6 +251,23 @@ fn a_whole_hint_or_checkpoint_that_says_something_else_is_found() {
         assert!(findings[0].file.ends_with(name) && !findings[0].keys.is_empty());
         file.write_at(&own, 0).unwrap();
     }
+}
+
+/// Version 0.1.0 wrote hints in a layout of their own; the next opening writes them again.
+#[test]
+fn a_hint_of_an_earlier_version_is_told_apart_from_damage() {
+    let disk = filled(false);
+    for (name, content) in [
+        ("0000000001.hint", b"KVbchint and what it said"),
+        ("0000000001.loghint", b"KVlghint and what it said"),
+    ] {
+        let path = Path::new(STORE).join(name);
+        replace_file(&disk, &path, content).unwrap();
+        let pieces = pieces(&disk, &path);
+        covers(&pieces, content.len() as u64, &path);
+        assert!(!pieces.iter().any(Piece::is_damaged));
+    }
+    assert_eq!(verify(&disk, Path::new(STORE)).findings, []);
 }
 
 #[test]

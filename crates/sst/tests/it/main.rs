@@ -8,5 +8,6 @@
 
 mod damage;
 mod model;
+mod notes;
 mod segment_scans;
 mod support;

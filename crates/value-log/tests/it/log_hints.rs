@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use kvorum_backend::{
     Batch, Durability, Fields, Flow, FoldClock, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease,
-    Lookup, ReadAt, Reading, StepBudget, TaskKind, Timestamp, Visited, Write,
+    Lookup, ReadAt, Reading, Snapshot, StepBudget, TaskKind, Timestamp, Visited, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
@@ -64,7 +64,7 @@ impl Node {
         };
         let (drawn, shared) = (AtomicU64::new(42), log.clone());
         let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
-        let store = Bitcask::open_in_log(below, Path::new("store"), settings, draw, shared);
+        let store = Bitcask::open(below, Path::new("store"), settings, draw, Some(shared));
         let store: Opened = store.unwrap().into();
         log.admit(&tenants_of(std::slice::from_ref(&store)))
             .unwrap();
@@ -239,6 +239,79 @@ fn a_fold_of_a_bucket_reads_what_is_said_of_that_bucket() {
     );
 }
 
+/// Anti-entropy looks into a few segments at a time, and each time every block was read. What supersedes a key
+/// may stand in a block that has none of them.
+#[test]
+fn a_fold_over_a_few_anti_entropy_segments_reads_few_blocks_and_shows_what_there_is() {
+    const COUNT: usize = 12_000;
+    let segment_of = |number: usize| u32::try_from(number * 5 % 1_000_003).unwrap();
+    let put_in = |number: usize, segment: u32, value: usize| {
+        let fields = Fields {
+            segment,
+            ..Fields::default()
+        };
+        let body = Bytes::from(format!("{value:0100}"));
+        Write::put(key(number, COUNT), fields, Bytes::new(), body)
+    };
+    let node = Node::open(&MemoryDisk::new());
+    for number in 0..COUNT {
+        let mixed = number * 7919 % COUNT;
+        node.put(vec![put_in(mixed, segment_of(mixed), number)]);
+        if number % 300 == 0 {
+            node.upkeep();
+        }
+    }
+    node.upkeep();
+    let before = node.store.snapshot(Lease::Unlimited).unwrap();
+    let wanted: Vec<usize> = (0..4).map(|number| number * 3_000 + 77).collect();
+    for (at, number) in (0..).zip(&wanted) {
+        node.put(vec![match at {
+            0 => Write::remove(key(*number, COUNT)),
+            1 => put_in(*number, 999_999, 1),
+            2 => put_in(*number, segment_of(*number), 2),
+            _ => continue,
+        }]);
+    }
+    let moved = 3;
+    node.put(vec![put_in(moved, segment_of(wanted[3]), 3)]);
+    // A log hint of its own for what came last.
+    for number in (0..2 * RECORDS_MIN).map(|it| it * 2 + 1_000_000) {
+        node.put(vec![put_in(number, 500_000, 4)]);
+    }
+    node.upkeep();
+    let filter = FoldFilter {
+        segments: Some(wanted.iter().map(|number| segment_of(*number)).collect()),
+        ..FoldFilter::unexpired(NOW)
+    };
+    let folded = |snapshot: &dyn Snapshot| {
+        node.read();
+        let mut found = Vec::new();
+        let visit = &mut |visited: Visited<'_>| {
+            found.push(visited.key.clone());
+            Flow::Continue
+        };
+        let all = FoldRange::all();
+        let end = snapshot.fold(FoldDetail::Keys, &all, &filter, visit);
+        assert_eq!(end, Ok(FoldEnd::Complete));
+        (found, node.read())
+    };
+    let kept = (0..).zip(&wanted).filter(|(at, _)| *at > 1);
+    let kept = std::iter::once(moved).chain(kept.map(|(_, number)| *number));
+    let now = node.store.snapshot(Lease::Unlimited).unwrap();
+    let (found, read) = folded(&*now);
+    assert!(found.into_iter().eq(kept.map(|it| key(it, COUNT))));
+    let paths = node.log_hint_paths().into_iter();
+    let lens = paths.map(|path| node.disk.info(&path).unwrap().unwrap().len);
+    let len = usize::try_from(lens.sum::<u64>()).unwrap();
+    assert!(read.block_bytes < len / 3, "{read:?} of {len}");
+    let (found, _) = folded(&*before);
+    assert!(
+        found
+            .into_iter()
+            .eq(wanted.iter().map(|it| key(*it, COUNT)))
+    );
+}
+
 /// What is collected is copied to a segment of the store's own, which has no hint until it is full: each
 /// part of a listing read all of it.
 #[test]
@@ -406,6 +479,59 @@ fn an_erased_store_leaves_no_log_hints() {
     assert_eq!(node.all_in_parts(10).0, vec![key(3, 10)]);
 }
 
+/// Version 0.1.0 wrote log hints in a layout of their own.
+#[test]
+fn log_hints_of_an_earlier_version_are_written_again_without_a_word() {
+    const COUNT: usize = 2_000;
+    let memory = MemoryDisk::new();
+    let node = Node::open(&memory);
+    node.fill(COUNT);
+    node.store.close().unwrap();
+    let paths = node.log_hint_paths();
+    assert!(!paths.is_empty());
+    drop(node);
+    for path in &paths {
+        kvorum_disk::replace_file(&memory, path, b"KVlghint and what it said").unwrap();
+    }
+    let node = Node::open(&memory);
+    assert_eq!(node.log_hint_paths(), Vec::<PathBuf>::new());
+    assert_eq!(node.store.status().lost, Vec::new());
+    assert!(node.all_in_parts(700).0 == keys(COUNT));
+    node.upkeep();
+    assert!(!node.log_hint_paths().is_empty());
+    assert!(node.all_in_parts(700).0 == keys(COUNT));
+}
+
+/// What is superseded in a part of a hint that cannot be read is not shown either.
+#[test]
+fn a_fold_over_anti_entropy_segments_passes_over_no_damage() {
+    const COUNT: usize = 2_000;
+    let memory = MemoryDisk::new();
+    let node = Node::open(&memory);
+    node.fill(COUNT);
+    // Hints of their own for removals.
+    (0..COUNT).for_each(|number| node.put(vec![Write::remove(key(number, COUNT))]));
+    node.upkeep();
+    let snapshot = node.store.snapshot(Lease::Unlimited).unwrap();
+    for path in node.log_hint_paths() {
+        let file = memory.open(&path, OpenMode::ReadWrite).unwrap();
+        file.write_at(&[0xa5; 3], file.len().unwrap() / 2).unwrap();
+    }
+    (0..COUNT).for_each(|number| node.put(vec![put(number, COUNT, number)]));
+    let filter = FoldFilter {
+        segments: Some(vec![0]),
+        ..FoldFilter::unexpired(NOW)
+    };
+    let mut found = 0;
+    let visit = &mut |_: Visited<'_>| {
+        found += 1;
+        Flow::Continue
+    };
+    let all = FoldRange::all();
+    let end = snapshot.fold(FoldDetail::Keys, &all, &filter, visit);
+    assert_eq!((end, found), (Ok(FoldEnd::Complete), 0));
+}
+
 #[test]
 fn a_log_hint_of_erased_contents_that_a_crash_left_is_removed_without_a_word() {
     let memory = MemoryDisk::new();
@@ -474,7 +600,7 @@ fn a_key_takes_no_more_than_24_bytes_whether_log_hints_are_written_or_not() {
         let shared = log.clone();
         let settings = BitcaskSettings::default();
         let draw = Arc::new(|| 42);
-        let store = Bitcask::open_in_log(disk, Path::new("store"), settings, draw, shared);
+        let store = Bitcask::open(disk, Path::new("store"), settings, draw, Some(shared));
         let store: Opened = store.unwrap().into();
         log.admit(&tenants_of(std::slice::from_ref(&store)))
             .unwrap();
