@@ -165,7 +165,7 @@ fn open(directory: &Path, store: u64) -> Bitcask {
     let directory = directory.join(store.to_string());
     let draw = Arc::new(move || store + 42);
     let settings = BitcaskSettings::default();
-    Bitcask::open(Arc::new(RealDisk), &directory, settings, draw).unwrap()
+    Bitcask::open(Arc::new(RealDisk), &directory, settings, draw, None).unwrap()
 }
 
 fn put(stores: &[Bitcask], number: u64) {

@@ -160,7 +160,7 @@ fn open_sealing(directory: &Path, store: u64) -> Bitcask {
 fn open_with(directory: &Path, store: u64, settings: BitcaskSettings) -> Bitcask {
     let draw = Arc::new(move || store + 42);
     let path = of_store(directory, store);
-    Bitcask::open(Arc::new(RealDisk), &path, settings, draw).unwrap()
+    Bitcask::open(Arc::new(RealDisk), &path, settings, draw, None).unwrap()
 }
 
 fn put(opened: &Bitcask, store: u64, number: u64) {

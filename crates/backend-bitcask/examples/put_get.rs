@@ -114,7 +114,14 @@ fn open(directory: &std::path::Path) -> Bitcask {
         file_bytes_max: 128 << 20,
         ..BitcaskSettings::default()
     };
-    Bitcask::open(Arc::new(RealDisk), directory, settings, Arc::new(|| 42)).unwrap()
+    Bitcask::open(
+        Arc::new(RealDisk),
+        directory,
+        settings,
+        Arc::new(|| 42),
+        None,
+    )
+    .unwrap()
 }
 
 fn key(number: u64) -> StorageKey {

@@ -52,36 +52,15 @@ impl Bitcask {
     /// Opens a store, creating it if it is missing. `draw` gives random numbers: identities and the
     /// secret of fingerprints.
     ///
+    /// With a log, its entries stay there: puts go there, whatever their durability, and the store's own
+    /// files hold what the log collected. [`Tenant`](kvorum_value_log::Tenant) says what is to be done
+    /// before it is used. A store with files of its own goes on from there; there is no way back.
+    ///
     /// # Errors
     /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a newer
     /// version wrote it, [`ErrorKind::Corrupt`] when no copy of its identity is whole and belongs to it. Damage
     /// to anything else is listed in [`Status::lost`] and no reason not to open.
     pub fn open(
-        disk: Arc<dyn Disk>,
-        directory: &Path,
-        settings: BitcaskSettings,
-        draw: DrawNumber,
-    ) -> Result<Self> {
-        Self::open_in(disk, directory, settings, draw, None)
-    }
-
-    /// Opens a store whose entries stay in the node's log: puts go there, whatever their durability,
-    /// and the store's own files hold what the log collected. [`Tenant`](kvorum_value_log::Tenant) says what is to be done
-    /// before it is used. A store with files of its own goes on from there; there is no way back.
-    ///
-    /// # Errors
-    /// As [`Bitcask::open`].
-    pub fn open_in_log(
-        disk: Arc<dyn Disk>,
-        directory: &Path,
-        settings: BitcaskSettings,
-        draw: DrawNumber,
-        log: ValueLog,
-    ) -> Result<Self> {
-        Self::open_in(disk, directory, settings, draw, Some(log))
-    }
-
-    fn open_in(
         disk: Arc<dyn Disk>,
         directory: &Path,
         settings: BitcaskSettings,

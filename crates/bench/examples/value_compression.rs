@@ -107,7 +107,7 @@ fn compare(directory: &Path, name: &str, values: &[Bytes]) {
             ..BitcaskSettings::default()
         };
         let disk = Arc::new(RealDisk);
-        let store = Bitcask::open(disk, directory, settings, Arc::new(|| 42)).unwrap();
+        let store = Bitcask::open(disk, directory, settings, Arc::new(|| 42), None).unwrap();
         let put = cpu_micros(values.len(), || {
             for (number, value) in values.iter().enumerate() {
                 let (fields, head) = (Fields::default(), Bytes::from_static(&[7; 64]));

@@ -36,7 +36,7 @@ struct World<S = Bitcask> {
 impl World {
     fn new(bytes_per_second: f64, settings: &BitcaskSettings, budgets: Budgets) -> Self {
         Self::of(bytes_per_second, budgets, |disk, directory, draw| {
-            Bitcask::open(disk, directory, settings.clone(), draw).unwrap()
+            Bitcask::open(disk, directory, settings.clone(), draw, None).unwrap()
         })
     }
 }

@@ -41,7 +41,7 @@ pub(crate) const EMBEDDED: [Engine; 3] = [
 fn open_bitcask(directory: &Path) -> Result<Arc<dyn Backend>, String> {
     let settings = BitcaskSettings::default();
     let disk = Arc::new(RealDisk);
-    let store = Bitcask::open(disk, directory, settings, Arc::new(draw));
+    let store = Bitcask::open(disk, directory, settings, Arc::new(draw), None);
     match store {
         Ok(store) => Ok(Arc::new(store)),
         Err(error) => Err(error.to_string()),

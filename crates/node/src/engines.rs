@@ -414,10 +414,7 @@ impl Engines {
         let mut settings = bitcask::settings_of(&self.settings, self.randomness.next_u64());
         settings.belonging = belonging;
         let disk = self.disk.clone();
-        let opened = match log {
-            Some(log) => Bitcask::open_in_log(disk, directory, settings, draw, log.clone()),
-            None => Bitcask::open(disk, directory, settings, draw),
-        };
+        let opened = Bitcask::open(disk, directory, settings, draw, log.cloned());
         let store = opened.with_context(|| format!("open {}", directory.display()))?;
         let store = match &self.reserve {
             Some(reserve) => store.with_reserve(reserve.clone()),

@@ -61,7 +61,7 @@ impl Node {
         let randomness = self.executor.runtime().randomness();
         let draw = Arc::new(move || randomness.next_u64());
         let (settings, log) = (BitcaskSettings::default(), log.clone());
-        let store = Bitcask::open_in_log(self.disk.clone(), directory, settings, draw, log);
+        let store = Bitcask::open(self.disk.clone(), directory, settings, draw, Some(log));
         let store: Arc<dyn Backend> = Arc::new(store.unwrap());
         put(&*store);
         store.close().unwrap();

@@ -305,7 +305,7 @@ impl SimulatedStores {
                     belonging,
                     ..bitcask_settings()
                 };
-                let opened = Bitcask::open_in_log(disk, path, own, draw, log);
+                let opened = Bitcask::open(disk, path, own, draw, Some(log));
                 let store = Arc::new(opened.with_context(told)?);
                 (store.clone(), store)
             }

@@ -375,7 +375,7 @@ impl TenantStores {
             let path = directory.join(store.to_string());
             let log = running.log.clone();
             let disk = Arc::new(RealDisk);
-            Arc::new(Bitcask::open_in_log(disk, &path, settings, draw, log).unwrap())
+            Arc::new(Bitcask::open(disk, &path, settings, draw, Some(log)).unwrap())
         };
         let stores: Vec<_> = (0..STORES).map(open).collect();
         running.log.admit(&tenants_of(&stores)).unwrap();

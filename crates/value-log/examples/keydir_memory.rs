@@ -216,10 +216,7 @@ fn open(directory: &Path, store: u64, log: Option<&ValueLog>) -> Arc<Bitcask> {
     let directory = directory.join(store.to_string());
     let draw = Arc::new(move || store + 42);
     let (disk, settings) = (Arc::new(RealDisk), BitcaskSettings::default());
-    let opened = match log {
-        None => Bitcask::open(disk, &directory, settings, draw),
-        Some(log) => Bitcask::open_in_log(disk, &directory, settings, draw, log.clone()),
-    };
+    let opened = Bitcask::open(disk, &directory, settings, draw, log.cloned());
     Arc::new(opened.unwrap())
 }
 

@@ -197,7 +197,7 @@ fn open_store(directory: &Path, store: u64, log: &ValueLog) -> Arc<Bitcask> {
     };
     let (disk, log) = (Arc::new(RealDisk), log.clone());
     let path = directory.join(store.to_string());
-    Arc::new(Bitcask::open_in_log(disk, &path, settings, draw, log).unwrap())
+    Arc::new(Bitcask::open(disk, &path, settings, draw, Some(log)).unwrap())
 }
 
 fn remove_checkpoint(directory: &Path, store: u64) {

@@ -79,12 +79,8 @@ pub(super) fn open_bitcask(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> 
             log_segments_behind_max: segments_behind_max(draw()),
             ..BitcaskSettings::default()
         };
-        let store = match &log {
-            None => Bitcask::open(disk.clone(), directory, settings, draw.clone())?,
-            Some(log) => {
-                Bitcask::open_in_log(disk.clone(), directory, settings, draw.clone(), log.clone())?
-            }
-        };
+        let (disk, log) = (disk.clone(), log.clone());
+        let store = Bitcask::open(disk, directory, settings, draw.clone(), log)?;
         let store = Arc::new(store.with_cache(cache.clone()));
         tenants.lock().push(store.clone());
         Ok(store)

@@ -153,7 +153,7 @@ fn bitcask_takes_the_disk_and_memory_that_capacity_says() {
     };
     let draw = Arc::new(|| 0x9e37_79b9_7f4a_7c15);
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-    let store = Bitcask::open(shared, Path::new("store"), settings, draw).unwrap();
+    let store = Bitcask::open(shared, Path::new("store"), settings, draw, None).unwrap();
     fill(&store);
     let memory = store.status().memory_bytes;
     store.close().unwrap();
@@ -186,7 +186,7 @@ fn bitcask_over_the_value_log_takes_the_memory_that_capacity_says() {
     let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 1, settings).unwrap();
     let (shared, draw) = (log.clone(), Arc::new(|| 0x9e37_79b9_7f4a_7c15));
     let settings = BitcaskSettings::default();
-    let store = Bitcask::open_in_log(disk, Path::new("store"), settings, draw, shared);
+    let store = Bitcask::open(disk, Path::new("store"), settings, draw, Some(shared));
     let store = Arc::new(store.unwrap());
     let tenant: Arc<dyn Tenant> = store.clone();
     log.admit(&[tenant]).unwrap();

@@ -29,8 +29,8 @@ impl EngineUnderTest for Engine {
 
     fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>> {
         let settings = settings(opening.variation);
-        let disk = opening.disk();
-        let store = Bitcask::open(disk, &opening.directory, settings, opening.draw.clone())?;
+        let (disk, draw) = (opening.disk(), opening.draw.clone());
+        let store = Bitcask::open(disk, &opening.directory, settings, draw, None)?;
         // Large enough for everything, none, and so small that most of it is pushed out.
         let cache = match opening.variation {
             0 => Some(ReadCache::new(64 << 20)),

@@ -31,7 +31,7 @@ pub(crate) fn try_open(
     let draws = std::sync::atomic::AtomicU64::new(7);
     let draw = move || draws.fetch_add(0x9e37_79b9_7f4a_7c15, std::sync::atomic::Ordering::Relaxed);
     let disk = Arc::new(disk.clone());
-    Bitcask::open(disk, Path::new("store"), settings, Arc::new(draw))
+    Bitcask::open(disk, Path::new("store"), settings, Arc::new(draw), None)
 }
 
 /// Every batch in a file of its own.

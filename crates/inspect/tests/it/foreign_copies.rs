@@ -44,7 +44,7 @@ fn filled(is_bitcask: bool) -> MemoryDisk {
                 belonging,
                 ..BitcaskSettings::default()
             };
-            write(&Bitcask::open(disk, directory, settings, draw).unwrap());
+            write(&Bitcask::open(disk, directory, settings, draw, None).unwrap());
         } else {
             let settings = LeveldbSettings {
                 belonging,

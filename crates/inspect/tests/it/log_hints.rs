@@ -47,7 +47,7 @@ impl Node {
             ..BitcaskSettings::default()
         };
         let (directory, shared) = (Path::new(STORE), log.clone());
-        let store = Bitcask::open_in_log(shared_disk, directory, settings, draw, shared);
+        let store = Bitcask::open(shared_disk, directory, settings, draw, Some(shared));
         let store = Arc::new(store.unwrap());
         let tenant: Arc<dyn Tenant> = store.clone();
         log.admit(&[tenant]).unwrap();

@@ -26,7 +26,7 @@ fn open(disk: &MemoryDisk) -> Bitcask {
         ..BitcaskSettings::default()
     };
     let disk = Arc::new(disk.clone());
-    Bitcask::open(disk, Path::new(STORE), settings, Arc::new(draw)).unwrap()
+    Bitcask::open(disk, Path::new(STORE), settings, Arc::new(draw), None).unwrap()
 }
 
 fn put(store: &Bitcask, write: Write) {

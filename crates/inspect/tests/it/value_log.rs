@@ -41,7 +41,7 @@ fn open_stores(disk: &MemoryDisk, log: &ValueLog) -> Vec<Arc<dyn Backend>> {
         let (disk, directory) = (Arc::new(disk.clone()), format!("{DATA}/bitcask/{number}"));
         let (settings, shared) = (BitcaskSettings::default(), log.clone());
         let store =
-            Bitcask::open_in_log(disk, Path::new(&directory), settings, draw, shared).unwrap();
+            Bitcask::open(disk, Path::new(&directory), settings, draw, Some(shared)).unwrap();
         Arc::new(store)
     };
     let stores: Vec<_> = (0..2).map(open).collect();

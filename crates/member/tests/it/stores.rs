@@ -115,7 +115,7 @@ impl DiskStores {
             ..BitcaskSettings::default()
         };
         let log = self.log.lock().clone().unwrap();
-        let store = Bitcask::open_in_log(self.disk.clone(), directory, settings, draw, log)?;
+        let store = Bitcask::open(self.disk.clone(), directory, settings, draw, Some(log))?;
         let store = Arc::new(store);
         let tenant: Arc<dyn Tenant> = store.clone();
         let tenant = Arc::downgrade(&tenant);

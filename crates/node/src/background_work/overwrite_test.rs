@@ -92,12 +92,7 @@ impl World {
             let drawn = randomness.clone();
             let draw = Arc::new(move || drawn.next_u64());
             let (seam, own) = (seam.clone(), own_settings());
-            Arc::new(match &log {
-                Some(log) => {
-                    Bitcask::open_in_log(seam, &directory, own, draw, log.clone()).unwrap()
-                }
-                None => Bitcask::open(seam, &directory, own, draw).unwrap(),
-            })
+            Arc::new(Bitcask::open(seam, &directory, own, draw, log.clone()).unwrap())
         };
         let stores: Vec<_> = (0..STORES).map(open).collect();
         if let Some(log) = &log {

@@ -384,7 +384,7 @@ fn open(
         match engine {
             Engine::Bitcask => {
                 let own = BitcaskSettings::default();
-                let store = Bitcask::open_in_log(seam, &directory, own, draw, log);
+                let store = Bitcask::open(seam, &directory, own, draw, Some(log));
                 let store = Arc::new(store.unwrap());
                 (store.clone(), store)
             }

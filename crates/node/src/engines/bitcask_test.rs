@@ -129,7 +129,7 @@ fn open_on(disk: FaultyDisk, lines: &[&str]) -> Opened {
     let settings = loaded(&[&[SMALL_FILES, NOT_PACKED], lines].concat());
     let seam = Arc::new(disk.clone());
     let own = settings_of(&settings, 0);
-    let store = Bitcask::open(seam, Path::new("store"), own, Arc::new(|| 7)).unwrap();
+    let store = Bitcask::open(seam, Path::new("store"), own, Arc::new(|| 7), None).unwrap();
     let store = match read_cache(&settings, None) {
         Some(cache) => store.with_cache(cache),
         None => store,
@@ -150,7 +150,7 @@ fn open_logged(lines: &[&str]) -> Opened {
     let log: ValueLog = node_log::open_value_log(&seam, Path::new("log"), &settings, 5).unwrap();
     let own = settings_of(&settings, 0);
     let (draw, shared) = (Arc::new(|| 7), log.clone());
-    let store = Bitcask::open_in_log(seam, Path::new("store"), own, draw, shared).unwrap();
+    let store = Bitcask::open(seam, Path::new("store"), own, draw, Some(shared)).unwrap();
     let store = Arc::new(store);
     let tenant: Arc<dyn Tenant> = store.clone();
     log.admit(&[tenant]).unwrap();

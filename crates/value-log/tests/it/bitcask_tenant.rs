@@ -60,7 +60,7 @@ impl EngineUnderTest for BitcaskTenant {
         };
         let (disk, draw) = (opening.disk(), opening.draw.clone());
         TenantBackend::open(opening, |log| {
-            Bitcask::open_in_log(disk, &opening.directory, settings, draw, log)
+            Bitcask::open(disk, &opening.directory, settings, draw, Some(log))
         })
     }
 

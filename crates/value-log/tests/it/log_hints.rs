@@ -64,7 +64,7 @@ impl Node {
         };
         let (drawn, shared) = (AtomicU64::new(42), log.clone());
         let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
-        let store = Bitcask::open_in_log(below, Path::new("store"), settings, draw, shared);
+        let store = Bitcask::open(below, Path::new("store"), settings, draw, Some(shared));
         let store: Opened = store.unwrap().into();
         log.admit(&tenants_of(std::slice::from_ref(&store)))
             .unwrap();
@@ -474,7 +474,7 @@ fn a_key_takes_no_more_than_24_bytes_whether_log_hints_are_written_or_not() {
         let shared = log.clone();
         let settings = BitcaskSettings::default();
         let draw = Arc::new(|| 42);
-        let store = Bitcask::open_in_log(disk, Path::new("store"), settings, draw, shared);
+        let store = Bitcask::open(disk, Path::new("store"), settings, draw, Some(shared));
         let store: Opened = store.unwrap().into();
         log.admit(&tenants_of(std::slice::from_ref(&store)))
             .unwrap();

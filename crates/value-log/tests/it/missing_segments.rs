@@ -52,7 +52,7 @@ impl Node {
                 ..bitcask_settings()
             };
             let (directory, shared) = (store_of(root, number), log.clone());
-            let store = Bitcask::open_in_log(disk.clone(), &directory, settings, draw, shared)?;
+            let store = Bitcask::open(disk.clone(), &directory, settings, draw, Some(shared))?;
             Ok(store.into())
         };
         let stores: Vec<_> = (0..STORES).map(open).collect::<Result<_>>()?;

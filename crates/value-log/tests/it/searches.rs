@@ -43,7 +43,7 @@ fn a_step_of_upkeep_asks_for_the_oldest_segment_once_and_not_for_each_record() {
     let mut settings = BitcaskSettings::default();
     settings.merge.small_file_threshold_bytes = 1 << 20;
     let directory = Path::new("store");
-    let store = Bitcask::open_in_log(disk, directory, settings, draw, log.clone());
+    let store = Bitcask::open(disk, directory, settings, draw, Some(log.clone()));
     let store = Arc::new(store.unwrap());
     let tenant: Arc<dyn Tenant> = store.clone();
     log.admit(&[tenant]).unwrap();

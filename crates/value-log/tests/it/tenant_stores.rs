@@ -851,7 +851,7 @@ fn what_stores_write_to_let_go_of_a_segment_is_declared() {
     let (own, shared) = (BitcaskSettings::default(), log.clone());
     let drawn = AtomicU64::new(1);
     let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
-    let store = Bitcask::open_in_log(disk, Path::new("store"), own, draw, shared);
+    let store = Bitcask::open(disk, Path::new("store"), own, draw, Some(shared));
     let store: Opened = store.unwrap().into();
     log.admit(&tenants_of(std::slice::from_ref(&store)))
         .unwrap();

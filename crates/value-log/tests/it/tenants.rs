@@ -39,10 +39,7 @@ impl Engine {
     ) -> Result<Opened> {
         let log = log.into();
         Ok(match self.clone() {
-            Self::Bitcask(own) => match log {
-                Some(log) => Bitcask::open_in_log(disk, directory, own, draw, log)?.into(),
-                None => Bitcask::open(disk, directory, own, draw)?.into(),
-            },
+            Self::Bitcask(own) => Bitcask::open(disk, directory, own, draw, log)?.into(),
             Self::Leveldb(own) => {
                 let shared = Shared::new(64 << 10, 1 << 20);
                 match log {

@@ -49,7 +49,7 @@ impl TenantsNode {
             let (disk, shared) = (disk.clone(), log.clone());
             let directory = directory_of(number);
             let settings = settings.clone();
-            Bitcask::open_in_log(disk, &directory, settings, draw, shared)
+            Bitcask::open(disk, &directory, settings, draw, Some(shared))
                 .unwrap()
                 .into()
         };

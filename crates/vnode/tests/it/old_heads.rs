@@ -28,7 +28,7 @@ impl OnDisk {
         let directory = Path::new("store");
         let draw = Arc::new(|| 7);
         let settings = BitcaskSettings::default();
-        let store = Bitcask::open(Arc::new(disk.clone()), directory, settings, draw).unwrap();
+        let store = Bitcask::open(Arc::new(disk.clone()), directory, settings, draw, None).unwrap();
         let (epoch, limits) = (Epoch::new(3), Limits::default());
         let settings = VnodeSettings { limits };
         let vnode = Vnode::new(partition(), epoch, Arc::new(store), leases, settings);
