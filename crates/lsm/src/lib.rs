@@ -24,7 +24,7 @@
 //!
 //! # The node's log
 //!
-//! A store may be opened over the log that all stores of a node share ([`Lsm::open_in_log`]). Then it has
+//! A store may be opened over the log that all stores of a node share ([`Lsm::open`]). Then it has
 //! none of its own, and bodies that would go to blob files stay where they were logged: a large body is
 //! written once, and a second time only when the segment that it is in has become mostly dead
 //! ([`Tenant`](kvorum_value_log::Tenant)).

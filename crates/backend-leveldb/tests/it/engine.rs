@@ -39,7 +39,7 @@ impl EngineUnderTest for Engine {
         };
         let disk = opening.disk();
         let draw = opening.draw.clone();
-        let store = Leveldb::open(disk, &opening.directory, &settings, shared(), draw)?;
+        let store = Leveldb::open(disk, &opening.directory, &settings, shared(), draw, None)?;
         Ok(Box::new(store))
     }
 

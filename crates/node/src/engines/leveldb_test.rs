@@ -134,7 +134,7 @@ fn open_with(settings: &LeveldbSettings) -> Opened {
     let shared = Shared::new(1 << 20, 1 << 30);
     let draw = Arc::new(|| 0x9e37_79b9_7f4a_7c15);
     let seam = Arc::new(disk.clone());
-    let store = Leveldb::open(seam, Path::new("store"), settings, shared, draw).unwrap();
+    let store = Leveldb::open(seam, Path::new("store"), settings, shared, draw, None).unwrap();
     Opened { disk, store }
 }
 
