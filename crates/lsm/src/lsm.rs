@@ -90,8 +90,8 @@ impl Lsm {
         }
     }
 
-    /// Keeps puts to a log of the store's own off the reserve. Over the node's log, which does that itself,
-    /// it changes nothing. A second reserve is ignored.
+    /// Keeps puts to a log of the store's own off the reserve. Over the value log, whose reserve the store
+    /// has, it changes nothing. A second reserve is ignored.
     pub fn set_reserve(&self, reserve: Arc<Reserve>) {
         let _first = self.store.reserve.set(reserve);
     }

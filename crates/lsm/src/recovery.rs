@@ -130,7 +130,8 @@ impl Recovery {
                 manifest: Mutex::new(manifest),
                 is_closed: AtomicBool::new(false),
                 failure: Mutex::new(None),
-                reserve: OnceLock::new(),
+                reserve: (self.log.as_ref())
+                    .map_or_else(OnceLock::new, |it| it.reserve().clone().into()),
                 holds: Holds::default(),
                 compressor: Compressor::new(self.settings.log_compression()),
                 log: self.log,

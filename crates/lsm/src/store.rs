@@ -38,7 +38,8 @@ pub(crate) struct Store {
     pub(crate) directory: PathBuf,
     /// The node's log, where what is put stays. Then there is none of the store's own.
     pub(crate) log: Option<ValueLog>,
-    /// The reserve that puts to the store's own log leave alone; unset until the node sets it.
+    /// The value log's reserve; without that log the one that puts to the store's own leave alone, unset until
+    /// the node sets it.
     pub(crate) reserve: OnceLock<Arc<Reserve>>,
     /// For bodies that stay there.
     pub(crate) compressor: Compressor,
@@ -141,25 +142,7 @@ impl Store {
 
     /// The room for the store's files at the last look.
     pub(crate) fn headroom(&self) -> Headroom {
-        match (&self.log, self.reserve.get()) {
-            (Some(log), _) => log.headroom(),
-            (None, Some(reserve)) => reserve.seen(),
-            (None, None) => Headroom::UNKNOWN,
-        }
-    }
-
-    /// Measures the headroom for a step of upkeep. Steps of other stores may have taken much of what was
-    /// free at the last look.
-    pub(crate) fn measure_headroom(&self) {
-        match (&self.log, self.reserve.get()) {
-            (Some(log), _) => {
-                log.measure_headroom();
-            }
-            (None, Some(reserve)) => {
-                reserve.measure();
-            }
-            (None, None) => {}
-        }
+        self.reserve.get().map_or(Headroom::UNKNOWN, |it| it.seen())
     }
 
     /// A job starts another table when one has this many bytes. A flush writes one, unless the disk is small:

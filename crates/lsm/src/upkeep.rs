@@ -112,7 +112,8 @@ impl Upkeep {
         store.pins.release_expired(now);
         let mut jobs = self.jobs.lock();
         store.check_writable()?;
-        store.measure_headroom();
+        // Steps of other stores may have taken much of what was free at the last look.
+        let _seen_from_now_on = store.reserve.get().map(|it| it.measure());
         match (task.kind, task.subject) {
             (TaskKind::Flush, 0) => jobs.flush.step(store, budget.bytes, now, false),
             (TaskKind::Compact | TaskKind::Expire, subject) => {

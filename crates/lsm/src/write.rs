@@ -35,8 +35,8 @@ pub struct Guard {
 enum Prepared<'a> {
     /// In the store's own log.
     Own(Encoded<'a>),
-    /// In the node's log.
-    Shared(Vec<LogRecord>, LogPromise),
+    /// In the value log.
+    Logged(&'a ValueLog, Vec<LogRecord>, LogPromise),
 }
 
 /// What became of a batch.
@@ -109,7 +109,7 @@ impl Store {
 
     /// Encodes a batch, and waits until the node's log has room for it.
     fn prepare<'a>(
-        &self,
+        &'a self,
         ops: &'a [Op],
         durability: Durability,
         is_grouped: bool,
@@ -124,7 +124,7 @@ impl Store {
         };
         let records = shared_records(ops, &self.compressor, self.kept_from());
         log.wait_for_room()?;
-        Ok(Prepared::Shared(records, promise))
+        Ok(Prepared::Logged(log, records, promise))
     }
 
     fn apply(
@@ -153,8 +153,7 @@ impl Store {
                 self.insert(ops, sequence);
                 Applied::At(sequence)
             }
-            Prepared::Shared(records, promise) => {
-                let log = self.shared_log()?;
+            Prepared::Logged(log, records, promise) => {
                 let store = StoreId(self.identity());
                 let appended = log.append(store, Sequence(sequence), records, purpose, promise)?;
                 self.insert_logged(&mut writer, ops, &appended, sequence);
@@ -182,11 +181,6 @@ impl Store {
         log.append(&records, &mut locations).into_backend()?;
         self.count_written(log.end() - before);
         Ok(())
-    }
-
-    fn shared_log(&self) -> Result<&ValueLog> {
-        let log = self.log.as_ref();
-        log.ok_or_else(|| BackendError::new(ErrorKind::Misuse, "no log to append to"))
     }
 
     /// True when a key of the batch was written after the guard was taken, or may have been.
