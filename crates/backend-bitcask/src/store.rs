@@ -55,7 +55,7 @@ pub(crate) struct Store {
     pub(crate) reserve: OnceLock<Arc<Reserve>>,
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
-    /// The node's log, where entries stay that were put through it.
+    /// The value log, where entries stay that were put through it.
     pub(crate) log: Option<ValueLog>,
     /// The identity of the contents, as in `meta`, whose lock is held across writes.
     pub(crate) identity: AtomicU64,

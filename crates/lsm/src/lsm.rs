@@ -284,7 +284,7 @@ impl Lsm {
         self.store.change_manifest(|_| {})
     }
 
-    /// Bodies of so many bytes or more stay in the node's log, if there is one: they need not be copied to be
+    /// Bodies of so many bytes or more stay in the value log, if there is one: they need not be copied to be
     /// kept in memory.
     pub fn kept_from(&self) -> usize {
         match self.store.log {

@@ -51,7 +51,7 @@ impl EngineUnderTest for Engine {
         directories
     }
 
-    /// Own segments, the log of a store without a node's log.
+    /// Own segments, the log of a store without a value log.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.segment"]
     }
