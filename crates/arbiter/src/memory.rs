@@ -18,7 +18,7 @@ pub struct SharedMemory {
     pub write_buffers: u64,
     /// What write buffers may take by the settings.
     pub write_buffers_max: u64,
-    /// In requests that are in progress, and in what waits for the node's log to write it.
+    /// In requests that are in progress, and in what waits for the value log to write it.
     pub requests: u64,
 }
 

@@ -99,7 +99,7 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps in the node's log what the store needs of it now.
+    /// Keeps in the value log what the store needs of it now.
     fn hold_log(&self) -> Option<Arc<HeldSegments>> {
         let log = self.log.as_ref()?;
         // Whoever is asked for the usage has this lock as well, and puts wait: the segment that is

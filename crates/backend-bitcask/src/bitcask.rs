@@ -119,6 +119,7 @@ impl Bitcask {
             holds: Holds::default(),
             known_time: AtomicU64::new(0),
             expired_told_bytes: AtomicU64::new(0),
+            reserve: (log.as_ref()).map_or_else(OnceLock::new, |it| it.reserve().clone().into()),
             log,
             meta: Mutex::new(meta),
             lost: Mutex::new(recovered.lost),
@@ -128,7 +129,6 @@ impl Bitcask {
             group: group_sync(this),
             counters,
             cache: OnceLock::new(),
-            reserve: OnceLock::new(),
             durable: AtomicU64::new(sequence),
             file_bytes_aim: AtomicU64::new(u64::MAX),
             is_closed: AtomicBool::new(false),
@@ -154,8 +154,8 @@ impl Bitcask {
 }
 
 impl Bitcask {
-    /// Keeps puts to files of the store's own off the reserve. Over the node's log, which does that itself,
-    /// it changes nothing. A second reserve is ignored.
+    /// Keeps puts to files of the store's own off the reserve. Over the value log, whose reserve the store
+    /// has, it changes nothing. A second reserve is ignored.
     #[must_use]
     pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
         let _first = self.store.reserve.set(reserve);

@@ -57,7 +57,7 @@ pub(crate) struct Covered {
     pub(crate) is_clean: bool,
     /// What each segment held. The live counts are left out.
     pub(crate) segments: BTreeMap<u32, SegmentStats>,
-    /// What the store has in the node's log.
+    /// What the store has in the value log.
     pub(crate) log: CoveredLog,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Covered {
 ///          not stored), the 12 bytes before, the slots; 16*n slots, sorted by fingerprint. Shards in
 ///          ascending order; a large one has several chunks.
 /// slot:    16, as in memory (slot)
-/// segment: 4 number, 4 kind (0: of the store, 1: of the node's log, its own records alone), 8 covered to, 8 records, 8 removals, 8 bytes of removals,
+/// segment: 4 number, 4 kind (0: of the store, 1: of the value log, its own records alone), 8 covered to, 8 records, 8 removals, 8 bytes of removals,
 ///          8 lowest sequence, 8 highest sequence, 8 expires by, 8 modified by
 ///          kinds 2 and 3, of segments of kinds 0 and 1 with entries that expire: 4 number, 4 kind, then four
 ///          times: 8 gone by (microseconds), 8 bytes of entries. A reader passes over kinds that it does not know
@@ -504,7 +504,7 @@ impl Window<'_> {
 pub(crate) enum PlaceNumber {
     /// Of the store's own.
     Own(u32),
-    /// Of the node's log.
+    /// Of the value log.
     Shared(u32),
 }
 

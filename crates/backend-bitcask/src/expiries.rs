@@ -1,4 +1,4 @@
-//! When what was written to a segment expires: an estimate in a few steps, by which merges and the node's
+//! When what was written to a segment expires: an estimate in a few steps, by which merges and the value
 //! log know what they would find expired beside what lasts.
 //!
 //! Each step says how many bytes are gone by a time. Where there are too many steps, two neighbours become

@@ -21,7 +21,7 @@ use crate::shared_place::{SharedPlace, lost_name};
 pub(crate) enum Place {
     /// In a segment of the store's own.
     Own(Arc<Segment>),
-    /// In a segment of the node's log.
+    /// In a segment of the value log.
     Shared(Arc<SharedPlace>),
 }
 

@@ -36,10 +36,10 @@ pub struct BitcaskSettings {
     /// is more: what a crash leaves to be replayed. Many small records make one due sooner.
     pub checkpoint_after_bytes: u64,
 
-    /// With the node's log: a checkpoint is due as well when the log is this many segments ahead of
+    /// With the value log: a checkpoint is due as well when the log is this many segments ahead of
     /// one that holds something not covered. Larger: less is written, more is read after a crash.
     pub log_segments_behind_max: u32,
-    /// With the node's log: a log hint is written when no log hint speaks of so many records. Larger:
+    /// With the value log: a log hint is written when no log hint speaks of so many records. Larger:
     /// fewer files, more fronts to be read by each part of a fold.
     pub log_hint_records_min: u64,
     /// So many log hints of about one size become one. Larger: less is written, more files are open.

@@ -1,4 +1,4 @@
-//! The segments of the node's log that a store has something in: what lives there, and where the store's
+//! The segments of the value log that a store has something in: what lives there, and where the store's
 //! records stand.
 //!
 //! The log knows its segments by number and cannot list what one store has in them: the others' share

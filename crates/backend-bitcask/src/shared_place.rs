@@ -1,4 +1,4 @@
-//! A segment of the node's log as slots call it, and its name in the list of what was lost.
+//! A segment of the value log as slots call it, and its name in the list of what was lost.
 
 use std::sync::Arc;
 

@@ -50,11 +50,12 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     /// Shared by the stores of a node; there is none until the node says so.
     pub(crate) cache: OnceLock<Arc<ReadCache>>,
-    /// The reserve that puts to the store's own files leave alone; unset until the node sets it.
+    /// The log's reserve; without a log the one that puts to the store's own files leave alone, unset until
+    /// the node sets it.
     pub(crate) reserve: OnceLock<Arc<Reserve>>,
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
-    /// The node's log, where entries stay that were put through it.
+    /// The value log, where entries stay that were put through it.
     pub(crate) log: Option<ValueLog>,
     /// The identity of the contents, as in `meta`, whose lock is held across writes.
     pub(crate) identity: AtomicU64,
@@ -117,25 +118,7 @@ impl Store {
 
     /// The room for the store's files at the last look.
     pub(crate) fn headroom(&self) -> Headroom {
-        match (&self.log, self.reserve.get()) {
-            (Some(log), _) => log.headroom(),
-            (None, Some(reserve)) => reserve.seen(),
-            (None, None) => Headroom::UNKNOWN,
-        }
-    }
-
-    /// Measures the headroom for a step of upkeep. Steps of other stores may have taken much of what was
-    /// free at the last look.
-    pub(crate) fn measure_headroom(&self) {
-        match (&self.log, self.reserve.get()) {
-            (Some(log), _) => {
-                log.measure_headroom();
-            }
-            (None, Some(reserve)) => {
-                reserve.measure();
-            }
-            (None, None) => {}
-        }
+        self.reserve.get().map_or(Headroom::UNKNOWN, |it| it.seen())
     }
 
     /// Takes room for puts to the store's own files.

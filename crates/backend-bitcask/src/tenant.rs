@@ -1,4 +1,4 @@
-//! The store's side of the node's log: what it needs of it, what it copies out of it, and what it is
+//! The store's side of the value log: what it needs of it, what it copies out of it, and what it is
 //! given back after a crash.
 //!
 //! An entry is the same wherever its record stands: copies keep their sequence, and of two records of

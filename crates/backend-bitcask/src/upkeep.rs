@@ -121,7 +121,8 @@ impl Store {
         now: Timestamp,
     ) -> Result<StepOutcome> {
         self.note_time(now);
-        self.measure_headroom();
+        // Steps of other stores may have taken much of what was free at the last look.
+        let _seen_from_now_on = self.reserve.get().map(|it| it.measure());
         if task.kind == TaskKind::Scrub {
             let is_checkpoint_wrong = &mut upkeep.checkpointing.is_last_wrong;
             let (scrub, subject) = (&mut upkeep.scrub, task.subject);

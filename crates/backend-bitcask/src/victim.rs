@@ -7,7 +7,7 @@
 //! The bound on the whole store's dead bytes takes the one segment that frees the most for its cost,
 //! times its age, and looks again. A round of all segments would copy nearly everything, where each has
 //! something dead in it. The rest of an old segment will live on and repays its copy for longer; a young
-//! one soon has more dead in it. The node's log follows the same rule.
+//! one soon has more dead in it. The value log follows the same rule.
 //!
 //! The segment that copies go to is left alone until it is full. It is ended early only if it holds too
 //! much garbage and no other segment is worth a merge; otherwise a small store would keep in it several

@@ -108,7 +108,7 @@ impl Store {
         (prepared, fronts)
     }
 
-    /// Puts a batch to the node's log, where it stays. What is queued there would be lost with this
+    /// Puts a batch to the value log, where it stays. What is queued there would be lost with this
     /// process, so that whoever asked for no more than the store's default waits as well: until the
     /// batch is with the system, as one is that was appended to a file of the store's own.
     fn put_to_log(
@@ -149,7 +149,7 @@ impl Store {
         })
     }
 
-    /// As [`Store::prepare`], for the node's log. Bodies are shared, unless they were compressed.
+    /// As [`Store::prepare`], for the value log. Bodies are shared, unless they were compressed.
     fn prepare_for_log<'a>(&self, batch: &'a Batch) -> (Vec<Prepared<'a>>, Vec<LogRecord>) {
         let mut records = Vec::with_capacity(batch.writes.len().max(1));
         let mut prepared = Vec::with_capacity(batch.writes.len());

@@ -123,7 +123,7 @@ pub trait EngineUnderTest: Sync {
 
     /// True when a full disk stops puts only: what is refused is not seen, reads go on, puts resume by
     /// themselves, and the store can be opened meanwhile. What ships says yes with files of its own.
-    /// Over a node's log it says no: what is queued there can be seen by the time the disk refuses it;
+    /// Over a value log it says no: what is queued there can be seen by the time the disk refuses it;
     /// the rest has tests of its own. Spikes may say no.
     fn works_on_a_full_disk(&self) -> bool {
         true

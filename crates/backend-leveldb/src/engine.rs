@@ -38,6 +38,10 @@ impl Leveldb {
     /// Opens a store, creating it if it is missing. `shared` is the node's block cache and its budget
     /// for memtables; `draw` gives random numbers for identities.
     ///
+    /// With a log, large bodies stay there: puts go there, whatever their durability. [`Tenant`] says what
+    /// is to be done before it is used. A store with files of its own goes on from there; there is no way
+    /// back.
+    ///
     /// # Errors
     /// [`kvorum_backend::ErrorKind::Locked`] when another process has it open,
     /// [`kvorum_backend::ErrorKind::NewerFormat`] when a newer version wrote it,
@@ -50,36 +54,15 @@ impl Leveldb {
         settings: &LeveldbSettings,
         shared: Shared,
         draw: DrawNumber,
+        log: Option<ValueLog>,
     ) -> Result<Self> {
-        let lsm = Lsm::open(disk, directory, settings.to_lsm(), shared, draw)?;
-        Ok(Self::over(lsm, settings))
-    }
-
-    /// Opens a store whose large bodies stay in the node's log: puts go there, whatever their durability.
-    /// [`Tenant`] says what is to be done before it is used. A store with files of its own goes
-    /// on from there; there is no way back.
-    ///
-    /// # Errors
-    /// As [`Leveldb::open`].
-    pub fn open_in_log(
-        disk: Arc<dyn Disk>,
-        directory: &Path,
-        settings: &LeveldbSettings,
-        shared: Shared,
-        draw: DrawNumber,
-        log: ValueLog,
-    ) -> Result<Self> {
-        let lsm = Lsm::open_in_log(disk, directory, settings.to_lsm(), shared, draw, log)?;
-        Ok(Self::over(lsm, settings))
-    }
-
-    fn over(lsm: Lsm, settings: &LeveldbSettings) -> Self {
-        Self {
+        let lsm = Lsm::open(disk, directory, settings.to_lsm(), shared, draw, log)?;
+        Ok(Self {
             lsm: Arc::new(lsm),
             expires_by_age: settings.expiry.is_some(),
             counts: IndexCounters::default(),
             reindexing: Reindexing::default(),
-        }
+        })
     }
 
     /// As [`Lsm::set_reserve`].

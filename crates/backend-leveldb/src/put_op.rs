@@ -6,7 +6,7 @@ use kvorum_index_entries::keyspace::object_key;
 use kvorum_lsm::{Body, Op, Value};
 
 /// The change of one write to its object. Requests are slices of what a connection read, so what is
-/// kept in memory is copied. A body of `kept_from` bytes or more is not: it goes to the node's log as it is,
+/// kept in memory is copied. A body of `kept_from` bytes or more is not: it goes to the value log as it is,
 /// and stays there.
 pub(crate) fn put_op(write: &Write, extra: Bytes, kept_from: usize) -> Op {
     match write {

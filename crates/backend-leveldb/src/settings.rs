@@ -24,7 +24,7 @@ pub struct LeveldbSettings {
     /// A memtable of this many bytes is flushed. Give each store another figure, or all flush at
     /// once.
     pub write_buffer_bytes: u64,
-    /// Over the node's log, a smaller one is flushed as well when the oldest of what it has stands more than
+    /// Over the value log, a smaller one is flushed as well when the oldest of what it has stands more than
     /// so many segments behind the newest.
     pub log_segments_behind_max: u32,
     /// Whether tables have filters.

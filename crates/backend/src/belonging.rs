@@ -55,7 +55,7 @@ pub enum FoundStore {
         identity: StoreId,
         /// Its identity before it was erased; 0 if it never was.
         erased: StoreId,
-        /// The id of the node's log that holds entries of it; 0 for none.
+        /// The id of the value log that holds entries of it; 0 for none.
         log: u64,
         /// It carries the label that was looked for; one that an earlier version wrote carries none.
         is_labelled: bool,

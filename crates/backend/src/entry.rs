@@ -15,7 +15,7 @@ impl Sequence {
 }
 
 /// Tells one store's contents from another's: drawn at random when a store is created and again when
-/// it is erased. A node's log and a vnode's dot lease are tied to it, so that neither is ever applied
+/// it is erased. A value log and a vnode's dot lease are tied to it, so that neither is ever applied
 /// to other contents than those it was written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(pub u64);

@@ -6,7 +6,7 @@ use kvorum_backend_bitcask::anatomy::{SEGMENT_KINDS, StoreFile, dissect_front};
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, Pieces};
 use kvorum_disk::{Disk, EntryKind, OpenMode, Reading, read_file};
 use kvorum_index_entries::keyspace::key_shown;
-use kvorum_lsm::anatomy::{LOG_KIND, LsmFile, dissect_log_front, dissect_shared_front};
+use kvorum_lsm::anatomy::{LOG_KIND, LsmFile, dissect_log_front, dissect_logged_front};
 use kvorum_segment::{RecordFront, SegmentAnatomy, SegmentId, list_segments, parse_file_name};
 use kvorum_tiers::is_table_name;
 
@@ -209,7 +209,7 @@ fn dissect(front: &RecordFront<'_>) -> Option<Vec<Field>> {
 
 /// What an engine put in front of a record of the value log. They tell by the record's kind whose it is.
 fn dissect_engines_front(front: &RecordFront<'_>) -> Option<Vec<Field>> {
-    dissect_shared_front(front, key_shown).or_else(|| dissect_front(front))
+    dissect_logged_front(front, key_shown).or_else(|| dissect_front(front))
 }
 
 /// Where a segment's own header is damaged: its number is in its name, and the log is that of its

@@ -2,7 +2,7 @@
 //! repaired or set aside.
 //!
 //! Every checksum of every file is computed; then every table is walked, and what it holds is compared
-//! with what the manifest says of it, and with the blob files and the segments of the node's log that its
+//! with what the manifest says of it, and with the blob files and the segments of the value log that its
 //! entries name.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +46,7 @@ pub(crate) fn check(
     if contents.has_manifest {
         let used = used_by_entries(&contents);
         check.blobs_are_there(&contents, &used);
-        check.segments_are_there(contents.shared_log, &used, node_disk, value_logs)?;
+        check.segments_are_there(contents.value_log, &used, node_disk, value_logs)?;
     } else {
         let why = contents.refusal.as_deref().unwrap_or("none is there");
         let what =
@@ -77,7 +77,7 @@ pub(crate) fn check_file(
     Ok(check.found)
 }
 
-/// Bytes that entries use, by blob file; segments of the node's log count as such.
+/// Bytes that entries use, by blob file; segments of the value log count as such.
 type Used = BTreeMap<u64, u64>;
 
 /// As the manifest says of all tables.
@@ -341,7 +341,7 @@ impl Check<'_> {
         }
     }
 
-    /// What entries use of the node's log, compared with the log.
+    /// What entries use of the value log, compared with the log.
     fn segments_are_there(
         &mut self,
         log_id: u64,

@@ -1,4 +1,4 @@
-//! The node's log among the directories that are checked, for the stores that speak of it.
+//! The value log among the directories that are checked, for the stores that speak of it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -39,8 +39,8 @@ pub struct Contents {
     pub has_manifest: bool,
     /// Tables and blob files; empty where no copy of the manifest can be read.
     pub files: Vec<ListedFile>,
-    /// The log of the node in which entries have bodies; 0 for none.
-    pub shared_log: u64,
+    /// The value log in which entries have bodies; 0 for none.
+    pub value_log: u64,
     /// What was lost before, as `lost/BLOCKS.bad` lists it.
     pub lost: Vec<LostRange>,
 }
@@ -50,7 +50,7 @@ pub struct Contents {
 pub struct EntrySummary {
     /// Its batch.
     pub sequence: u64,
-    /// The blob file with its body, and the bytes that the body takes there. A segment of the node's log
+    /// The blob file with its body, and the bytes that the body takes there. A segment of the value log
     /// counts as one, under a number that [`kvorum_lsm::segment_of`] knows.
     pub blob: Option<(u64, u64)>,
 }
@@ -104,13 +104,13 @@ pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
         is_uneven: found.is_uneven,
         has_manifest: found.content.is_some(),
         files: Vec::new(),
-        shared_log: 0,
+        value_log: 0,
         lost: LostLog::open(disk, directory).ranges(),
     };
     let Some(manifest) = found.content else {
         return Ok(contents);
     };
-    contents.shared_log = manifest.shared_log;
+    contents.value_log = manifest.value_log;
     for it in &manifest.tables {
         contents.files.push(ListedFile {
             name: format!("{:010}.sst", it.number),

@@ -48,7 +48,7 @@ fn open(disk: &MemoryDisk) -> kvorum_backend::Result<Lsm> {
     let state = AtomicU64::new(11);
     let draw = Arc::new(move || state.fetch_add(1, Ordering::Relaxed));
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    Lsm::open(disk, Path::new(STORE), settings(), shared, draw)
+    Lsm::open(disk, Path::new(STORE), settings(), shared, draw, None)
 }
 
 fn key(number: usize) -> Bytes {

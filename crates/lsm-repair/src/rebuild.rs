@@ -366,7 +366,7 @@ impl<'a> RangeMerge<'a> {
             let Some(facts) = self.streams[at].facts.take() else {
                 continue;
             };
-            // A copy out of the node's log has the sequence of what it was made of, of which the body may
+            // A copy out of the value log has the sequence of what it was made of, of which the body may
             // be gone.
             let is_better = |(_, known): &(usize, Facts)| {
                 (known.sequence, !is_logged(known)) < (facts.sequence, !is_logged(&facts))
@@ -435,7 +435,7 @@ fn start(ground: &Ground<'_>, number: u64) -> Result<TableWriter> {
     TableWriter::create(ground.disk_of_old(), &path, id, options).into_backend()
 }
 
-/// True for an entry that has its body in the node's log.
+/// True for an entry that has its body in the value log.
 fn is_logged(facts: &Facts) -> bool {
     facts
         .blob

@@ -44,7 +44,7 @@ fn main() {
         };
         let shared = Shared::new(256 << 20, 256 << 20);
         let draw = Arc::new(|| 77);
-        Lsm::open(disk.clone(), &directory, settings, shared, draw).unwrap()
+        Lsm::open(disk.clone(), &directory, settings, shared, draw, None).unwrap()
     };
     let mut state = 88_172_645_463_325_252u64;
     let noise = std::iter::repeat_with(|| {

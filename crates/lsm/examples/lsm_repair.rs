@@ -61,6 +61,7 @@ fn fill(disk: &Arc<dyn Disk>, directory: &Path, settings: &LsmSettings, keys: us
         settings.clone(),
         shared,
         Arc::new(|| 77),
+        None,
     );
     let store = store.unwrap();
     let mut state = 88_172_645_463_325_252u64;

@@ -79,8 +79,8 @@ pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
     Ok(found.content.map(|it| it.identity))
 }
 
-/// The same of a record that a store has in the node's log; `None` for those of other engines.
-pub fn dissect_shared_front(front: &RecordFront<'_>, show_key: ShowKey) -> Option<Vec<Field>> {
+/// The same of a record that a store has in the value log; `None` for those of other engines.
+pub fn dissect_logged_front(front: &RecordFront<'_>, show_key: ShowKey) -> Option<Vec<Field>> {
     let kind = log::own_kind(front.kind)?;
     dissect_log_front(&RecordFront { kind, ..*front }, show_key)
 }
@@ -170,7 +170,7 @@ fn manifest_lists(fields: &mut Dissection<'_>, bytes: &[u8], show_key: ShowKey) 
         }
     }
     if bytes.get(8).is_some_and(|version| *version > 2) {
-        fields.identity("identity of the node's log", 8);
+        fields.identity("identity of the value log", 8);
     }
     if bytes.get(8).is_some_and(|version| *version > 1) {
         manifest_doubts(fields, bytes, show_key)?;
@@ -253,7 +253,7 @@ mod tests {
             to: Some(Bytes::from("b")),
         };
         let manifest = Manifest {
-            shared_log: 9,
+            value_log: 9,
             doubts: DoubtRecord {
                 open: vec![
                     (DoubtKind::Lost, KeyRange::everything()),

@@ -21,7 +21,7 @@ use crate::tenant::hold_log;
 
 impl Lsm {
     /// Makes a copy in a directory that does not exist, sharing files by hard links. It has everything that
-    /// was put before the call, and opens like a store that was closed. What bodies it has in the node's log,
+    /// was put before the call, and opens like a store that was closed. What bodies it has in the value log,
     /// and batches that came meanwhile, are for the caller to link.
     pub fn backup(&self, directory: &Path) -> Result<StoreBackup> {
         let store = &*self.store;

@@ -5,7 +5,7 @@
 //! 0 while nothing can be flushed, so whatever was put meanwhile stands above it; that takes no lock that a
 //! put waits for, no sequence, which a log in front of the store would miss, and no place in a log: it is
 //! durable with the manifest. Rejected: to put it like any other batch unless its keys were written since.
-//! The batch would have a sequence that the node's log does not know.
+//! The batch would have a sequence that the value log does not know.
 
 use bytes::Bytes;
 use kvorum_backend::{Result, StepOutcome, Timestamp};

@@ -139,14 +139,14 @@ impl BlobWriter {
 /// What a walk in key order has read ahead of the blob files that it is in. A flush writes bodies in the
 /// order of their keys, so that the next body of a file mostly stands behind the last.
 ///
-/// In the node's log they stand in the order of the puts of all stores, and nothing can be read ahead.
+/// In the value log they stand in the order of the puts of all stores, and nothing can be read ahead.
 /// There the first bodies of a walk may be kept in the cache, as the first blocks of tables are: short
 /// walks come again, and the rest of a long one would push out what is read more often.
 #[derive(Default)]
 pub(crate) struct BlobsAhead {
     /// The file that was read last comes last.
     files: Vec<(u64, ReadAhead)>,
-    /// Bytes of bodies in the node's log that the walk came by.
+    /// Bytes of bodies in the value log that the walk came by.
     logged_bytes: u64,
 }
 
@@ -156,7 +156,7 @@ impl BlobsAhead {
     const BYTES_MAX: usize = 256 << 10;
     const KEPT_BYTES_MAX: u64 = 128 << 10;
 
-    /// Notes a body in the node's log; true when it is one of the first.
+    /// Notes a body in the value log; true when it is one of the first.
     pub(crate) fn may_keep(&mut self, body_bytes: u64) -> bool {
         self.logged_bytes += body_bytes;
         self.logged_bytes <= Self::KEPT_BYTES_MAX

@@ -1,5 +1,5 @@
 //! One cache for all stores of a node: blocks of tables and blob files, and bodies that stay in the
-//! node's log.
+//! value log.
 //!
 //! The replacement policy is S3-FIFO's: a block enters a short queue first and moves to the main one
 //! when it is asked for again, so that what is read once does not push out what is read often. Folds
@@ -105,7 +105,7 @@ impl SharedCache {
         self.next_table.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The body that a store has read at this place of the node's log, put with this sequence.
+    /// The body that a store has read at this place of the value log, put with this sequence.
     pub(crate) fn body(&self, store: u64, at: &LogPlace, put_with: u64) -> Option<Bytes> {
         match self.held.get(&body_key(store, at))? {
             Held::Body { sequence, bytes } if sequence == put_with => Some(bytes),

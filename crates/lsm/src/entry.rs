@@ -47,7 +47,7 @@ pub enum Body {
     Inline(Bytes),
     /// In a blob file.
     Blob(BlobPlace),
-    /// In the node's log, where the entry was put.
+    /// In the value log, where the entry was put.
     Logged(LoggedPlace),
 }
 
@@ -108,7 +108,7 @@ impl Entry {
     /// ```text
     /// size    field
     /// 1       flags: 0 removal, 1 expires, 2 body in a blob file, 3 has extra bytes, 4 body in the
-    ///         node's log
+    ///         value log
     /// varint  sequence; a removal ends here
     /// varint  anti-entropy segment
     /// varint  last modified
@@ -342,7 +342,7 @@ impl Value {
         self.extra.len() + self.head.len() + body
     }
 
-    /// The same with its body in the node's log. The parts that stay are its own: as slices of what was put
+    /// The same with its body in the value log. The parts that stay are its own: as slices of what was put
     /// they would keep the body in memory.
     pub(crate) fn with_body_at(&self, place: LoggedPlace) -> Self {
         Self {

@@ -39,7 +39,7 @@ impl Lsm {
                 manifest.first_log = first_log;
                 manifest.has_extras = false;
                 // As of a new store: no table speaks of the log yet.
-                manifest.shared_log = 0;
+                manifest.value_log = 0;
                 manifest.tables.clear();
                 manifest.blobs.clear();
             })

@@ -154,7 +154,7 @@ impl Flush {
     /// The tables of a flush take the place of its memtables.
     fn install(self, store: &Store) -> Result<()> {
         store
-            .sync_shared_log()
+            .sync_value_log()
             .inspect_err(|_| store.remove_files(self.job.output_paths(store)))?;
         let first_log = store.version.load().first_log_behind(&self.memtables);
         let list = |manifest: &mut Manifest| {
@@ -162,7 +162,7 @@ impl Flush {
             manifest.first_log = first_log;
             // Before, the log itself may not outlive a crash.
             if self.memtables.iter().any(|it| !it.segments().is_empty()) {
-                manifest.shared_log = store.shared_log_id();
+                manifest.value_log = store.value_log_id();
             }
         };
         let is_flushed = |it: &Arc<Memtable>| self.memtables.iter().any(|old| Arc::ptr_eq(it, old));
@@ -212,7 +212,7 @@ fn is_worth_flushing(store: &Store, version: &Version) -> bool {
     in_memory.saturating_mul(worth_part(&store.headroom())) >= in_tables
 }
 
-/// True when an old segment of the node's log would have to be read after a crash for this store.
+/// True when an old segment of the value log would have to be read after a crash for this store.
 /// Memtables fill slowly where bodies stay in the log.
 fn is_far_behind_log(store: &Store) -> bool {
     let Some(log) = &store.log else {
@@ -232,14 +232,14 @@ pub(crate) fn uncovered_in(store: &Store, segment: u32) -> Option<u64> {
 
 /// Takes note that everything up to this batch is in tables, where no memtable has anything of it.
 fn cover_without_tables(store: &Store, sequence: u64) -> Result<()> {
-    store.sync_shared_log()?;
+    store.sync_value_log()?;
     store.change_manifest(|it| it.sequence = it.sequence.max(sequence))?;
     store.durable.fetch_max(sequence, Ordering::AcqRel);
     note_covered(store, sequence);
     Ok(())
 }
 
-/// The node's log need not keep batches up to this one for the next opening.
+/// The value log need not keep batches up to this one for the next opening.
 fn note_covered(store: &Store, sequence: u64) {
     if let Some(log) = &store.log {
         store.writer.lock().uncovered.cover(sequence);

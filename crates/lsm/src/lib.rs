@@ -1,6 +1,6 @@
 //! An LSM tree in parts: what the `leveldb` engine is, and the ledgers of others.
 //!
-//! Writes go to a *memtable*, an ordered map in memory, and to a log: the node's, or one of the store's own.
+//! Writes go to a *memtable*, an ordered map in memory, and to the value log, or to a log of the store's own.
 //! A full memtable is flushed to a sorted table on level 0; tables are merged downwards, each level holding
 //! a multiple of the one above. Bodies above a threshold go to *blob files* when they are flushed: a merge
 //! then moves pointers, and blob files are collected without rewriting a key.
@@ -22,9 +22,9 @@
 //!
 //! A store may keep its old tables in a second directory, on a slower device: [`kvorum_tiers`].
 //!
-//! # The node's log
+//! # The value log
 //!
-//! A store may be opened over the log that all stores of a node share ([`Lsm::open_in_log`]). Then it has
+//! A store may be opened over the log that all stores of a node share ([`Lsm::open`]). Then it has
 //! none of its own, and bodies that would go to blob files stay where they were logged: a large body is
 //! written once, and a second time only when the segment that it is in has become mostly dead
 //! ([`Tenant`](kvorum_value_log::Tenant)).

@@ -1,4 +1,4 @@
-//! A batch as a log has it, for the next opening: the store's own log, or the node's, in which bodies stay.
+//! A batch as a log has it, for the next opening: the store's own, or the value log, in which bodies stay.
 //!
 //! Each write of a batch is a record of its own, so that one damaged byte costs one key. Records are the
 //! same in both logs.
@@ -18,8 +18,8 @@ use crate::{Body, Entry, LoggedPlace, Op, Value};
 pub(crate) const KIND_ENTRY: u8 = 1;
 pub(crate) const KIND_RANGE: u8 = 2;
 const KIND_NOTHING: u8 = 3;
-/// The same kinds in the node's log, where other engines have theirs: with this in their upper half.
-const SHARED: u8 = 1 << 4;
+/// The same kinds in the value log, where other engines have theirs: with this in their upper half.
+const LOGGED: u8 = 1 << 4;
 /// In a segment's header, for people.
 pub const KIND_LOG: u8 = 7;
 
@@ -122,9 +122,9 @@ fn encode_front<'a>(out: &mut Vec<u8>, op: &'a Op) -> (u8, bool, &'a [u8]) {
     }
 }
 
-/// A batch as records of the node's log. Bodies of `kept_from` bytes or more stay there, and are compressed
+/// A batch as records of the value log. Bodies of `kept_from` bytes or more stay there, and are compressed
 /// for that; the others are on their way to tables, which compress them with their neighbours.
-pub(crate) fn shared_records(
+pub(crate) fn logged_records(
     ops: &[Op],
     compressor: &Compressor,
     kept_from: usize,
@@ -143,7 +143,7 @@ pub(crate) fn shared_records(
             Op::Remove { .. } | Op::RemoveRange { .. } => StoredBack::empty(),
         };
         LogRecord {
-            kind: kind | SHARED,
+            kind: kind | LOGGED,
             removal,
             front,
             back,
@@ -151,7 +151,7 @@ pub(crate) fn shared_records(
     };
     if ops.is_empty() {
         return vec![LogRecord {
-            kind: KIND_NOTHING | SHARED,
+            kind: KIND_NOTHING | LOGGED,
             removal: false,
             front: LogRecord::front_for(0),
             back: StoredBack::empty(),
@@ -160,25 +160,25 @@ pub(crate) fn shared_records(
     ops.iter().map(record).collect()
 }
 
-/// The kind that a record of the node's log would have in a log of the store's own; `None` for a record of
+/// The kind that a record of the value log would have in a log of the store's own; `None` for a record of
 /// another engine.
 pub(crate) fn own_kind(kind: u8) -> Option<u8> {
-    (kind & 0xf0 == SHARED).then_some(kind & 0x0f)
+    (kind & 0xf0 == LOGGED).then_some(kind & 0x0f)
 }
 
-/// True for a body that stays in the node's log.
+/// True for a body that stays in the value log.
 pub(crate) fn is_kept(body_bytes: usize, kept_from: usize) -> bool {
     body_bytes >= kept_from.max(1)
 }
 
-/// The body that a record of the node's log has; `None` when nobody knows how it was compressed.
+/// The body that a record of the value log has; `None` when nobody knows how it was compressed.
 pub(crate) fn restored(back: &StoredBack) -> Option<Bytes> {
     back.restore().ok()
 }
 
-/// The write that a record of the node's log holds, with a body of `kept_from` bytes or more left where it
+/// The write that a record of the value log holds, with a body of `kept_from` bytes or more left where it
 /// is; `None` for an empty batch.
-pub(crate) fn decode_shared(
+pub(crate) fn decode_logged(
     record: &LoggedRecord,
     kept_from: usize,
 ) -> Result<Option<Op>, Truncated> {

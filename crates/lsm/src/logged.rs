@@ -1,4 +1,4 @@
-//! Bodies that stay in the node's log: where an entry says they are, and how tables count them.
+//! Bodies that stay in the value log: where an entry says they are, and how tables count them.
 //!
 //! A table counts what its entries use of each blob file. What they use of the log's segments is counted
 //! in the same list, under numbers that no file of the store comes to: here is the one place that knows
@@ -11,7 +11,7 @@ use kvorum_value_log::LogPlace;
 /// second would come to it in 34 years; and it takes six bytes, where the highest bit would take ten.
 const SEGMENTS_FROM: u64 = 1 << 40;
 
-/// Where in the node's log a body is: it is the back of a record.
+/// Where in the value log a body is: it is the back of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedPlace {
     /// The record.

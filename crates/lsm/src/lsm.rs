@@ -34,42 +34,17 @@ pub struct Lsm {
 impl Lsm {
     /// Opens a store, creating it if it is missing. `draw` gives random numbers for identities.
     ///
+    /// With a log, large bodies stay there: puts go there, whatever their durability, and the store's own
+    /// files have keys, small bodies, and what the log collected. [`Tenant`](kvorum_value_log::Tenant) says
+    /// what is to be done before it is used. A store with files of its own goes on from there; there is no
+    /// way back.
+    ///
     /// # Errors
     /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a newer
     /// version wrote it, [`ErrorKind::Corrupt`] when no copy of its manifest is whole and belongs to it,
     /// [`ErrorKind::Denied`] when its slow directory is not where it was. Damage to anything else is
     /// listed in [`kvorum_backend::Status::lost`] and no reason not to open.
     pub fn open(
-        disk: Arc<dyn Disk>,
-        directory: &Path,
-        settings: LsmSettings,
-        shared: Shared,
-        draw: DrawNumber,
-    ) -> Result<Self> {
-        Self::open_in(disk, directory, settings, shared, draw, None)
-    }
-
-    /// Opens a store whose large bodies stay in the node's log: puts go there, whatever their durability,
-    /// and the store's own files have keys, small bodies, and what the log collected. [`Tenant`](kvorum_value_log::Tenant)
-    /// says what is to be done before it is used. A store with files of its own goes on from there; there
-    /// is no way back.
-    ///
-    /// # Errors
-    /// As [`Lsm::open`].
-    pub fn open_in_log(
-        disk: Arc<dyn Disk>,
-        directory: &Path,
-        settings: LsmSettings,
-        shared: Shared,
-        draw: DrawNumber,
-        log: ValueLog,
-    ) -> Result<Self> {
-        let opened = Self::open_in(disk, directory, settings, shared, draw, Some(log))?;
-        opened.flush_what_own_log_had()?;
-        Ok(opened)
-    }
-
-    fn open_in(
         disk: Arc<dyn Disk>,
         directory: &Path,
         settings: LsmSettings,
@@ -98,12 +73,16 @@ impl Lsm {
         let store = recovery.run(lock)?;
         store.shared.memory.enter();
         let upkeep = Upkeep::of(store.clone());
-        Ok(Self { store, upkeep })
+        let opened = Self { store, upkeep };
+        if opened.store.log.is_some() {
+            opened.flush_what_own_log_had()?;
+        }
+        Ok(opened)
     }
 
-    /// Moves to tables what a log of the store's own had, for a store that has gone over to the node's: what
-    /// the node's log gets is behind it, and must not be kept without it. Where there is no room that comes
-    /// later, and its log is synced.
+    /// Moves to tables what a log of the store's own had, for a store that has gone over to the value log:
+    /// what that gets is behind it, and must not be kept without it. Where there is no room that comes later,
+    /// and its log is synced.
     fn flush_what_own_log_had(&self) -> Result<()> {
         match self.upkeep.flush_all() {
             Err(error) if error.kind() == ErrorKind::Full => self.store.sync_own_log(),
@@ -111,8 +90,8 @@ impl Lsm {
         }
     }
 
-    /// Keeps puts to a log of the store's own off the reserve. Over the node's log, which does that itself,
-    /// it changes nothing. A second reserve is ignored.
+    /// Keeps puts to a log of the store's own off the reserve. Over the value log, whose reserve the store
+    /// has, it changes nothing. A second reserve is ignored.
     pub fn set_reserve(&self, reserve: Arc<Reserve>) {
         let _first = self.store.reserve.set(reserve);
     }
@@ -305,7 +284,7 @@ impl Lsm {
         self.store.change_manifest(|_| {})
     }
 
-    /// Bodies of so many bytes or more stay in the node's log, if there is one: they need not be copied to be
+    /// Bodies of so many bytes or more stay in the value log, if there is one: they need not be copied to be
     /// kept in memory.
     pub fn kept_from(&self) -> usize {
         match self.store.log {

@@ -27,7 +27,7 @@ use crate::files::number_of;
 /// The names of the two copies.
 pub const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmmft";
-/// The version with a label. Without one, a manifest is as in version 3; without bodies in the node's log as
+/// The version with a label. Without one, a manifest is as in version 3; without bodies in the value log as
 /// in version 2, and without doubts as in version 1.
 const VERSION: u8 = 4;
 const VERSION_WITH_LOG: u8 = 3;
@@ -109,8 +109,8 @@ pub struct Manifest {
     pub first_log: u64,
     /// Entries with extra bytes were put since the store was created or erased.
     pub has_extras: bool,
-    /// The log of the node in which entries have bodies; 0 for none.
-    pub shared_log: u64,
+    /// The value log in which entries have bodies; 0 for none.
+    pub value_log: u64,
     /// Level 0 newest first, the others in key order.
     pub tables: Vec<TableRecord>,
     /// Blob files, in any order.
@@ -145,7 +145,7 @@ impl Manifest {
     /// ```text
     /// size    field
     /// 8       magic "KVlsmmft"
-    /// 1       format version: 1 without doubts, 2 with them, 3 with bodies in the node's log, 4 with a label
+    /// 1       format version: 1 without doubts, 2 with them, 3 with bodies in the value log, 4 with a label
     /// 3       zero
     /// 4       masked CRC-32C of the bytes before and behind
     /// 8       generation
@@ -156,13 +156,13 @@ impl Manifest {
     /// varint  number of tables, and for each: varints level, number, file length, length of its
     ///         properties; the properties
     /// varint  number of blob files, and for each varints: file, number, file length, bytes of blocks
-    /// 8       from version 3 on, the identity of the node's log; 0 for none
+    /// 8       from version 3 on, the identity of the value log; 0 for none
     ///         from version 2 on, doubts as `DoubtRecord::encode` draws them
     /// 1       from version 4 on, the length of the label, and the label
     /// ```
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        let version = match (self.shared_log, self.doubts.is_empty()) {
+        let version = match (self.value_log, self.doubts.is_empty()) {
             _ if !self.label.is_empty() => VERSION,
             (0, true) => 1,
             (0, false) => 2,
@@ -195,7 +195,7 @@ impl Manifest {
             }
         }
         if version > 2 {
-            out.extend_from_slice(&self.shared_log.to_le_bytes());
+            out.extend_from_slice(&self.value_log.to_le_bytes());
         }
         if version > 1 {
             self.doubts.encode(&mut out);
@@ -250,7 +250,7 @@ impl Manifest {
             sequence: reader.varint()?,
             first_log: reader.varint()?,
             has_extras: reader.u8()? & HAS_EXTRAS != 0,
-            shared_log: 0,
+            value_log: 0,
             tables: Vec::new(),
             blobs: Vec::new(),
             doubts: DoubtRecord::default(),
@@ -275,7 +275,7 @@ impl Manifest {
             });
         }
         if version > 2 {
-            manifest.shared_log = reader.u64()?;
+            manifest.value_log = reader.u64()?;
         }
         if version > 1 {
             manifest.doubts = DoubtRecord::decode(&mut reader)?;
@@ -376,7 +376,7 @@ pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> R
         return Ok(FoundStore::Store {
             identity: StoreId(manifest.identity),
             erased: StoreId(manifest.erased),
-            log: manifest.shared_log,
+            log: manifest.value_log,
             is_labelled: !manifest.label.is_empty() && manifest.label == belonging.label,
         });
     }
@@ -442,7 +442,7 @@ mod tests {
             sequence: 7,
             first_log: 8,
             has_extras: true,
-            shared_log: 0,
+            value_log: 0,
             tables: vec![TableRecord {
                 level: 1,
                 number: 9,
@@ -484,7 +484,7 @@ mod tests {
             .collect();
         let decoded = Manifest::decode(&bytes, Path::new("x")).unwrap().unwrap();
         assert_eq!((decoded.generation, decoded.sequence), (3, 20));
-        assert_eq!(decoded.shared_log, 0xf0ab_bf51_e865_1414);
+        assert_eq!(decoded.value_log, 0xf0ab_bf51_e865_1414);
         assert_eq!((decoded.tables.len(), &decoded.label[..]), (2, ""));
         assert_eq!(decoded.encode(), bytes);
     }
@@ -493,7 +493,7 @@ mod tests {
     fn the_bytes_are_as_drawn() {
         let manifest = Manifest {
             label: "1370".to_owned(),
-            shared_log: 77,
+            value_log: 77,
             tables: Vec::new(),
             ..manifest()
         };
@@ -514,7 +514,7 @@ mod tests {
             ..manifest()
         };
         let logged = |doubts| Manifest {
-            shared_log: 77,
+            value_log: 77,
             doubts,
             ..manifest()
         };

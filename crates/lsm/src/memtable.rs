@@ -56,7 +56,7 @@ pub(crate) struct Memtable {
     sealed_at: AtomicU64,
     /// The first log segment that may hold entries of it; later memtables have later ones.
     pub(crate) first_log: u64,
-    /// The segments of the node's log in which its entries have bodies.
+    /// The segments of the value log in which its entries have bodies.
     segments: RwLock<BTreeMap<u32, Arc<LogSegment>>>,
 }
 
@@ -146,7 +146,7 @@ impl Memtable {
         bytes
     }
 
-    /// Keeps a segment of the node's log, before the first entry that names it is added. Whoever reads the
+    /// Keeps a segment of the value log, before the first entry that names it is added. Whoever reads the
     /// memtable reads the bodies as well, whatever version it was found in.
     pub(crate) fn keep_segment(&self, segment: &Arc<LogSegment>) {
         let number = segment.number();
@@ -155,7 +155,7 @@ impl Memtable {
         }
     }
 
-    /// A segment of the node's log, if entries may have a body in it.
+    /// A segment of the value log, if entries may have a body in it.
     pub(crate) fn segment(&self, number: u32) -> Option<Arc<LogSegment>> {
         self.segments.read().get(&number).cloned()
     }

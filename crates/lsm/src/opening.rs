@@ -57,7 +57,7 @@ impl Recovery {
         Ok(version)
     }
 
-    /// The segments of the node's log that tables name. One that the log has let go of had nothing any more
+    /// The segments of the value log that tables name. One that the log has let go of had nothing any more
     /// that counts: what still names it is hidden.
     fn open_segments(
         &self,

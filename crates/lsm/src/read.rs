@@ -110,7 +110,7 @@ impl Store {
         Ok(read?.map_or(Lookup::WouldBlock, Lookup::Found))
     }
 
-    /// A body in the node's log. The record there has to be the one that the entry was put with: a store
+    /// A body in the value log. The record there has to be the one that the entry was put with: a store
     /// that refers to another log would read what somebody else has put.
     fn logged_body(
         &self,
@@ -136,7 +136,7 @@ impl Store {
         read
     }
 
-    /// Tells of a body in the node's log that cannot be read.
+    /// Tells of a body in the value log that cannot be read.
     pub(crate) fn note_lost_body(&self, key: &[u8], place: &LoggedPlace) {
         self.read_side.lost.note(LostRange {
             file: lost_name(place.at.segment),

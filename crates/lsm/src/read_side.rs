@@ -12,7 +12,7 @@ use crate::lost::{LostLog, LostSink};
 /// See the module.
 pub(crate) struct ReadSide {
     pub(crate) cache: Arc<SharedCache>,
-    /// Under which the cache has bodies that this store read from the node's log.
+    /// Under which the cache has bodies that this store read from the value log.
     pub(crate) cached_bodies: u64,
     pub(crate) lost: Arc<LostLog>,
     pub(crate) doubts: Arc<Doubts>,

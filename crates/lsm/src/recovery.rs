@@ -42,7 +42,7 @@ pub(crate) struct Recovery {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) slow: Option<SlowSide>,
     pub(crate) directory: PathBuf,
-    /// The node's log, for a store over it.
+    /// The value log, for a store over it.
     pub(crate) log: Option<ValueLog>,
     pub(crate) settings: LsmSettings,
     pub(crate) shared: Shared,
@@ -106,7 +106,7 @@ impl Recovery {
                 expiry: Expiry::of(&self.settings),
                 read_side,
                 writer: Mutex::new(WriteSide {
-                    // Over the node's log nothing is put to the store's own any more.
+                    // Over the value log nothing is put to the store's own any more.
                     log: replayed.writer.filter(|_| self.log.is_none()),
                     unsynced: replayed.unsynced,
                     last_sequence: sequence,
@@ -130,7 +130,8 @@ impl Recovery {
                 manifest: Mutex::new(manifest),
                 is_closed: AtomicBool::new(false),
                 failure: Mutex::new(None),
-                reserve: OnceLock::new(),
+                reserve: (self.log.as_ref())
+                    .map_or_else(OnceLock::new, |it| it.reserve().clone().into()),
                 holds: Holds::default(),
                 compressor: Compressor::new(self.settings.log_compression()),
                 log: self.log,
@@ -161,10 +162,10 @@ impl Recovery {
         self.doubts.open(DoubtKind::Lost, KeyRange::everything());
     }
 
-    /// Finds out whether the node's log is the one in which entries have bodies. The store takes note of a
+    /// Finds out whether the value log is the one in which entries have bodies. The store takes note of a
     /// log with the first tables that speak of it: before, the log itself may not outlive a crash.
     fn settle_log_id(&self, manifest: &mut Manifest) -> Result<()> {
-        let known = manifest.shared_log;
+        let known = manifest.value_log;
         // A manifest that was rebuilt does not know which log its tables speak of.
         let speaks_of_log = known != 0 || names_segments(manifest);
         let Some(log) = &self.log else {
@@ -183,7 +184,7 @@ impl Recovery {
         if speaks_of_log {
             // What is missing is told once. Tables go on naming segments: where no record is theirs, reads
             // say so.
-            manifest.shared_log = log.log_id();
+            manifest.value_log = log.log_id();
         }
         Ok(())
     }

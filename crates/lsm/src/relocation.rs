@@ -1,4 +1,4 @@
-//! Copying out of the node's log what lives of a segment that is to go: bodies to a blob file, and what
+//! Copying out of the value log what lives of a segment that is to go: bodies to a blob file, and what
 //! names them to a table.
 //!
 //! An entry is the same wherever its body stands: a copy keeps its sequence. It goes to a table on level 0,
@@ -33,7 +33,7 @@ use crate::{Body, Entry, LoggedPlace};
 const GATHERED_FRONT_BYTES: u64 = 4 << 20;
 const GATHERED_BODY_BYTES: u64 = 256 << 20;
 
-/// Entries copied out of the node's log that are in no table yet.
+/// Entries copied out of the value log that are in no table yet.
 #[derive(Default)]
 pub(crate) struct Relocating {
     gathered: Option<Gathered>,

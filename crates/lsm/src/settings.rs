@@ -60,10 +60,10 @@ pub struct LsmSettings {
     // Performance.
     /// A memtable of this many bytes is flushed.
     pub memtable_bytes: u64,
-    /// Over the node's log: a memtable is flushed, however small, when the oldest of what it has stands
+    /// Over the value log: a memtable is flushed, however small, when the oldest of what it has stands
     /// more than so many segments behind the newest. Lower: less to read after a crash, more tables.
     pub log_segments_behind_max: u32,
-    /// Bodies of this many bytes or more go to blob files, or stay in the node's log where there is one;
+    /// Bodies of this many bytes or more go to blob files, or stay in the value log where there is one;
     /// `usize::MAX` for none. Measured with bodies of 1,000 bytes, 300,000 keys loaded and then overwritten at
     /// random (`examples/lsm_operations`): for each byte that was put, 1.4 were written beside the log where
     /// they go there, 5.0 where they do not, at half the processor time a put; reads cost the same. Smaller
@@ -79,7 +79,7 @@ pub struct LsmSettings {
     pub index_block_bytes: usize,
     /// How tables of each level are compressed; the last one holds for all deeper levels.
     pub compression: Vec<Compression>,
-    /// How blob files are compressed, and bodies that stay in the node's log.
+    /// How blob files are compressed, and bodies that stay in the value log.
     pub blob_compression: Compression,
     /// Bits a key of the filters of tables that will soon be merged; 0 for no filters at all.
     pub filter_bits_per_key: u8,
@@ -120,7 +120,7 @@ impl Default for LsmSettings {
 }
 
 impl LsmSettings {
-    /// How bodies that stay in the node's log are compressed: as they would be in blob files, in whose
+    /// How bodies that stay in the value log are compressed: as they would be in blob files, in whose
     /// place they are there.
     pub(crate) fn log_compression(&self) -> kvorum_segment::Compression {
         match self.blob_compression {

@@ -1,4 +1,4 @@
-//! Letting go of a segment of the node's log: what is in memory of it is flushed, copies are made durable,
+//! Letting go of a segment of the value log: what is in memory of it is flushed, copies are made durable,
 //! and what is left there is told as lost.
 //!
 //! Something is left only where the segment is damaged: the log offers what it can read. Then all keys are
@@ -53,7 +53,7 @@ impl Settling {
         }
         cost_bytes += relocating.install(store, flushing)?;
         // What hides a record that was not copied may be in memory alone.
-        store.sync_shared_log()?;
+        store.sync_value_log()?;
         let rest = budget.bytes.saturating_sub(cost_bytes);
         let (searched, is_done) = self.tell_what_is_left(store, segment, rest)?;
         if is_done {
@@ -78,8 +78,8 @@ impl Settling {
         budget_bytes: u64,
     ) -> Result<(u64, bool)> {
         let version = store.version.load_full();
-        let shared = version.segments.get(&segment);
-        if shared.is_none_or(|it| !it.is_damaged()) {
+        let held = version.segments.get(&segment);
+        if held.is_none_or(|it| !it.is_damaged()) {
             return Ok((0, true));
         }
         let begun = self.search.take().filter(|it| it.segment == segment);

@@ -36,9 +36,10 @@ pub(crate) struct Store {
     /// Where old tables go.
     pub(crate) slow: Option<SlowSide>,
     pub(crate) directory: PathBuf,
-    /// The node's log, where what is put stays. Then there is none of the store's own.
+    /// The value log, where what is put stays. Then there is none of the store's own.
     pub(crate) log: Option<ValueLog>,
-    /// The reserve that puts to the store's own log leave alone; unset until the node sets it.
+    /// The value log's reserve; without that log the one that puts to the store's own leave alone, unset until
+    /// the node sets it.
     pub(crate) reserve: OnceLock<Arc<Reserve>>,
     /// For bodies that stay there.
     pub(crate) compressor: Compressor,
@@ -66,7 +67,7 @@ pub(crate) struct Store {
     pub(crate) is_closed: AtomicBool,
     /// Why the store takes no more writes.
     pub(crate) failure: Mutex<Option<BackendError>>,
-    /// What copies of the store that are being made need of the node's log.
+    /// What copies of the store that are being made need of the value log.
     pub(crate) holds: Holds,
     /// Released when the store is dropped or closed.
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
@@ -78,9 +79,9 @@ pub(crate) struct WriteSide {
     /// Log segments that may hold batches not yet durable, oldest first.
     pub(crate) unsynced: Vec<(u64, SegmentSync)>,
     pub(crate) last_sequence: u64,
-    /// What the node's log has and tables have not.
+    /// What the value log has and tables have not.
     pub(crate) uncovered: Uncovered,
-    /// Segments of the node's log that this store has let go of. Hidden entries of tables may still name
+    /// Segments of the value log that this store has let go of. Hidden entries of tables may still name
     /// them, and nobody reads those.
     pub(crate) settled: BTreeSet<u32>,
 }
@@ -141,25 +142,7 @@ impl Store {
 
     /// The room for the store's files at the last look.
     pub(crate) fn headroom(&self) -> Headroom {
-        match (&self.log, self.reserve.get()) {
-            (Some(log), _) => log.headroom(),
-            (None, Some(reserve)) => reserve.seen(),
-            (None, None) => Headroom::UNKNOWN,
-        }
-    }
-
-    /// Measures the headroom for a step of upkeep. Steps of other stores may have taken much of what was
-    /// free at the last look.
-    pub(crate) fn measure_headroom(&self) {
-        match (&self.log, self.reserve.get()) {
-            (Some(log), _) => {
-                log.measure_headroom();
-            }
-            (None, Some(reserve)) => {
-                reserve.measure();
-            }
-            (None, None) => {}
-        }
+        self.reserve.get().map_or(Headroom::UNKNOWN, |it| it.seen())
     }
 
     /// A job starts another table when one has this many bytes. A flush writes one, unless the disk is small:
@@ -270,7 +253,7 @@ impl Store {
         self.check_not_failed()?;
         let sequence = self.writer.lock().last_sequence;
         self.sync_own_log()?;
-        self.sync_shared_log()?;
+        self.sync_value_log()?;
         self.durable.fetch_max(sequence, Ordering::AcqRel);
         self.mark_if_idle(sequence);
         Ok(sequence)
@@ -287,12 +270,12 @@ impl Store {
         Ok(())
     }
 
-    /// Makes durable what the node's log has. What tables say must not be ahead of it: they name places there.
-    pub(crate) fn sync_shared_log(&self) -> Result<()> {
+    /// Makes durable what the value log has. What tables say must not be ahead of it: they name places there.
+    pub(crate) fn sync_value_log(&self) -> Result<()> {
         self.log.as_ref().map_or(Ok(()), ValueLog::sync)
     }
 
-    /// Bodies of so many bytes or more stay in the node's log. None do where old tables go to a slow device:
+    /// Bodies of so many bytes or more stay in the value log. None do where old tables go to a slow device:
     /// there they are to go as well, with blob files, and the log is on the fast one.
     pub(crate) fn kept_from(&self) -> usize {
         match self.slow {
@@ -302,7 +285,7 @@ impl Store {
     }
 
     /// Which log that is, if there is one.
-    pub(crate) fn shared_log_id(&self) -> u64 {
+    pub(crate) fn value_log_id(&self) -> u64 {
         self.log.as_ref().map_or(0, ValueLog::log_id)
     }
 

@@ -1,4 +1,4 @@
-//! The store's side of the node's log: what it needs there, and what it is given back after a crash.
+//! The store's side of the value log: what it needs there, and what it is given back after a crash.
 //!
 //! Two things need a segment: batches that are in no table yet, and entries of tables whose bodies are
 //! there. The first are counted while they are put ([`crate::uncovered`]), the second are what tables say
@@ -16,7 +16,7 @@ use kvorum_encoding::KeyRange;
 use kvorum_value_log::{HeldSegments, LogSegment, LoggedRecord, SegmentUse, Tenant};
 use parking_lot::MutexGuard;
 
-use crate::log::decode_shared;
+use crate::log::decode_logged;
 use crate::logged::{lost_name, taken_bytes};
 use crate::store::{Store, WriteSide};
 use crate::{DoubtKind, Lsm};
@@ -113,7 +113,7 @@ fn replay(store: &Store, segment: &Arc<LogSegment>, sequence: u64, records: &[Lo
     version.memtable.keep_segment(segment);
     let mut bytes = 0;
     for record in records {
-        match decode_shared(record, store.kept_from()) {
+        match decode_logged(record, store.kept_from()) {
             Ok(None) => {}
             Ok(Some(op)) => bytes += version.memtable.apply(&op, sequence),
             Err(_) => note_undecodable(store, record),
@@ -177,7 +177,7 @@ fn named_segments(store: &Store) -> (MutexGuard<'_, WriteSide>, BTreeMap<u32, u6
     (writer, named)
 }
 
-/// Keeps in the node's log what the store needs of it now, for a copy of the store.
+/// Keeps in the value log what the store needs of it now, for a copy of the store.
 pub(crate) fn hold_log(store: &Store) -> Option<Arc<HeldSegments>> {
     let log = store.log.as_ref()?;
     // Whoever is asked for the usage has the writer's lock as well, and puts wait: the segment that is

@@ -1,4 +1,4 @@
-//! What the store has in the node's log and in no table yet: which segments the log has to keep for the
+//! What the store has in the value log and in no table yet: which segments the log has to keep for the
 //! next opening, and how far it would have to be read.
 //!
 //! Batches are counted apart for each memtable: what a flush moves to tables is then counted there, and no

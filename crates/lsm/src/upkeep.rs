@@ -112,7 +112,8 @@ impl Upkeep {
         store.pins.release_expired(now);
         let mut jobs = self.jobs.lock();
         store.check_writable()?;
-        store.measure_headroom();
+        // Steps of other stores may have taken much of what was free at the last look.
+        let _seen_from_now_on = store.reserve.get().map(|it| it.measure());
         match (task.kind, task.subject) {
             (TaskKind::Flush, 0) => jobs.flush.step(store, budget.bytes, now, false),
             (TaskKind::Compact | TaskKind::Expire, subject) => {
@@ -182,7 +183,7 @@ impl Upkeep {
         flushed
     }
 
-    /// Copies out of the node's log what a segment has that still counts. Returns the bytes copied.
+    /// Copies out of the value log what a segment has that still counts. Returns the bytes copied.
     pub(crate) fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
         let jobs = &mut *self.jobs.lock();
         self.store.check_writable()?;
@@ -201,13 +202,13 @@ impl Upkeep {
 }
 
 impl Jobs {
-    /// A sync of the store's own log, or of the node's where what is put stays.
+    /// A sync of the store's own log, or of the value log where what is put stays.
     fn sync_due(&mut self, store: &Store, now: Timestamp) -> Option<Task> {
         let unsynced_bytes: u64 = {
             let writer = store.writer.lock();
             let handles = writer.unsynced.iter();
             let behind = handles.map(|(_, it)| it.written_to().saturating_sub(it.synced_to()));
-            // Of the node's log it is not known how much; a sync of what is synced costs nothing.
+            // Of the value log it is not known how much; a sync of what is synced costs nothing.
             let is_behind = writer.last_sequence > store.durable.load(Ordering::Acquire);
             behind.sum::<u64>() + u64::from(store.log.is_some() && is_behind)
         };

@@ -41,7 +41,7 @@ impl LevelTable {
 }
 
 /// What the tables of each level were at one moment. A job that goes on for long goes by it: a version would
-/// keep files open that are removed meanwhile, and segments of the node's log, and their space would not be
+/// keep files open that are removed meanwhile, and segments of the value log, and their space would not be
 /// free.
 pub(crate) struct Outline {
     levels: Vec<Vec<Arc<Properties>>>,
@@ -76,7 +76,7 @@ pub struct Version {
     /// Level 0 newest first, the others in key order.
     pub(crate) levels: Vec<Arc<Vec<LevelTable>>>,
     pub(crate) blobs: Arc<BTreeMap<u64, Arc<BlobFile>>>,
-    /// The segments of the node's log in which entries of tables have bodies; memtables keep their own.
+    /// The segments of the value log in which entries of tables have bodies; memtables keep their own.
     pub(crate) segments: Arc<BTreeMap<u32, Arc<LogSegment>>>,
     /// Counts flushes: entries may have left memory when it differs.
     pub(crate) flushes: u64,
@@ -181,7 +181,7 @@ impl Version {
         used
     }
 
-    /// Bytes of each segment of the node's log that tables refer to.
+    /// Bytes of each segment of the value log that tables refer to.
     pub(crate) fn segment_use(&self) -> BTreeMap<u32, u64> {
         let mut used = BTreeMap::new();
         for blob in self.tables().flat_map(|it| &it.properties.blobs) {
@@ -192,14 +192,14 @@ impl Version {
         used
     }
 
-    /// Bytes of the node's log that tables refer to.
+    /// Bytes of the value log that tables refer to.
     pub(crate) fn bytes_in_log(&self) -> u64 {
         let blobs = self.tables().flat_map(|it| &it.properties.blobs);
         let in_log = blobs.filter(|it| segment_of(it.file).is_some());
         in_log.map(|it| it.bytes).sum()
     }
 
-    /// The segment of the node's log of this number, if an entry may have its body there.
+    /// The segment of the value log of this number, if an entry may have its body there.
     pub(crate) fn segment(&self, number: u32) -> Option<Arc<LogSegment>> {
         let of_memtables = || self.memtables().find_map(|it| it.segment(number));
         self.segments.get(&number).cloned().or_else(of_memtables)

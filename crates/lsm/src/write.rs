@@ -1,6 +1,6 @@
 //! Putting a batch: encoded without a lock, applied under the writer's, shown in one step.
 //!
-//! A store over the node's log appends the batch there. What is large stays there: the memtable gets its
+//! A store over the value log appends the batch there. What is large stays there: the memtable gets its
 //! place, which is known as soon as the order is, and the log serves it from memory until it is written.
 
 use std::borrow::Cow;
@@ -17,7 +17,7 @@ use kvorum_sst::hash_key;
 use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
 
 use crate::error::IntoBackend;
-use crate::log::{Encoded, is_kept, log_id, log_path, shared_records};
+use crate::log::{Encoded, is_kept, log_id, log_path, logged_records};
 use crate::logged::taken_bytes;
 use crate::op::Op;
 use crate::settings::SyncStrategy;
@@ -35,15 +35,15 @@ pub struct Guard {
 enum Prepared<'a> {
     /// In the store's own log.
     Own(Encoded<'a>),
-    /// In the node's log.
-    Shared(Vec<LogRecord>, LogPromise),
+    /// In the value log.
+    Logged(&'a ValueLog, Vec<LogRecord>, LogPromise),
 }
 
 /// What became of a batch.
 enum Applied {
     /// It has this sequence.
     At(u64),
-    /// The same, in the node's log: when that has it, and whether everybody should wait for it.
+    /// The same, in the value log: when that has it, and whether everybody should wait for it.
     Logged(u64, SyncTicket, bool),
     /// One of its keys was written since its guard was taken.
     Changed,
@@ -107,9 +107,9 @@ impl Store {
         is_grouped && !is_planted!(GroupNotAwaited)
     }
 
-    /// Encodes a batch, and waits until the node's log has room for it.
+    /// Encodes a batch, and waits until the value log has room for it.
     fn prepare<'a>(
-        &self,
+        &'a self,
         ops: &'a [Op],
         durability: Durability,
         is_grouped: bool,
@@ -122,9 +122,9 @@ impl Store {
             true => LogPromise::Durable,
             false => LogPromise::Written,
         };
-        let records = shared_records(ops, &self.compressor, self.kept_from());
+        let records = logged_records(ops, &self.compressor, self.kept_from());
         log.wait_for_room()?;
-        Ok(Prepared::Shared(records, promise))
+        Ok(Prepared::Logged(log, records, promise))
     }
 
     fn apply(
@@ -153,8 +153,7 @@ impl Store {
                 self.insert(ops, sequence);
                 Applied::At(sequence)
             }
-            Prepared::Shared(records, promise) => {
-                let log = self.shared_log()?;
+            Prepared::Logged(log, records, promise) => {
                 let store = StoreId(self.identity());
                 let appended = log.append(store, Sequence(sequence), records, purpose, promise)?;
                 self.insert_logged(&mut writer, ops, &appended, sequence);
@@ -182,11 +181,6 @@ impl Store {
         log.append(&records, &mut locations).into_backend()?;
         self.count_written(log.end() - before);
         Ok(())
-    }
-
-    fn shared_log(&self) -> Result<&ValueLog> {
-        let log = self.log.as_ref();
-        log.ok_or_else(|| BackendError::new(ErrorKind::Misuse, "no log to append to"))
     }
 
     /// True when a key of the batch was written after the guard was taken, or may have been.
@@ -238,7 +232,7 @@ impl Store {
         self.shared.memory.add(bytes);
     }
 
-    /// The same for a batch that the node's log has. Large bodies stay there.
+    /// The same for a batch that the value log has. Large bodies stay there.
     fn insert_logged(
         &self,
         writer: &mut WriteSide,

@@ -48,7 +48,7 @@ impl World<Leveldb> {
             bytes_per_second,
             Budgets::default(),
             |disk, directory, draw| {
-                Leveldb::open(disk, directory, settings, shared.clone(), draw).unwrap()
+                Leveldb::open(disk, directory, settings, shared.clone(), draw, None).unwrap()
             },
         )
     }

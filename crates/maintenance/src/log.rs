@@ -1,4 +1,4 @@
-//! The node's log as background work sees it: an owner of tasks beside the stores.
+//! The value log as background work sees it: an owner of tasks beside the stores.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What takes no more writes since a sync or a write failed for good: the node's log, or single stores.
+//! What takes no more writes since a sync or a write failed for good: the value log, or single stores.
 //!
 //! Reads go on, and other replicas take what is written; but a replica is missing for every write until
 //! somebody looks after the device and restarts the node. So it is said once, loudly, and shown until then.
@@ -19,7 +19,7 @@ pub struct Unwritable {
 /// All that takes no more writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
-    /// The node's log, and with it every store.
+    /// The value log, and with it every store.
     pub log: Option<Unwritable>,
     /// Stores, by partition.
     pub stores: BTreeMap<u16, Unwritable>,

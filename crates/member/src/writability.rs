@@ -27,7 +27,7 @@ const ROOM_MIN: u64 = 16 << 10;
 pub enum Refusal {
     /// There is no room.
     DiskFull,
-    /// The node's log failed for good, and with it every store.
+    /// The value log failed for good, and with it every store.
     LogFailed,
     /// The stores themselves failed for good.
     StoreFailed,
@@ -55,7 +55,7 @@ impl Refusal {
 
 /// The counts at one look.
 pub(crate) struct Look {
-    /// The node's log failed for good.
+    /// The value log failed for good.
     pub(crate) has_log_failed: bool,
     /// Vnodes that serve.
     pub(crate) open: usize,

@@ -1,4 +1,4 @@
-//! Tests of background work over the node's log and over running nodes.
+//! Tests of background work over the value log and over running nodes.
 
 mod failing_test;
 mod overwrite_test;

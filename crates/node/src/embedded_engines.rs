@@ -55,7 +55,7 @@ fn open_leveldb(directory: &Path) -> Result<Arc<dyn Backend>, String> {
     let settings = LeveldbSettings::default();
     let shared = LEVELDB_SHARED.clone();
     let draw = Arc::new(draw);
-    let store = Leveldb::open(Arc::new(RealDisk), directory, &settings, shared, draw);
+    let store = Leveldb::open(Arc::new(RealDisk), directory, &settings, shared, draw, None);
     match store {
         Ok(store) => Ok(Arc::new(store)),
         Err(error) => Err(error.to_string()),

@@ -387,12 +387,7 @@ impl Engines {
         let randomness = self.randomness.clone();
         let draw = Arc::new(move || randomness.next_u64());
         let (disk, shared) = (self.disk.clone(), shared.clone());
-        let opened = match log {
-            Some(log) => {
-                Leveldb::open_in_log(disk, directory, &settings, shared, draw, log.clone())
-            }
-            None => Leveldb::open(disk, directory, &settings, shared, draw),
-        };
+        let opened = Leveldb::open(disk, directory, &settings, shared, draw, log.cloned());
         let store = opened.with_context(|| format!("open {}", directory.display()))?;
         if log.is_some() {
             self.note_tenant(&store.tenant());

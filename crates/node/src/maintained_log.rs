@@ -1,4 +1,4 @@
-//! The node's log as the maintenance thread works on it.
+//! The value log as the maintenance thread works on it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The node's log: what writes are acknowledged by, one for all stores.
+//! The value log: what writes are acknowledged by, one for all stores.
 //!
 //! Engines leave their entries where they were logged.
 

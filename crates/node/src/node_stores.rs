@@ -1,4 +1,4 @@
-//! The stores of a running node: engines over the node's log.
+//! The stores of a running node: engines over the value log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;

@@ -29,7 +29,7 @@ pub struct Settings {
     pub buckets: BucketDefaults,
     /// `durability` and `durability.interval`: the default of every backend.
     pub durability: Durability,
-    /// The node's log.
+    /// The value log.
     pub commit_log: CommitLogSettings,
     /// The bitcask backend.
     pub bitcask: BitcaskSettings,
@@ -282,7 +282,7 @@ pub enum DurabilityMode {
     None,
 }
 
-/// The node's log: `commit_log.*`.
+/// The value log: `commit_log.*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitLogSettings {
     /// `segment_bytes`.

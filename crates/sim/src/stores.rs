@@ -295,7 +295,7 @@ impl SimulatedStores {
                     ..leveldb_settings()
                 };
                 let shared = self.shared();
-                let opened = Leveldb::open_in_log(disk, path, &own, shared, draw, log);
+                let opened = Leveldb::open(disk, path, &own, shared, draw, Some(log));
                 let store = opened.with_context(told)?;
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)

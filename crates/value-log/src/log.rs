@@ -9,7 +9,7 @@ use kvorum_backend::{
     BackendError, ErrorKind, Purpose, Result, Scrubbing, Sequence, StepBudget, StepOutcome,
     StoreId, SyncTicket,
 };
-use kvorum_disk::{Disk, Headroom, Reserve};
+use kvorum_disk::{Disk, Reserve};
 use kvorum_planted_defects::is_planted;
 use kvorum_runtime::Runtime;
 use kvorum_segment::{FILE_HEADER_BYTES, Scan};
@@ -206,7 +206,8 @@ impl ValueLog {
         self.upkeep.collect(budget)
     }
 
-    /// The reserve of the log's file system, and of others that are added to it.
+    /// The reserve of the log's file system, and of others that are added to it. Upkeep of stores goes by what
+    /// it saw last: at most a tenth of a second ago while the log is written to.
     pub fn reserve(&self) -> &Arc<Reserve> {
         &self.keeper.files().reserve
     }
@@ -326,21 +327,10 @@ impl ValueLog {
         Ok(appended)
     }
 
-    /// The room on the file systems of the log and of its stores, at the log's last look: at most a tenth of
-    /// a second ago while the log is written to. A store's upkeep goes by it.
-    pub fn headroom(&self) -> Headroom {
-        self.keeper.files().reserve.seen()
-    }
-
-    /// The headroom as it is: asks the file systems, as each step of upkeep does before it takes room.
-    pub fn measure_headroom(&self) -> Headroom {
-        self.keeper.files().reserve.measure()
-    }
-
     /// Number of segments that a store's own files may lie behind the log, where it would wait for `most` of
     /// them: fewer where the disk has no room for so many.
     pub fn segments_behind_max(&self, most: u32) -> u32 {
-        let room = self.headroom().available / UNCOVERED_PART;
+        let room = self.reserve().seen().available / UNCOVERED_PART;
         let segments = room / self.keeper.files().room.segment_bytes().max(1);
         most.min(u32::try_from(segments).unwrap_or(u32::MAX)).max(1)
     }

@@ -132,18 +132,9 @@ fn leveldb(opening: &Opening<'_>, blob_threshold_bytes: usize) -> Result<Arc<dyn
             blob_threshold_bytes,
             ..LeveldbSettings::default()
         };
+        let (disk, log) = (disk.clone(), log.clone());
         let (shared, draw) = (shared.clone(), draw.clone());
-        let store = match &log {
-            None => Leveldb::open(disk.clone(), directory, &settings, shared, draw)?,
-            Some(log) => Leveldb::open_in_log(
-                disk.clone(),
-                directory,
-                &settings,
-                shared,
-                draw,
-                log.clone(),
-            )?,
-        };
+        let store = Leveldb::open(disk, directory, &settings, shared, draw, log)?;
         tenants.lock().push(store.tenant());
         Ok(Arc::new(store))
     };

@@ -125,7 +125,7 @@ fn leveldb_takes_the_disk_that_capacity_says() {
         let draw = Arc::new(|| 0x9e37_79b9_7f4a_7c15);
         let seam: Arc<dyn Disk> = Arc::new(disk.clone());
         let shared = Shared::new(1 << 20, 1 << 30);
-        let store = Leveldb::open(seam, Path::new("store"), &settings, shared, draw).unwrap();
+        let store = Leveldb::open(seam, Path::new("store"), &settings, shared, draw, None).unwrap();
         fill(&store);
         store.close().unwrap();
         let declared = told("leveldb").disk_live_bytes_per_node as f64;

@@ -1,9 +1,9 @@
-//! The node's log as files: what a check of a store asks of it.
+//! The value log as files: what a check of a store asks of it.
 
 use kvorum_backend::Result;
 use kvorum_segment::SegmentReader;
 
-/// The node's log as files, to which a check of a store looks.
+/// The value log as files, to which a check of a store looks.
 pub trait LogInFiles {
     /// False for a segment that is neither there, nor was let go, nor was told to be missing.
     fn is_accounted_for(&self, segment: u32) -> bool;
@@ -25,6 +25,6 @@ pub enum FoundLog<'a> {
     NotChecked,
 }
 
-/// Finds the node's log by its id. It is called when what a store says of segments was read: what a
+/// Finds the value log by its id. It is called when what a store says of segments was read: what a
 /// store that is in use needs is then still there, or was let go.
 pub type FindLog<'a> = &'a dyn Fn(u64) -> Result<FoundLog<'a>>;

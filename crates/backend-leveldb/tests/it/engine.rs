@@ -39,7 +39,7 @@ impl EngineUnderTest for Engine {
         };
         let disk = opening.disk();
         let draw = opening.draw.clone();
-        let store = Leveldb::open(disk, &opening.directory, &settings, shared(), draw)?;
+        let store = Leveldb::open(disk, &opening.directory, &settings, shared(), draw, None)?;
         Ok(Box::new(store))
     }
 
@@ -51,7 +51,7 @@ impl EngineUnderTest for Engine {
         directories
     }
 
-    /// Own segments, the log of a store without a node's log.
+    /// Own segments, the log of a store without a value log.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.segment"]
     }

@@ -22,8 +22,8 @@ pub(crate) fn open(disk: &MemoryDisk, settings: &LeveldbSettings) -> Leveldb {
 }
 
 pub(crate) fn open_at(disk: &MemoryDisk, at: &str, settings: &LeveldbSettings) -> Leveldb {
-    let disk = Arc::new(disk.clone());
-    Leveldb::open(disk, Path::new(at), settings, shared(), Arc::new(|| 7)).unwrap()
+    let (disk, draw) = (Arc::new(disk.clone()), Arc::new(|| 7));
+    Leveldb::open(disk, Path::new(at), settings, shared(), draw, None).unwrap()
 }
 
 pub(crate) fn key(name: &str) -> StorageKey {
@@ -178,7 +178,7 @@ fn a_put_that_must_not_wait_is_refused_where_its_old_entries_are_not_in_memory()
     let disk = FaultyDisk::over_memory(&memory);
     let (below, at) = (Arc::new(disk.clone()), Path::new("store"));
     let draw = Arc::new(|| 7);
-    let store = Leveldb::open(below, at, &small_settings(0), shared(), draw).unwrap();
+    let store = Leveldb::open(below, at, &small_settings(0), shared(), draw, None).unwrap();
     disk.add_rule(Rule::new(Fault::NotCached));
     let moved = |reading| {
         let place = None;

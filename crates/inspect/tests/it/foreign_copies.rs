@@ -51,7 +51,7 @@ fn filled(is_bitcask: bool) -> MemoryDisk {
                 ..LeveldbSettings::default()
             };
             let shared = Shared::new(64 << 10, 1 << 20);
-            write(&Leveldb::open(disk, directory, &settings, shared, draw).unwrap());
+            write(&Leveldb::open(disk, directory, &settings, shared, draw, None).unwrap());
         }
     }
     memory

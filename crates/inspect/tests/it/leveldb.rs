@@ -43,9 +43,9 @@ fn open_over(disk: &MemoryDisk, tiers: Option<Tiers>) -> Leveldb {
         tiers,
         ..LeveldbSettings::default()
     };
-    let disk = Arc::new(disk.clone());
+    let (disk, draw) = (Arc::new(disk.clone()), Arc::new(draw));
     let shared = Shared::new(1 << 20, 1 << 30);
-    Leveldb::open(disk, Path::new(STORE), &settings, shared, Arc::new(draw)).unwrap()
+    Leveldb::open(disk, Path::new(STORE), &settings, shared, draw, None).unwrap()
 }
 
 fn key(number: u32) -> StorageKey {

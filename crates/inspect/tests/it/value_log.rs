@@ -270,7 +270,7 @@ fn with_tables(log_id: u64) -> MemoryDisk {
     };
     let (log, _) = ValueLog::open(shared_disk.clone(), Path::new(LOG), log_id, settings).unwrap();
     let draws = AtomicU64::new(1);
-    let store = Leveldb::open_in_log(
+    let store = Leveldb::open(
         shared_disk,
         Path::new("data/leveldb/0"),
         &LeveldbSettings {
@@ -279,7 +279,7 @@ fn with_tables(log_id: u64) -> MemoryDisk {
         },
         Shared::new(1 << 20, 1 << 20),
         Arc::new(move || draws.fetch_add(1, Ordering::Relaxed)),
-        log.clone(),
+        Some(log.clone()),
     );
     let store = store.unwrap();
     log.admit(&[store.tenant()]).unwrap();

@@ -18,8 +18,8 @@ fn open_many(disk: &FaultyDisk, count: u64, settings: &LsmSettings, shared: &Sha
         let drawn = drawn.clone();
         let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
         let directory = PathBuf::from(format!("store-{number}"));
-        let disk = Arc::new(disk.clone());
-        Lsm::open(disk, &directory, settings.clone(), shared.clone(), draw).unwrap()
+        let (disk, shared) = (Arc::new(disk.clone()), shared.clone());
+        Lsm::open(disk, &directory, settings.clone(), shared, draw, None).unwrap()
     };
     (0..count).map(one).collect()
 }

@@ -41,7 +41,8 @@ pub(crate) fn try_open(disk: &dyn AsDisk, settings: LsmSettings) -> kvorum_backe
     let shared = Shared::new(1 << 20, 1 << 30);
     let state = std::sync::atomic::AtomicU64::new(11);
     let draw = Arc::new(move || state.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
-    Lsm::open(disk.as_disk(), Path::new("store"), settings, shared, draw)
+    let directory = Path::new("store");
+    Lsm::open(disk.as_disk(), directory, settings, shared, draw, None)
 }
 
 pub(crate) fn open(disk: &dyn AsDisk, settings: LsmSettings) -> Lsm {

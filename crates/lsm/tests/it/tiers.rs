@@ -288,6 +288,7 @@ fn the_slow_directory_of_another_store_is_refused() {
         tiered(2),
         shared,
         draw,
+        None,
     );
     fill(&other.unwrap());
     disk.remove_directory(Path::new(SLOW)).unwrap();
@@ -302,7 +303,7 @@ fn two_stores_do_not_share_a_slow_directory_even_an_empty_one() {
     drop(open(&disk, tiered(2)));
     let shared = Shared::new(1 << 20, 1 << 30);
     let (seam, draw) = (Arc::new(disk.clone()), Arc::new(|| 4_711));
-    let other = Lsm::open(seam, Path::new("other"), tiered(2), shared, draw);
+    let other = Lsm::open(seam, Path::new("other"), tiered(2), shared, draw, None);
     let said = other.err().unwrap().to_string();
     assert!(said.contains("of the store in store"), "{said}");
     drop(open(&disk, tiered(2)));
@@ -354,6 +355,7 @@ fn a_fast_directory_that_was_moved_keeps_its_slow_one() {
             tiered(2),
             shared,
             Arc::new(|| 5),
+            None,
         );
         assert_eq!(scanned(&opened.unwrap()), expected);
     }
@@ -398,6 +400,7 @@ fn a_card_of_another_store_counts_as_damaged() {
             settings,
             shared,
             draw,
+            None,
         )
         .unwrap()
     };
@@ -441,7 +444,8 @@ fn a_backup_is_whole_in_one_directory_whatever_filesystems_there_are() {
         let copy = disk.crash_image(CrashOptions::nothing_unsynced());
         let shared = Shared::new(1 << 20, 1 << 30);
         let (seam, draw) = (Arc::new(copy), Arc::new(|| 77));
-        let copy = Lsm::open(seam, Path::new(&directory), one_directory(), shared, draw).unwrap();
+        let directory = Path::new(&directory);
+        let copy = Lsm::open(seam, directory, one_directory(), shared, draw, None).unwrap();
         assert_eq!(scanned(&copy), expected);
         assert!(copy.status(&everything()).lost.is_empty());
     }

@@ -95,8 +95,9 @@ fn a_fold_does_not_push_out_what_reads_keep() {
     let shared = kvorum_lsm::Shared::new(40_000, 1 << 30);
     let draw = std::sync::Arc::new(|| 5);
     let disk_handle = std::sync::Arc::new(disk.clone());
-    let store =
-        kvorum_lsm::Lsm::open(disk_handle, Path::new("store"), settings, shared, draw).unwrap();
+    let directory = Path::new("store");
+    let store = kvorum_lsm::Lsm::open(disk_handle, directory, settings, shared, draw, None);
+    let store = store.unwrap();
     (0..1_500).for_each(|number| put(&store, number, &[3; 100]));
     store.sync().unwrap();
     store.close().unwrap();
@@ -264,6 +265,7 @@ fn a_backup_is_the_store_as_it_was_and_lives_by_itself() {
         settings(),
         shared,
         draw,
+        None,
     );
     let copy = copy.unwrap();
     assert_eq!(scanned(&copy), expected);
@@ -334,7 +336,7 @@ fn a_flush_that_cannot_read_its_tables_leaves_nothing_behind() {
     let draw = std::sync::Arc::new(|| 5);
     let shared = kvorum_lsm::Shared::new(40_000, 1 << 30);
     let handle = std::sync::Arc::new(disk.clone());
-    let store = kvorum_lsm::Lsm::open(handle, Path::new("store"), settings(), shared, draw);
+    let store = kvorum_lsm::Lsm::open(handle, Path::new("store"), settings(), shared, draw, None);
     let store = store.unwrap();
     (0..20).for_each(|number| put(&store, number, &[3; 20]));
     let before = memory.list(Path::new("store")).unwrap().len();

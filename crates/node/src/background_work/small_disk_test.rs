@@ -390,7 +390,7 @@ fn open(
             }
             Engine::Leveldb => {
                 let (own, shared) = (LeveldbSettings::default(), shared.clone());
-                let store = Leveldb::open_in_log(seam, &directory, &own, shared, draw, log);
+                let store = Leveldb::open(seam, &directory, &own, shared, draw, Some(log));
                 let store = store.unwrap();
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)

@@ -134,7 +134,7 @@ fn open_with(settings: &LeveldbSettings) -> Opened {
     let shared = Shared::new(1 << 20, 1 << 30);
     let draw = Arc::new(|| 0x9e37_79b9_7f4a_7c15);
     let seam = Arc::new(disk.clone());
-    let store = Leveldb::open(seam, Path::new("store"), settings, shared, draw).unwrap();
+    let store = Leveldb::open(seam, Path::new("store"), settings, shared, draw, None).unwrap();
     Opened { disk, store }
 }
 
@@ -238,7 +238,7 @@ impl Opened {
     }
 }
 
-/// A store of a node as it is run: over the node's log, if these settings have one.
+/// A store of a node as it is run: over the value log, if these settings have one.
 struct Running {
     store: Arc<dyn Backend>,
     log: Option<ValueLog>,
@@ -287,7 +287,7 @@ impl Running {
     }
 }
 
-/// What 300 longer values take of the node's log.
+/// What 300 longer values take of the value log.
 fn log_bytes(lines: &[&str]) -> u64 {
     let grouped = ["leveldb.sync_on_write = on"];
     let running = Running::open(&MemoryDisk::new(), &[&grouped, lines].concat());
@@ -568,7 +568,7 @@ fn a_write_is_synced_as_told() {
     // A crash of the server alone costs nothing.
     assert!(outlives(on, CrashOptions::everything()));
     assert!(outlives(off, CrashOptions::everything()));
-    // Without the node's log a store has one of its own.
+    // Without the value log a store has one of its own.
     let opened = open(&[off]);
     opened.fill(0..10, 100);
     assert_eq!(opened.files(".segment").len(), 1);
@@ -616,7 +616,7 @@ fn more_keys_share_their_beginnings() {
     assert!(each > few + 2_000 * 10, "{each}, {few}");
 }
 
-/// In blob files, and in the node's log where there is one.
+/// In blob files, and in the value log where there is one.
 fn values_are_packed_or_not() {
     for bytes in [value_bytes, log_bytes] {
         let plain = bytes(&["leveldb.compression = off"]);

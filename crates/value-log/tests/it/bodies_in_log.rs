@@ -65,7 +65,7 @@ impl Node {
         let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
         let (shared, memory) = (log.clone(), Shared::new(1 << 20, 1 << 20));
         let path = Path::new(STORE);
-        let store = Leveldb::open_in_log(disk, path, settings, memory, draw, shared)?;
+        let store = Leveldb::open(disk, path, settings, memory, draw, Some(shared))?;
         let store: Opened = store.into();
         log.admit(&tenants_of(std::slice::from_ref(&store)))?;
         Ok(Self { log, store })
@@ -387,7 +387,8 @@ fn a_store_with_bodies_in_the_log_is_not_opened_without_it() {
     drop(node);
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
     let memory = Shared::new(1 << 20, 1 << 20);
-    let opened = Leveldb::open(seam, Path::new(STORE), &settings(), memory, Arc::new(|| 9));
+    let (path, draw) = (Path::new(STORE), Arc::new(|| 9));
+    let opened = Leveldb::open(seam, path, &settings(), memory, draw, None);
     let refused = opened.err().map(|error| error.kind());
     assert_eq!(refused, Some(ErrorKind::Misuse));
     assert_eq!(Node::open(&disk).value(1), Ok(Some(1)));

@@ -61,7 +61,7 @@ impl EngineUnderTest for LeveldbTenant {
         let (disk, draw) = (opening.disk(), opening.draw.clone());
         let shared = Shared::new(64 << 10, 1 << 20);
         TenantBackend::open(opening, |log| {
-            Leveldb::open_in_log(disk, &opening.directory, &settings, shared, draw, log)
+            Leveldb::open(disk, &opening.directory, &settings, shared, draw, Some(log))
         })
     }
 

@@ -42,12 +42,7 @@ impl Engine {
             Self::Bitcask(own) => Bitcask::open(disk, directory, own, draw, log)?.into(),
             Self::Leveldb(own) => {
                 let shared = Shared::new(64 << 10, 1 << 20);
-                match log {
-                    Some(log) => {
-                        Leveldb::open_in_log(disk, directory, &own, shared, draw, log)?.into()
-                    }
-                    None => Leveldb::open(disk, directory, &own, shared, draw)?.into(),
-                }
+                Leveldb::open(disk, directory, &own, shared, draw, log)?.into()
             }
         })
     }
