@@ -245,12 +245,13 @@ impl From<&BackendError> for ReplicaFailure {
             ErrorKind::Full => Self::Full(detail),
             ErrorKind::Corrupt => Self::Damaged(detail),
             ErrorKind::Misuse => Self::Internal(detail),
+            // The partition has just gone to another node, or the node stops.
+            ErrorKind::Closed => Self::NotServing,
             ErrorKind::TooLarge
             | ErrorKind::Failed
             | ErrorKind::Unread
             | ErrorKind::WouldBlock
             | ErrorKind::Exhausted
-            | ErrorKind::Closed
             | ErrorKind::NewerFormat
             | ErrorKind::Locked
             | ErrorKind::Denied => Self::Storage(detail),
@@ -303,3 +304,16 @@ impl fmt::Display for ReplicaFailure {
 }
 
 impl std::error::Error for ReplicaFailure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a put that came to a store as its partition was given away failed, though another node had
+    /// taken the partition over.
+    #[test]
+    fn a_closed_store_is_a_partition_that_is_not_served_here() {
+        let closed = BackendError::new(ErrorKind::Closed, "given away");
+        assert_eq!(ReplicaFailure::from(&closed), ReplicaFailure::NotServing);
+    }
+}
