@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kvorum_backend::{BackendError, Result, Sequence, StoreId};
+use kvorum_backend::{BackendError, ErrorKind, Result, Sequence, StoreId};
 use kvorum_planted_defects::is_planted;
 use kvorum_segment::{Damage, RECORD_HEADER_BYTES, Remains, Scanned};
 
@@ -212,9 +212,13 @@ impl Replay {
         if !is_unknown && !self.newcomers.iter().any(is_lacked) {
             return Ok(());
         }
-        let Some(reader) = segment.reader() else {
-            return Ok(());
-        };
+        // What was appended is synced, so that its file is there.
+        let reader = segment.reader().ok_or_else(|| {
+            let path = segment.path.display();
+            let detail =
+                format!("{path} has batches that a store lacks, and no file; report this bug");
+            BackendError::new(ErrorKind::Failed, detail)
+        })?;
         self.admission.segments_read += 1;
         let mut batch = Met::default();
         let scan = reader.scan(segment.scan_options());
