@@ -350,7 +350,7 @@ impl Arbiter {
             .choose(&self.accounts, budget_of, waits, may_begin, now)
     }
 
-    /// Free space that merges may share, in bytes. Where space is scarce they go by turns.
+    /// Free space that merges may share, in bytes. Where space is scarce, `sole` bounds them instead.
     fn room_for_merges(&self) -> u64 {
         match self.disk {
             Some(disk) if !disk.is_scarce() => disk.available_bytes - disk.reserve_bytes,

@@ -85,7 +85,7 @@ fn copies(kind: TaskKind) -> bool {
     matches!(kind, TaskKind::Merge | TaskKind::Compact)
 }
 
-/// What a merge writes at most: it reads as much.
+/// The most that a merge writes, in bytes: half of its cost, since it reads as much.
 fn copied_bytes(task: &Task) -> u64 {
     task.cost_bytes / 2
 }

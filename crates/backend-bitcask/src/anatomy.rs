@@ -46,7 +46,7 @@ impl StoreFile {
         Self::LostIndex,
     ];
 
-    /// What the first 8 bytes of a file say that it is; hints are known by their names.
+    /// The kind of a file by its first 8 bytes; hints are known by their names.
     pub fn of_magic(magic: &[u8]) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -227,7 +227,7 @@ fn hint_id(disk: &dyn Disk, path: &Path) -> Option<TableId> {
     Some(TableId { store, number })
 }
 
-/// What a hint says of the records of a key.
+/// The entry of a hint for the records of a key.
 fn records_shown(key: &[u8], value: &[u8]) -> Option<String> {
     let mut shown = key_shown(&Bytes::copy_from_slice(key));
     let mut at = 0;

@@ -57,7 +57,7 @@ pub(crate) struct Covered {
     pub(crate) is_clean: bool,
     /// What each segment held. The live counts are left out.
     pub(crate) segments: BTreeMap<u32, SegmentStats>,
-    /// What the store has in the value log.
+    /// The part of the value log that the checkpoint covers.
     pub(crate) log: CoveredLog,
 }
 

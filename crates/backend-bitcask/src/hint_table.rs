@@ -20,12 +20,12 @@ use parking_lot::Mutex;
 
 use crate::key_table::KeyEntry;
 
-/// What hints begin with that earlier versions wrote, in a layout of their own.
+/// The first bytes of hints of earlier versions, which had a layout of their own.
 pub(crate) const EARLIER_MAGICS: [[u8; 8]; 2] = [*b"KVbchint", *b"KVlghint"];
 
 /// A block takes at most a quarter more: a part of a listing reads one of each hint. Bytes.
 const BLOCK_BYTES: usize = (8 << 10) * 4 / 5;
-/// Who reads a hint from end to end reads so much at once. Bytes.
+/// Length of the reads in a scan of a hint from end to end. Bytes.
 const READ_AHEAD_BYTES: usize = 64 << 10;
 /// Keys are cut from buffers of this size. Bytes.
 const KEYS_BYTES: usize = 16 << 10;

@@ -81,7 +81,7 @@ pub struct StepBudget {
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepOutcome {
-    /// Bytes read plus bytes written.
+    /// Bytes read plus bytes written. With 0 the task is left alone for a while, as one that got nowhere.
     pub cost_bytes: u64,
     /// True when nothing is left of the task.
     pub is_done: bool,

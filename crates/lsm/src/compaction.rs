@@ -98,7 +98,7 @@ impl Job {
     }
 
     /// Merges until so many bytes were read and written, or until a part is to be installed. Returns how many,
-    /// and never none: a task that costs nothing is taken to get nowhere, and other merges would begin in the
+    /// and never none, since the end of a part is no step that did nothing: other merges would begin in the
     /// middle of this one.
     pub(crate) fn step(
         &mut self,
