@@ -336,7 +336,7 @@ fn take(entries: &mut BTreeMap<Bytes, Entry>, marks: &mut Vec<Mark>, op: Op, seq
     let (key, entry) = match op {
         Op::Put { key, value } => {
             let value = Some(value);
-            (key, Entry { sequence, value })
+            (key, Entry::of(sequence, value))
         }
         Op::Remove { key } => (key, Entry::removal(sequence)),
         Op::RemoveRange { from, to } => {

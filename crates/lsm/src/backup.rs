@@ -15,6 +15,7 @@ use crate::blob::blob_path;
 use crate::error::IntoBackend;
 use crate::files::{sync_directory, table_path};
 use crate::install::list_files;
+use crate::journal::journal_path;
 use crate::manifest;
 use crate::store::Store;
 use crate::tenant::hold_log;
@@ -46,6 +47,9 @@ impl Lsm {
         }
         for blob in version.blobs.values() {
             link(roots.map(|it| blob_path(it, blob.number)))?;
+        }
+        for file in version.journal.iter() {
+            link(roots.map(|it| journal_path(it, file.number)))?;
         }
         let mut copied = store.manifest.lock().clone();
         list_files(&mut copied, &version);

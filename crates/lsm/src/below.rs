@@ -64,8 +64,7 @@ fn write_below(store: &Store, ops: Vec<Op>) -> Result<u64> {
         .into_iter()
         .filter_map(|op| match op {
             Op::Put { key, value } => {
-                let value = Some(value);
-                Some((key, Entry { sequence, value }))
+                Some((key, Entry::of(sequence, Some(value))))
             }
             Op::Remove { key } => Some((key, Entry::removal(sequence))),
             Op::RemoveRange { .. } => None,

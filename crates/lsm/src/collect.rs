@@ -17,14 +17,10 @@ use crate::error::IntoBackend;
 use crate::files::sync_directory;
 use crate::in_tables::newest_in_tables;
 use crate::install::{blob_record, open_blob};
+use crate::scarcity::garbage_percent_where_scarce;
 use crate::store::Store;
 use crate::version::{LevelTable, Version};
 use crate::written_blob::{self, WrittenBlob};
-
-/// Limits of garbage in a blob file, whatever is allowed otherwise: where space is scarce, and where puts are
-/// refused for want of it. Percent.
-const SCARCE_GARBAGE_PERCENT: u8 = 30;
-const EXHAUSTED_GARBAGE_PERCENT: u8 = 5;
 
 /// The collection that is going on, and what is not to be collected.
 #[derive(Default)]
@@ -278,16 +274,10 @@ impl CollectJob {
     }
 }
 
-/// The garbage allowed in a blob file at present. While puts are refused for want of space, copying much
-/// for little is better than refusing.
+/// The garbage allowed in a blob file at present.
 fn garbage_percent(store: &Store) -> u8 {
     let set = store.settings.blob_garbage_percent;
-    let headroom = store.headroom();
-    match (headroom.is_exhausted(), headroom.is_scarce()) {
-        (true, _) => set.min(EXHAUSTED_GARBAGE_PERCENT),
-        (false, true) => set.min(SCARCE_GARBAGE_PERCENT),
-        (false, false) => set,
-    }
+    garbage_percent_where_scarce(&store.headroom()).map_or(set, |it| set.min(it))
 }
 
 /// True when a blob file belongs in the slow directory: every table that uses it does.

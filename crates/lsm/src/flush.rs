@@ -7,6 +7,7 @@ use kvorum_backend::{Result, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 
 use crate::compaction::{Job, Reached};
 use crate::install::put_on_top;
+use crate::journal_parts::JournalParts;
 use crate::log::log_path;
 use crate::manifest::Manifest;
 use crate::memtable::Memtable;
@@ -147,7 +148,8 @@ impl Flush {
         Ok(Self {
             memtables,
             sequence,
-            job: Job::new(walk, &version, 0, Vec::new(), true),
+            job: Job::new(walk, &version, 0, Vec::new(), true)
+                .over_journal(JournalParts::of(store, &version)),
         })
     }
 

@@ -15,6 +15,7 @@ use kvorum_value_log::ValueLog;
 
 use crate::error::IntoBackend;
 use crate::files::LOCK_NAME;
+use crate::keeping::Keeping;
 use crate::lost::LostLog;
 use crate::merging;
 use crate::op::Op;
@@ -287,9 +288,10 @@ impl Lsm {
     /// Bodies of so many bytes or more stay in the value log, if there is one: they need not be copied to be
     /// kept in memory.
     pub fn kept_from(&self) -> usize {
-        match self.store.log {
-            Some(_) => self.store.kept_from().max(1),
-            None => usize::MAX,
+        match (&self.store.log, self.store.keeping()) {
+            (None, _) | (_, Keeping::Nothing) => usize::MAX,
+            (_, Keeping::Journal(_)) => 1,
+            (_, Keeping::BodiesFrom(bytes)) => bytes,
         }
     }
 

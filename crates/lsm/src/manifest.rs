@@ -27,9 +27,10 @@ use crate::files::number_of;
 /// The names of the two copies.
 pub const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmmft";
-/// The version with a label. Without one, a manifest is as in version 3; without bodies in the value log as
-/// in version 2, and without doubts as in version 1.
-const VERSION: u8 = 4;
+/// The version with a journal. Without one, a manifest is as in version 4; without a label as in version 3,
+/// without bodies in the value log as in version 2, and without doubts as in version 1.
+const VERSION: u8 = 5;
+const VERSION_WITH_LABEL: u8 = 4;
 const VERSION_WITH_LOG: u8 = 3;
 pub(crate) const BYTES_MAX: u64 = 1 << 30;
 const HAS_EXTRAS: u8 = 1;
@@ -60,10 +61,25 @@ pub struct BlobRecord {
     pub block_bytes: u64,
 }
 
-/// The properties of a blob file that is opened: those that it was written with are not kept.
+/// A journal file, as the manifest lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalFileRecord {
+    /// Its number.
+    pub number: u64,
+    /// Its length, in bytes.
+    pub file_len: u64,
+    /// What its records took in the value log, in bytes.
+    pub logged_bytes: u64,
+    /// Each record was the newest of its key up to this batch.
+    pub clean_to: u64,
+    /// The segments that its records come from, ascending.
+    pub segments: Vec<u32>,
+}
+
+/// The properties of a blob file or a journal file that is opened: those that it was written with are not kept.
 pub fn blob_properties() -> Properties {
     Properties {
-        largest: vec![0xff; 8].into(),
+        largest: vec![0xff; 12].into(),
         ..Properties::default()
     }
 }
@@ -82,6 +98,55 @@ impl TableRecord {
 
 impl BlobRecord {
     /// The same of a blob file.
+    pub fn known(&self, store: u64) -> KnownTable {
+        let number = self.number;
+        KnownTable {
+            id: TableId { store, number },
+            file_len: self.file_len,
+            properties: blob_properties(),
+        }
+    }
+}
+
+impl JournalFileRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let segments = self.segments.len() as u64;
+        for number in [
+            self.number,
+            self.file_len,
+            self.logged_bytes,
+            self.clean_to,
+            segments,
+        ] {
+            put_varint(out, number);
+        }
+        let mut before = 0;
+        for segment in &self.segments {
+            put_varint(out, u64::from(segment - before));
+            before = *segment;
+        }
+    }
+
+    fn decode(reader: &mut ByteReader<'_>) -> std::result::Result<Self, Truncated> {
+        let mut file = Self {
+            number: reader.varint()?,
+            file_len: reader.varint()?,
+            logged_bytes: reader.varint()?,
+            clean_to: reader.varint()?,
+            segments: Vec::new(),
+        };
+        let mut before = 0_u32;
+        for _ in 0..reader.varint_len()? {
+            let offset = reader.offset();
+            let distance = u32::try_from(reader.varint()?).ok();
+            let segment = distance.and_then(|it| before.checked_add(it));
+            before = segment.ok_or(Truncated { offset })?;
+            file.segments.push(before);
+        }
+        Ok(file)
+    }
+
+    /// The same of a journal file.
     pub fn known(&self, store: u64) -> KnownTable {
         let number = self.number;
         KnownTable {
@@ -115,6 +180,8 @@ pub struct Manifest {
     pub tables: Vec<TableRecord>,
     /// Blob files, in any order.
     pub blobs: Vec<BlobRecord>,
+    /// Journal files, in any order.
+    pub journal: Vec<JournalFileRecord>,
     /// Ranges of keys that damage has met.
     pub doubts: DoubtRecord,
     /// The store's label on its node, as in [`Belonging::label`]; empty until one is given.
@@ -145,7 +212,8 @@ impl Manifest {
     /// ```text
     /// size    field
     /// 8       magic "KVlsmmft"
-    /// 1       format version: 1 without doubts, 2 with them, 3 with bodies in the value log, 4 with a label
+    /// 1       format version: 1 without doubts, 2 with them, 3 with bodies in the value log, 4 with a
+    ///         label, 5 with a journal
     /// 3       zero
     /// 4       masked CRC-32C of the bytes before and behind
     /// 8       generation
@@ -159,11 +227,15 @@ impl Manifest {
     /// 8       from version 3 on, the identity of the value log; 0 for none
     ///         from version 2 on, doubts as `DoubtRecord::encode` draws them
     /// 1       from version 4 on, the length of the label, and the label
+    /// varint  from version 5 on, number of journal files, and for each varints: number, file length, bytes
+    ///         in the log, sequence up to which it is clean, number of segments, and for each the distance
+    ///         to the one before
     /// ```
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         let version = match (self.value_log, self.doubts.is_empty()) {
-            _ if !self.label.is_empty() => VERSION,
+            _ if !self.journal.is_empty() => VERSION,
+            _ if !self.label.is_empty() => VERSION_WITH_LABEL,
             (0, true) => 1,
             (0, false) => 2,
             _ => VERSION_WITH_LOG,
@@ -200,11 +272,15 @@ impl Manifest {
         if version > 1 {
             self.doubts.encode(&mut out);
         }
-        if version >= VERSION {
+        if version >= VERSION_WITH_LABEL {
             let len = u8::try_from(self.label.len());
             assert!(len.is_ok(), "a label has at most {LABEL_BYTES_MAX} bytes");
             out.extend(len);
             out.extend_from_slice(self.label.as_bytes());
+        }
+        if version >= VERSION {
+            put_varint(&mut out, self.journal.len() as u64);
+            self.journal.iter().for_each(|it| it.encode(&mut out));
         }
         let check = mask_checksum(checksum_append(checksum(&out[..12]), &out[16..]));
         out[12..16].copy_from_slice(&check.to_le_bytes());
@@ -253,6 +329,7 @@ impl Manifest {
             value_log: 0,
             tables: Vec::new(),
             blobs: Vec::new(),
+            journal: Vec::new(),
             doubts: DoubtRecord::default(),
             label: String::new(),
         };
@@ -280,9 +357,15 @@ impl Manifest {
         if version > 1 {
             manifest.doubts = DoubtRecord::decode(&mut reader)?;
         }
-        if version >= VERSION {
+        if version >= VERSION_WITH_LABEL {
             let len = usize::from(reader.u8()?);
             manifest.label = String::from_utf8_lossy(reader.take(len)?).into_owned();
+        }
+        if version >= VERSION {
+            for _ in 0..reader.varint_len()? {
+                let file = JournalFileRecord::decode(&mut reader)?;
+                manifest.journal.push(file);
+            }
         }
         Ok(manifest)
     }
@@ -458,6 +541,7 @@ mod tests {
                 file_len: 12,
                 block_bytes: 13,
             }],
+            journal: Vec::new(),
             doubts: DoubtRecord {
                 open: vec![(DoubtKind::Lost, KeyRange::everything())],
                 blocks: Vec::new(),
@@ -505,6 +589,26 @@ mod tests {
             "030000000000000004000000000000000500000000000000d804070801\
              00010a0b0c0d4d0000000000000001000000000431333730"
         );
+    }
+
+    #[test]
+    fn a_journal_stands_behind_the_label() {
+        let journal = vec![JournalFileRecord {
+            number: 1,
+            file_len: 2,
+            logged_bytes: 3,
+            clean_to: 4,
+            segments: vec![5, 7, 300],
+        }];
+        let with_journal = Manifest {
+            journal,
+            ..manifest()
+        };
+        let (bytes, before) = (with_journal.encode(), manifest().encode());
+        assert_eq!((bytes[8], before[8]), (5, 2));
+        assert!(bytes.ends_with(&[0, 1, 1, 2, 3, 4, 3, 5, 2, 0xa5, 2]));
+        let decoded = Manifest::decode(&bytes, Path::new("x")).unwrap();
+        assert_eq!(decoded, Some(with_journal));
     }
 
     #[test]

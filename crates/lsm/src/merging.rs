@@ -11,6 +11,7 @@ use kvorum_sst::{ScanOptions, Table};
 use crate::compaction::{Job, Reached};
 use crate::files::table_path;
 use crate::install::{self, are_unlisted};
+use crate::journal_parts::JournalParts;
 use crate::merge::{MergeWalk, READ_AHEAD_BYTES, Source};
 use crate::opening::is_manifest_readable;
 use crate::policy::{self, Debt, Pick, Reason};
@@ -61,7 +62,7 @@ impl Merging {
             let gives_up = payer == Payer::Upkeep
                 && self.troubles.is_lasting(&pick, now)
                 && is_manifest_readable(&*store.disk, &store.directory);
-            self.running = Some(start_merge(&version, pick, gives_up, None));
+            self.running = Some(start_merge(store, &version, pick, gives_up, None));
         }
         let Some((pick, job)) = &mut self.running else {
             return Ok(StepOutcome::nothing_left());
@@ -223,6 +224,7 @@ fn install_part(store: &Store, mut pick: Pick, mut job: Job, next: Bytes) -> Res
     );
     pick.below = rest;
     Ok(start_merge(
+        store,
         &store.version.load(),
         pick,
         gives_up,
@@ -259,7 +261,13 @@ fn install(store: &Store, pick: &Pick, job: &mut Job) -> Result<()> {
 
 /// Begins a merge, or goes on with it from a key; one that gives up goes on without the blocks that the device
 /// cannot read.
-fn start_merge(version: &Version, pick: Pick, gives_up: bool, from: Option<Bytes>) -> (Pick, Job) {
+fn start_merge(
+    store: &Store,
+    version: &Version,
+    pick: Pick,
+    gives_up: bool,
+    from: Option<Bytes>,
+) -> (Pick, Job) {
     let taken = |it: &LevelTable| match (gives_up, &it.table) {
         (true, Some(table)) => LevelTable {
             table: Some(Arc::new(Table::clone(table).giving_up_bad_sectors())),
@@ -298,6 +306,7 @@ fn start_merge(version: &Version, pick: Pick, gives_up: bool, from: Option<Bytes
     let numbers = pick.inputs.iter().chain(&pick.below).copied().collect();
     let walk = MergeWalk::new(sources);
     let mut job = Job::new(walk, version, pick.output, numbers, false);
+    job = job.over_journal(JournalParts::of(store, version));
     job.gives_up = gives_up;
     if let Some(ranges) = ranges_below {
         job = job.in_parts(ranges, from);

@@ -269,6 +269,7 @@ impl Recovery {
             let is_used = match suffix {
                 "sst" => manifest.tables.iter().any(|it| it.number == number),
                 "blob" => manifest.blobs.iter().any(|it| it.number == number),
+                "journal" => manifest.journal.iter().any(|it| it.number == number),
                 _ => number >= manifest.first_log,
             };
             if is_used || was_damaged {

@@ -10,6 +10,9 @@
 //! store has a few records in each; so copies are gathered until the log says that nothing more comes, and
 //! until then nothing names them. Who puts such a key meanwhile is not waited for: what is current is looked
 //! up again before the table is written.
+//!
+//! A store with a journal is served in another way: its entries go on naming the log's places, so records are
+//! moved to a journal file, and nothing else is written ([`crate::journal`]).
 
 use std::collections::BTreeMap;
 
@@ -23,10 +26,12 @@ use crate::blob::{BlobWriter, blob_path};
 use crate::error::from_sst;
 use crate::flush::Flushing;
 use crate::in_tables::{Unread, find_in_tables};
-use crate::install::install_below;
-use crate::log::{is_kept, key_of_entry, restored};
+use crate::install::{exchange_journal, install_below};
+use crate::journal::{JournalRecord, journal_path};
+use crate::log::{key_of_entry, restored};
 use crate::store::Store;
 use crate::written_blob::{self, WrittenBlob};
+use crate::written_journal::{self, JOURNAL_FILE_BYTES_MAX, JournalWriter};
 use crate::{Body, Entry, LoggedPlace};
 
 /// What is gathered is written once it takes so many bytes beside the bodies, or so many with them.
@@ -37,6 +42,8 @@ const GATHERED_BODY_BYTES: u64 = 256 << 20;
 #[derive(Default)]
 pub(crate) struct Relocating {
     gathered: Option<Gathered>,
+    /// The same of a store with a journal, as it is written.
+    journal: Option<JournalWriter>,
 }
 
 #[derive(Default)]
@@ -65,6 +72,9 @@ impl Relocating {
         for segment in segments_of(records) {
             flushing.out_of(store, segment)?;
         }
+        if store.settings.journaled.is_some() {
+            return self.relocate_journaled(store, records);
+        }
         let mut copied_bytes = 0;
         for record in records {
             if let Some((key, entry)) = current_of(store, record)? {
@@ -86,6 +96,64 @@ impl Relocating {
         Ok(copied_bytes)
     }
 
+    /// The same for a store with a journal: records are moved as they are, and no table is written.
+    fn relocate_journaled(&mut self, store: &Store, records: &[LoggedRecord]) -> Result<u64> {
+        let mut copied_bytes = 0;
+        for record in records {
+            let Some(moved) = journaled(store, record)? else {
+                continue;
+            };
+            let is_of_other = |it: &JournalWriter| it.newest_segment() != Some(record.segment);
+            if self.journal.as_ref().is_some_and(is_of_other) {
+                copied_bytes += self.install_journal(store)?;
+            }
+            if record.is_back_lost {
+                let len = record.stored.head.raw_back_len;
+                let at = record.place();
+                store.note_lost_body(&moved.key, &LoggedPlace { at, len });
+            }
+            let added = self.add_to_journal(store, record, &moved);
+            if added.is_err() {
+                // A file that was not written to its end.
+                self.abandon(store);
+            }
+            copied_bytes += added?;
+        }
+        let journal = self.journal.as_ref();
+        if journal.is_some_and(|it| it.len() >= JOURNAL_FILE_BYTES_MAX) {
+            copied_bytes += self.install_journal(store)?;
+        }
+        Ok(copied_bytes)
+    }
+
+    fn add_to_journal(
+        &mut self,
+        store: &Store,
+        record: &LoggedRecord,
+        moved: &JournalRecord,
+    ) -> Result<u64> {
+        let writer = match &mut self.journal {
+            Some(writer) => writer,
+            None => {
+                let clean_to = store.visible_sequence();
+                self.journal.insert(written_journal::begin(store, clean_to)?)
+            }
+        };
+        let before = writer.len();
+        writer.add(&record.place(), moved)?;
+        Ok(writer.len() - before)
+    }
+
+    fn install_journal(&mut self, store: &Store) -> Result<u64> {
+        let Some(writer) = self.journal.take() else {
+            return Ok(0);
+        };
+        let written = written_journal::finish(store, writer)?;
+        let bytes = written.table.file_len;
+        exchange_journal(store, vec![written], &[])?;
+        Ok(bytes)
+    }
+
     fn gather(
         &mut self,
         store: &Store,
@@ -104,7 +172,7 @@ impl Relocating {
         };
         let len = body.len() as u64;
         let gathered = self.gathered.get_or_insert_default();
-        value.body = match is_kept(body.len(), store.settings.blob_threshold_bytes) {
+        value.body = match body.len() >= store.settings.blob_threshold_bytes.max(1) {
             true => {
                 let blobs = match &mut gathered.blobs {
                     Some(blobs) => blobs,
@@ -129,7 +197,7 @@ impl Relocating {
     /// Writes the table of what was gathered, durably. Returns its bytes.
     pub(crate) fn install(&mut self, store: &Store, flushing: &mut Flushing) -> Result<u64> {
         if self.gathered.is_none() {
-            return Ok(0);
+            return self.install_journal(store);
         }
         // A flush leaves out removals below which there was nothing when it began.
         while flushing.is_going_on() {
@@ -155,6 +223,8 @@ impl Relocating {
         let gathered = self.gathered.take();
         let number = gathered.and_then(|it| it.blobs.map(|blobs| blobs.number()));
         store.remove_files(number.map(|it| blob_path(&store.directory, it)));
+        let journal = self.journal.take().map(|it| it.number());
+        store.remove_files(journal.map(|it| journal_path(&store.directory, it)));
     }
 }
 
@@ -188,6 +258,21 @@ fn current_of(store: &Store, record: &LoggedRecord) -> Result<Option<(Bytes, Ent
     Ok(found.map(|entry| (key, entry)))
 }
 
+/// The record as the journal is to have it, if its key has nothing newer: a removal counts as much as a put.
+fn journaled(store: &Store, record: &LoggedRecord) -> Result<Option<JournalRecord>> {
+    if record.store != StoreId(store.identity()) {
+        return Ok(None);
+    }
+    let Some(moved) = JournalRecord::of_logged(record) else {
+        return Ok(None);
+    };
+    if !store.keeping().journals(&moved.key) {
+        return Ok(None);
+    }
+    let found = current_at(store, &moved.key, &record.place())?;
+    Ok(found.map(|_| moved))
+}
+
 /// What a key holds, if its body stands at this place of the log. Where a newer layer cannot be read
 /// nobody can tell: it may be readable again later, and so the segment stays as it is.
 fn current_at(store: &Store, key: &Bytes, at: &LogPlace) -> Result<Option<Entry>> {
@@ -206,7 +291,7 @@ fn current_at(store: &Store, key: &Bytes, at: &LogPlace) -> Result<Option<Entry>
         Err(Unread::Sst(error)) => return Err(from_sst(&error)),
         Ok(found) => found,
     };
-    Ok(found.filter(|entry| logged_at(entry).is_some_and(|place| is_same(&place.at, at))))
+    Ok(found.filter(|entry| entry.logged_at().is_some_and(|place| is_same(&place, at))))
 }
 
 /// Where in the log the body of an entry is, if it is there.
@@ -218,7 +303,7 @@ pub(crate) fn logged_at(entry: &Entry) -> Option<LoggedPlace> {
 }
 
 /// Lengths may be rough.
-fn is_same(one: &LogPlace, other: &LogPlace) -> bool {
+pub(crate) fn is_same(one: &LogPlace, other: &LogPlace) -> bool {
     (one.segment, one.record.offset) == (other.segment, other.record.offset)
 }
 

@@ -9,7 +9,7 @@ use kvorum_tiers::Tiers;
 
 use crate::leveled::Leveled;
 use crate::policy::{Policy, PolicySettings};
-use crate::{MemoryBudget, SharedCache};
+use crate::{JournalPolicy, MemoryBudget, SharedCache};
 
 /// What a put promises when its caller leaves it to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,12 @@ pub struct LsmSettings {
     /// they go there, 5.0 where they do not, at half the processor time a put; reads cost the same. Smaller
     /// ones pay more for their frame and index entry, some 40 bytes, than a merge would.
     pub blob_threshold_bytes: usize,
+    /// The store keeps a journal of the entries whose keys this is true for: they stay in the value log and,
+    /// once that lets go of them, in journal files, with removals, and tables never change for that. `None`
+    /// for a store without one. It needs a value log, and takes no tiers.
+    pub journaled: Option<fn(&[u8]) -> bool>,
+    /// When journal files are rewritten.
+    pub journal_policy: JournalPolicy,
     /// A blob file is rewritten when this share of its bytes is not used any more, in percent.
     pub blob_garbage_percent: u8,
     /// Data blocks of this many bytes before compression.
@@ -104,6 +110,8 @@ impl Default for LsmSettings {
             memtable_bytes: 32 << 20,
             log_segments_behind_max: 32,
             blob_threshold_bytes: 512,
+            journaled: None,
+            journal_policy: JournalPolicy::default(),
             blob_garbage_percent: 50,
             block_bytes: 4096,
             restart_interval: 16,

@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use crate::DrawNumber;
 use crate::error::{from_segment, from_sst};
 use crate::expiry::Expiry;
+use crate::keeping::Keeping;
 use crate::manifest::{self, Manifest};
 use crate::pins::Pins;
 use crate::read_side::ReadSide;
@@ -275,12 +276,13 @@ impl Store {
         self.log.as_ref().map_or(Ok(()), ValueLog::sync)
     }
 
-    /// Bodies of so many bytes or more stay in the value log. None do where old tables go to a slow device:
+    /// What stays in the value log. Without a journal no body does where old tables go to a slow device:
     /// there they are to go as well, with blob files, and the log is on the fast one.
-    pub(crate) fn kept_from(&self) -> usize {
-        match self.slow {
-            Some(_) => usize::MAX,
-            None => self.settings.blob_threshold_bytes,
+    pub(crate) fn keeping(&self) -> Keeping {
+        match (self.settings.journaled, &self.slow) {
+            (Some(is_journaled), _) => Keeping::Journal(is_journaled),
+            (None, Some(_)) => Keeping::Nothing,
+            (None, None) => Keeping::BodiesFrom(self.settings.blob_threshold_bytes.max(1)),
         }
     }
 

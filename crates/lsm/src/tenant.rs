@@ -111,11 +111,14 @@ fn replay(store: &Store, segment: &Arc<LogSegment>, sequence: u64, records: &[Lo
     }
     let version = store.version.load();
     version.memtable.keep_segment(segment);
-    let mut bytes = 0;
+    let (mut bytes, keeping) = (0, store.keeping());
     for record in records {
-        match decode_logged(record, store.kept_from()) {
+        match decode_logged(record, keeping) {
             Ok(None) => {}
-            Ok(Some(op)) => bytes += version.memtable.apply(&op, sequence),
+            Ok(Some(op)) => {
+                let at = record.place();
+                bytes += version.memtable.apply_logged(&op, sequence, &at, keeping);
+            }
             Err(_) => note_undecodable(store, record),
         }
     }

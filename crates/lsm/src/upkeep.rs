@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::collect::Collecting;
 use crate::flush::{Flushing, flush_task, wants_flush};
+use crate::journal_collect::JournalCollecting;
 use crate::merging::{self, Merging, Payer};
 use crate::relocation::Relocating;
 use crate::scrub::{self, ScrubJob};
@@ -46,6 +47,7 @@ pub(crate) struct Jobs {
     pub(crate) flush: Flushing,
     merge: Merging,
     collect: Collecting,
+    journal: JournalCollecting,
     /// When the log was first seen to hold what is not synced.
     unsynced_since: Option<Timestamp>,
     pub(crate) scrub: Scrubbing<ScrubJob>,
@@ -90,6 +92,7 @@ impl Upkeep {
             false => Urgency::Idle,
         };
         due.extend(jobs.and_then(|it| it.collect.due(store, &version, urgency)));
+        due.extend(jobs.and_then(|it| it.journal.due(store, &version, urgency)));
         if store.read_side.lost.has_unwritten() || store.read_side.doubts.has_unwritten() {
             due.push(Task {
                 kind: TaskKind::Reclaim,
@@ -119,6 +122,9 @@ impl Upkeep {
             (TaskKind::Compact | TaskKind::Expire, subject) => {
                 let merge = &mut jobs.merge;
                 merge.step(store, subject, budget.bytes, now, Payer::Upkeep)
+            }
+            (TaskKind::Merge, file) if jobs.journal.is_for(&store.version.load(), file) => {
+                jobs.journal.step(store, file, budget.bytes)
             }
             (TaskKind::Merge, file) => jobs.collect.step(store, file, budget.bytes),
             (TaskKind::Sync, 0) => {
@@ -242,6 +248,7 @@ impl Jobs {
         self.settling = Settling::default();
         self.relocation.abandon(store);
         self.collect.abandon(store);
+        self.journal.abandon(store);
     }
 }
 

@@ -17,12 +17,11 @@ use kvorum_sst::hash_key;
 use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
 
 use crate::error::IntoBackend;
-use crate::log::{Encoded, is_kept, log_id, log_path, logged_records};
+use crate::log::{Encoded, log_id, log_path, logged_records};
 use crate::logged::taken_bytes;
 use crate::op::Op;
 use crate::settings::SyncStrategy;
 use crate::store::{Store, WriteSide};
-use crate::{Body, LoggedPlace};
 
 /// What a writer saw before it decided what to write; see [`crate::Lsm::write_if_unchanged`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +121,7 @@ impl Store {
             true => LogPromise::Durable,
             false => LogPromise::Written,
         };
-        let records = logged_records(ops, &self.compressor, self.kept_from());
+        let records = logged_records(ops, &self.compressor, self.keeping());
         log.wait_for_room()?;
         Ok(Prepared::Logged(log, records, promise))
     }
@@ -246,22 +245,10 @@ impl Store {
         let version = self.version.load();
         let memtable = &version.memtable;
         memtable.keep_segment(segment);
-        let kept_from = self.kept_from();
-        let mut bytes = 0;
-        for (op, at) in ops.iter().zip(&appended.places) {
-            bytes += match op {
-                Op::Put { key, value } => match &value.body {
-                    Body::Inline(body) if is_kept(body.len(), kept_from) => {
-                        let len = body.len() as u64;
-                        let value = value.with_body_at(LoggedPlace { at: *at, len });
-                        memtable.insert(key, sequence, Some(&value))
-                    }
-                    _ => memtable.apply(op, sequence),
-                },
-                op => memtable.apply(op, sequence),
-            };
-        }
-        self.shared.memory.add(bytes);
+        let keeping = self.keeping();
+        let placed = ops.iter().zip(&appended.places);
+        let bytes = placed.map(|(op, at)| memtable.apply_logged(op, sequence, at, keeping));
+        self.shared.memory.add(bytes.sum());
     }
 }
 

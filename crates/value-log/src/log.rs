@@ -374,6 +374,13 @@ impl ValueLog {
         Some(oldest.number)
     }
 
+    /// The segments that still have anything of a store, needed or not, ascending.
+    pub fn segments_of(&self, store: StoreId) -> Vec<u32> {
+        let segments = self.keeper.files().segments();
+        let held = segments.iter().filter(|it| it.holding(store).is_some());
+        held.map(|it| it.number).collect()
+    }
+
     /// Makes everything appended so far durable.
     ///
     /// # Errors
