@@ -169,7 +169,7 @@ impl Store {
                 Ok(StepOutcome::nothing_left())
             }
             TaskKind::Flush => self.prepare_next_segment(),
-            TaskKind::Scrub | TaskKind::Compact | TaskKind::Reindex => {
+            TaskKind::Scrub | TaskKind::Compact | TaskKind::Rebuild | TaskKind::Reindex => {
                 Ok(StepOutcome::nothing_left())
             }
         }

@@ -63,9 +63,7 @@ fn write_below(store: &Store, ops: Vec<Op>) -> Result<u64> {
     let mut entries: Vec<(Bytes, Entry)> = ops
         .into_iter()
         .filter_map(|op| match op {
-            Op::Put { key, value } => {
-                Some((key, Entry::of(sequence, Some(value))))
-            }
+            Op::Put { key, value } => Some((key, Entry::of(sequence, Some(value)))),
             Op::Remove { key } => Some((key, Entry::removal(sequence))),
             Op::RemoveRange { .. } => None,
         })

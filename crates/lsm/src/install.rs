@@ -188,7 +188,11 @@ pub(crate) fn list_files(manifest: &mut Manifest, version: &Version) {
         .flat_map(|(level, tables)| tables.iter().map(move |it| record(it, level)))
         .collect();
     manifest.blobs = version.blobs.values().map(|it| blob_record(it)).collect();
-    manifest.journal = version.journal.iter().map(|it| journal_record(it)).collect();
+    manifest.journal = version
+        .journal
+        .iter()
+        .map(|it| journal_record(it))
+        .collect();
 }
 
 fn record(table: &LevelTable, level: usize) -> TableRecord {

@@ -237,7 +237,11 @@ mod tests {
     #[test]
     fn names_are_in_the_order_of_places() {
         let places = [at(1, 16), at(1, 1 << 33), at(2, 0), at(256, 3)];
-        assert!(places.windows(2).all(|it| name_of(&it[0]) < name_of(&it[1])));
+        assert!(
+            places
+                .windows(2)
+                .all(|it| name_of(&it[0]) < name_of(&it[1]))
+        );
         assert_eq!(place_named(&name_of(&at(7, 9))), Some((7, 9)));
         assert_eq!(place_named(b"short"), None);
     }

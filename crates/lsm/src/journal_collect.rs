@@ -16,12 +16,11 @@ use crate::in_tables::newest_in_tables;
 use crate::install::exchange_journal;
 use crate::journal::{JournalFile, JournalRecord, journal_path, place_named};
 use crate::journal_policy::JournalFacts;
+use crate::rebuilding::lost_tables;
 use crate::scarcity::garbage_percent_where_scarce;
 use crate::store::Store;
 use crate::version::Version;
-use crate::written_journal::{
-    self, JOURNAL_FILE_BYTES_MAX, JournalWriter, WrittenJournal,
-};
+use crate::written_journal::{self, JOURNAL_FILE_BYTES_MAX, JournalWriter, WrittenJournal};
 
 /// Inputs are read in pieces of so many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
@@ -53,7 +52,12 @@ impl JournalCollecting {
         let running = self.job.as_ref().map(|it| it.inputs.clone());
         let inputs = running.unwrap_or_else(next);
         let is_input = |it: &&Arc<JournalFile>| inputs.contains(&it.number);
-        let bytes: u64 = version.journal.iter().filter(is_input).map(|it| it.file_len).sum();
+        let bytes: u64 = version
+            .journal
+            .iter()
+            .filter(is_input)
+            .map(|it| it.file_len)
+            .sum();
         Some(Task {
             kind: TaskKind::Merge,
             subject: *inputs.first()?,
@@ -63,7 +67,8 @@ impl JournalCollecting {
     }
 
     fn next(&self, store: &Store, version: &Version) -> Vec<u64> {
-        if version.journal.is_empty() {
+        // While tables are made again from the journal, its files stay.
+        if version.journal.is_empty() || lost_tables(store, version).next().is_some() {
             return Vec::new();
         }
         let used = version.segment_use();
@@ -73,9 +78,8 @@ impl JournalCollecting {
             logged_bytes: it.logged_bytes,
             live_bytes: it.segments.iter().filter_map(|it| used.get(it)).sum(),
         };
-        let is_readable = |it: &&Arc<JournalFile>| {
-            it.table.is_some() && !self.given_up.contains(&it.number)
-        };
+        let is_readable =
+            |it: &&Arc<JournalFile>| it.table.is_some() && !self.given_up.contains(&it.number);
         let headroom = store.headroom();
         let has_room = |it: &JournalFacts| {
             !headroom.is_scarce() || it.live_bytes.min(it.logged_bytes) <= headroom.available
@@ -88,7 +92,10 @@ impl JournalCollecting {
 
     /// True when this is what collections of journal files are named by.
     pub(crate) fn is_for(&self, version: &Version, subject: u64) -> bool {
-        let is_running = self.job.as_ref().is_some_and(|it| it.inputs.first() == Some(&subject));
+        let is_running = self
+            .job
+            .as_ref()
+            .is_some_and(|it| it.inputs.first() == Some(&subject));
         is_running || version.journal.iter().any(|it| it.number == subject)
     }
 
@@ -106,7 +113,11 @@ impl JournalCollecting {
             }
             self.job = Some(Job::start(store, &version, inputs));
         }
-        let Some(job) = self.job.as_mut().filter(|it| it.inputs.first() == Some(&subject)) else {
+        let Some(job) = self
+            .job
+            .as_mut()
+            .filter(|it| it.inputs.first() == Some(&subject))
+        else {
             return Ok(StepOutcome::nothing_left());
         };
         let stepped = job.step(store, budget_bytes);
@@ -162,7 +173,9 @@ impl Job {
         let writing = self.writer.as_ref().map(JournalWriter::number);
         let written = self.written.iter().map(WrittenJournal::number);
         let numbers = written.chain(writing);
-        numbers.map(|it| journal_path(&store.directory, it)).collect()
+        numbers
+            .map(|it| journal_path(&store.directory, it))
+            .collect()
     }
 
     /// Looks at records until so many bytes were read and written.
@@ -216,9 +229,9 @@ impl Job {
         let version = store.version.load();
         let context = store.read_side.at(Reading::MayBlock);
         let is_needed = match newest_in_tables(&version, &record.key, &context) {
-            Ok(newest) => newest.and_then(|it| it.logged_at()).is_some_and(|newest| {
-                (newest.segment, newest.record.offset) == place
-            }),
+            Ok(newest) => newest
+                .and_then(|it| it.logged_at())
+                .is_some_and(|newest| (newest.segment, newest.record.offset) == place),
             // Where nobody can tell, the record stays, and the file is no cleaner than it was.
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 self.clean_to = 0;
@@ -229,7 +242,11 @@ impl Job {
         if !is_needed {
             return Ok(cost);
         }
-        if self.writer.as_ref().is_some_and(|it| it.len() >= JOURNAL_FILE_BYTES_MAX) {
+        if self
+            .writer
+            .as_ref()
+            .is_some_and(|it| it.len() >= JOURNAL_FILE_BYTES_MAX)
+        {
             self.finish_output(store)?;
         }
         let writer = match &mut self.writer {

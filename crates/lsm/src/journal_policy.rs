@@ -50,7 +50,9 @@ impl JournalPolicy {
         let lengths = 1..=self.run_files_max.max(1);
         let runs = lengths.flat_map(|len| files.windows(len));
         let scored = runs.map(|run| (self.score(run, garbage_percent), run));
-        let best = scored.filter(|(score, _)| *score > 0).max_by_key(|(score, _)| *score);
+        let best = scored
+            .filter(|(score, _)| *score > 0)
+            .max_by_key(|(score, _)| *score);
         let run = best.map(|(_, run)| run).or_else(|| self.small_run(files));
         run.unwrap_or(&[]).iter().map(|it| it.number).collect()
     }
@@ -58,7 +60,10 @@ impl JournalPolicy {
     /// How far the run lies below its target, in percent of its bytes.
     fn score(&self, run: &[JournalFacts], garbage_percent: Option<u8>) -> i64 {
         let logged: u64 = run.iter().map(|it| it.logged_bytes).sum();
-        let live: u64 = run.iter().map(|it| it.live_bytes.min(it.logged_bytes)).sum();
+        let live: u64 = run
+            .iter()
+            .map(|it| it.live_bytes.min(it.logged_bytes))
+            .sum();
         let percent = i64::try_from(100 * live / logged.max(1)).unwrap_or(100);
         let allowed = garbage_percent.map_or(0, |it| 100 - i64::from(it.min(100)));
         self.target(run.len()).max(allowed) - percent
@@ -66,7 +71,10 @@ impl JournalPolicy {
 
     /// The share that may be needed of a run of so many files, between those of the shortest and the longest.
     fn target(&self, files: usize) -> i64 {
-        let (single, longest) = (i64::from(self.single_file_percent), i64::from(self.longest_run_percent));
+        let (single, longest) = (
+            i64::from(self.single_file_percent),
+            i64::from(self.longest_run_percent),
+        );
         let steps = i64::try_from(self.run_files_max.max(2) - 1).unwrap_or(1);
         let step = i64::try_from(files.saturating_sub(1)).unwrap_or(0);
         single + (longest - single) * step.min(steps) / steps

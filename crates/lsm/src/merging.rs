@@ -15,6 +15,7 @@ use crate::journal_parts::JournalParts;
 use crate::merge::{MergeWalk, READ_AHEAD_BYTES, Source};
 use crate::opening::is_manifest_readable;
 use crate::policy::{self, Debt, Pick, Reason};
+use crate::rebuilding::lost_tables;
 use crate::store::Store;
 use crate::trouble::Troubles;
 use crate::version::{LevelTable, Version, layers_of};
@@ -180,7 +181,16 @@ fn picks(store: &Store, version: &Version, now: Timestamp) -> Vec<Pick> {
     {
         settings.level_zero_tables = 1;
     }
-    store.settings.compaction.picks(&shape, &settings, now.0)
+    let mut picks = store.settings.compaction.picks(&shape, &settings, now.0);
+    let lost: Vec<u64> = lost_tables(store, version).map(|it| it.number).collect();
+    let is_of_lost = |it: &Pick| {
+        it.inputs
+            .iter()
+            .chain(&it.below)
+            .any(|it| lost.contains(it))
+    };
+    picks.retain(|it| !is_of_lost(it));
+    picks
 }
 
 /// A table without anything below it goes down as it is.

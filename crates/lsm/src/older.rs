@@ -88,7 +88,9 @@ impl Older {
         for _ in 0..reader.varint_len()? {
             let offset = reader.offset();
             let (skipped, more) = (reader.varint()?, reader.varint()?);
-            let first = u32::try_from(skipped).ok().and_then(|it| behind.checked_add(it));
+            let first = u32::try_from(skipped)
+                .ok()
+                .and_then(|it| behind.checked_add(it));
             let more = u32::try_from(more).ok();
             let range = first.and_then(|first| Some((first, first.checked_add(more?)?)));
             let range = range.ok_or(Truncated { offset })?;

@@ -136,7 +136,8 @@ impl Relocating {
             Some(writer) => writer,
             None => {
                 let clean_to = store.visible_sequence();
-                self.journal.insert(written_journal::begin(store, clean_to)?)
+                self.journal
+                    .insert(written_journal::begin(store, clean_to)?)
             }
         };
         let before = writer.len();

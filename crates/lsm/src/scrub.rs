@@ -80,9 +80,17 @@ pub(crate) fn step(
 }
 
 fn table_numbered(version: &Version, number: u64) -> Option<(Arc<Table>, FileKind)> {
-    let tables = version.tables().map(|it| (it.number, &it.table, FileKind::Table));
-    let blobs = version.blobs.values().map(|it| (it.number, &it.table, FileKind::Blob));
-    let journal = version.journal.iter().map(|it| (it.number, &it.table, FileKind::Journal));
+    let tables = version
+        .tables()
+        .map(|it| (it.number, &it.table, FileKind::Table));
+    let blobs = version
+        .blobs
+        .values()
+        .map(|it| (it.number, &it.table, FileKind::Blob));
+    let journal = version
+        .journal
+        .iter()
+        .map(|it| (it.number, &it.table, FileKind::Journal));
     let mut files = tables.chain(blobs).chain(journal);
     let (_, table, kind) = files.find(|it| it.0 == number)?;
     Some((table.clone()?, kind))

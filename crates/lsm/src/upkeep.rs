@@ -17,6 +17,7 @@ use crate::collect::Collecting;
 use crate::flush::{Flushing, flush_task, wants_flush};
 use crate::journal_collect::JournalCollecting;
 use crate::merging::{self, Merging, Payer};
+use crate::rebuilding::Rebuilding;
 use crate::relocation::Relocating;
 use crate::scrub::{self, ScrubJob};
 use crate::settings::SyncStrategy;
@@ -48,6 +49,7 @@ pub(crate) struct Jobs {
     merge: Merging,
     collect: Collecting,
     journal: JournalCollecting,
+    rebuilding: Rebuilding,
     /// When the log was first seen to hold what is not synced.
     unsynced_since: Option<Timestamp>,
     pub(crate) scrub: Scrubbing<ScrubJob>,
@@ -93,6 +95,7 @@ impl Upkeep {
         };
         due.extend(jobs.and_then(|it| it.collect.due(store, &version, urgency)));
         due.extend(jobs.and_then(|it| it.journal.due(store, &version, urgency)));
+        due.extend(jobs.and_then(|it| it.rebuilding.due(store, &version)));
         if store.read_side.lost.has_unwritten() || store.read_side.doubts.has_unwritten() {
             due.push(Task {
                 kind: TaskKind::Reclaim,
@@ -122,6 +125,12 @@ impl Upkeep {
             (TaskKind::Compact | TaskKind::Expire, subject) => {
                 let merge = &mut jobs.merge;
                 merge.step(store, subject, budget.bytes, now, Payer::Upkeep)
+            }
+            (TaskKind::Rebuild, 0) => {
+                let Jobs {
+                    flush, rebuilding, ..
+                } = &mut *jobs;
+                rebuilding.step(store, flush, budget.bytes)
             }
             (TaskKind::Merge, file) if jobs.journal.is_for(&store.version.load(), file) => {
                 jobs.journal.step(store, file, budget.bytes)
@@ -249,6 +258,7 @@ impl Jobs {
         self.relocation.abandon(store);
         self.collect.abandon(store);
         self.journal.abandon(store);
+        self.rebuilding.abandon();
     }
 }
 

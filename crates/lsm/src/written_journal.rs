@@ -83,7 +83,12 @@ impl JournalWriter {
     }
 
     /// The same of a record as another file has it.
-    pub(crate) fn add_encoded(&mut self, name: &[u8], bytes: &[u8], logged_bytes: u64) -> Result<()> {
+    pub(crate) fn add_encoded(
+        &mut self,
+        name: &[u8],
+        bytes: &[u8],
+        logged_bytes: u64,
+    ) -> Result<()> {
         let whole: Option<[u8; NAME_BYTES]> = name.try_into().ok();
         let Some((name, (segment, _))) = whole.zip(place_named(name)) else {
             let detail = format!("a journal record under a name of {} bytes", name.len());
@@ -152,4 +157,3 @@ pub(crate) fn finish(store: &Store, writer: JournalWriter) -> Result<WrittenJour
     store.count_written(written.table.file_len);
     Ok(written)
 }
-
