@@ -16,11 +16,11 @@ use kvorum_disk::{Disk, EntryKind, read_file};
 use kvorum_encoding::{
     ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
 };
+use kvorum_ordered_tree::DoubtRecord;
 use kvorum_segment::SegmentAnatomy;
 use kvorum_sst::anatomy::TableAnatomy;
 use kvorum_sst::{KnownTable, Properties, TableId};
 
-use crate::doubts::DoubtRecord;
 use crate::error::IntoBackend;
 use crate::files::number_of;
 
@@ -428,10 +428,10 @@ pub(crate) fn settle(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> 
 #[cfg(test)]
 mod tests {
     use kvorum_disk::{MemoryDisk, OpenMode, replace_file};
+    use kvorum_encoding::KeyRange;
+    use kvorum_ordered_tree::DoubtKind;
 
     use super::*;
-    use crate::DoubtKind;
-    use kvorum_encoding::KeyRange;
 
     fn manifest() -> Manifest {
         Manifest {

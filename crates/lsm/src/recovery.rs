@@ -12,6 +12,7 @@ use kvorum_backend::{
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind};
 use kvorum_encoding::KeyRange;
+use kvorum_ordered_tree::{DoubtKind, Doubts};
 use kvorum_segment::{
     Compressor, FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError,
     SegmentReader, SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
@@ -20,7 +21,6 @@ use kvorum_tiers::SlowSide;
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
-use crate::doubts::Doubts;
 use crate::error::{IntoBackend, from_segment};
 use crate::expiry::Expiry;
 use crate::files;
@@ -35,7 +35,7 @@ use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
 use crate::store::{Store, WriteSide};
 use crate::uncovered::Uncovered;
-use crate::{DoubtKind, DrawNumber, LsmSettings, Shared};
+use crate::{DrawNumber, LsmSettings, Shared};
 
 /// What opening works with.
 pub(crate) struct Recovery {
