@@ -241,10 +241,9 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::DoubtKind;
-    use crate::doubts::{BadBlock, DoubtRecord};
     use crate::manifest::Manifest;
     use kvorum_encoding::KeyRange;
+    use kvorum_ordered_tree::{BadBlock, DoubtKind, DoubtRecord};
 
     #[test]
     fn a_manifest_with_all_that_it_may_have_is_taken_apart_to_its_last_byte() {

@@ -42,10 +42,10 @@
 //! in the block's place, and sets the bytes aside in `lost/`. Only when the mark comes to the last
 //! level is it forgotten: nothing is left then that could return.
 //!
-//! A snapshot says whether its folds came by damage ([`LsmSnapshot::has_met_damage`]). Who derives keys
-//! from other keys is told which ranges are in doubt ([`Lsm::doubts`]) until it has settled them: it can
-//! put entries below everything that is in memory ([`Lsm::put_below`]), so that no put that comes
-//! meanwhile is undone.
+//! A snapshot says whether its folds came by damage ([`TreeView::has_met_damage`]). Who derives keys
+//! from other keys is told which ranges are in doubt ([`OrderedTree::doubts`]) until it has settled them: it
+//! can put entries below everything that is in memory ([`OrderedTree::put_below`]), so that no put that
+//! comes meanwhile is undone.
 
 pub mod anatomy;
 mod backup;
@@ -54,7 +54,6 @@ pub mod blob;
 mod cache;
 mod collect;
 mod compaction;
-mod doubts;
 mod draw;
 mod entry;
 mod erase;
@@ -100,6 +99,7 @@ mod snapshot;
 mod status;
 mod store;
 mod tenant;
+mod tree;
 mod trouble;
 mod uncovered;
 mod upkeep;
@@ -108,9 +108,7 @@ mod write;
 mod written_blob;
 mod written_journal;
 
-pub use below::PutBelow;
 pub use cache::SharedCache;
-pub use doubts::{BadBlock, Doubt, DoubtKind, DoubtRecord};
 pub use draw::DrawNumber;
 pub use entry::{BlobPlace, Body, Entry, Value};
 pub use journal_policy::JournalPolicy;
@@ -120,7 +118,10 @@ pub use memory::MemoryBudget;
 pub use older::Older;
 pub use op::Op;
 pub use settings::{LsmSettings, Shared, SyncStrategy};
-pub use snapshot::{LsmSnapshot, ScanEnd, ScanRange, ScanStep, Shown};
+pub use snapshot::{LsmSnapshot, Shown};
 pub use write::Guard;
 
+pub use kvorum_ordered_tree::{
+    DoubtKind, OrderedTree, ScanEnd, ScanRange, ScanStep, TreeEntry, TreeView,
+};
 pub use kvorum_sst::{Compression, FilterKind};

@@ -10,12 +10,10 @@ use kvorum_backend::{
     StepOutcome, StoreId, Task, Timestamp,
 };
 use kvorum_disk::{Disk, Reserve};
-use kvorum_encoding::KeyRange;
 use kvorum_value_log::ValueLog;
 
 use crate::error::IntoBackend;
 use crate::files::LOCK_NAME;
-use crate::keeping::Keeping;
 use crate::lost::LostLog;
 use crate::merging;
 use crate::op::Op;
@@ -23,8 +21,7 @@ use crate::recovery::Recovery;
 use crate::snapshot::LsmSnapshot;
 use crate::store::Store;
 use crate::upkeep::Upkeep;
-use crate::write::Guard;
-use crate::{Doubt, DoubtKind, DrawNumber, LsmSettings, Shared, Value};
+use crate::{DrawNumber, LsmSettings, Shared, Value};
 
 /// A store of keys, each with fields, extra bytes, a head and a body.
 pub struct Lsm {
@@ -113,23 +110,7 @@ impl Lsm {
         })
     }
 
-    /// Applies a batch if none of its keys was written since the guard was taken; `None` if one was,
-    /// or may have been.
-    pub fn write_if_unchanged(
-        &self,
-        ops: &[Op],
-        durability: Durability,
-        guard: Guard,
-        now: Timestamp,
-    ) -> Result<Option<Receipt>> {
-        let receipt = self.store.write(ops, durability, Some(guard))?;
-        if receipt.is_some() {
-            self.after_write(ops, now);
-        }
-        Ok(receipt)
-    }
-
-    fn after_write(&self, ops: &[Op], now: Timestamp) {
+    pub(crate) fn after_write(&self, ops: &[Op], now: Timestamp) {
         let bytes: usize = ops.iter().map(Op::payload_bytes).sum();
         let bytes = bytes as u64;
         self.store
@@ -137,20 +118,6 @@ impl Lsm {
             .put_bytes
             .fetch_add(bytes, Ordering::Relaxed);
         self.upkeep.pay(bytes, now);
-    }
-
-    /// Taken before what a write depends on is read.
-    pub fn guard(&self) -> Guard {
-        let flushes = self.store.version.load().flushes;
-        Guard {
-            sequence: self.store.visible_sequence(),
-            flushes,
-        }
-    }
-
-    /// True when entries with extra bytes may be in the store.
-    pub fn has_extras(&self) -> bool {
-        self.store.has_extras.load(Ordering::Acquire)
     }
 
     /// What a key holds, its body included.
@@ -217,82 +184,6 @@ impl Lsm {
     pub fn pressure_permille(&self) -> u64 {
         let version = self.store.version.load();
         merging::debt(&self.store, &version).pressure_permille
-    }
-
-    /// The sequence up to which every batch is in tables.
-    pub fn flushed(&self) -> Sequence {
-        Sequence(self.store.manifest.lock().sequence)
-    }
-
-    /// False for a store that was closed or has failed.
-    pub fn is_writable(&self) -> bool {
-        self.store.check_writable().is_ok()
-    }
-
-    /// Bytes of all tables.
-    pub fn table_bytes(&self) -> u64 {
-        let version = self.store.version.load();
-        version.tables().map(|it| it.file_len).sum()
-    }
-
-    /// Ranges of keys of which damage may have taken something, or to which it may have brought something
-    /// back, and that nobody has settled yet. Where there are many, one of them may stand for all keys.
-    pub fn doubts(&self) -> Vec<Doubt> {
-        self.store.read_side.doubts.all()
-    }
-
-    /// How many doubts were opened since the store was, settled ones included.
-    pub fn doubts_opened(&self) -> u64 {
-        self.store.read_side.doubts.opened()
-    }
-
-    /// True when a doubt is about keys of this range.
-    pub fn is_in_doubt(&self, range: &KeyRange) -> bool {
-        self.store.read_side.doubts.is_in_doubt(range)
-    }
-
-    /// True when something of this range is known to be unreadable now.
-    pub fn is_lost(&self, range: &KeyRange) -> bool {
-        let version = self.store.version.load();
-        self.store.read_side.doubts.is_lost(&version, range)
-    }
-
-    /// True when a doubt is about just these keys.
-    pub fn is_doubt(&self, range: &KeyRange) -> bool {
-        self.store.read_side.doubts.is_doubt(range)
-    }
-
-    /// Opens doubts about these keys, before or after a write of them: they are kept across a crash at which
-    /// the write is kept, unless the disk does not take them.
-    pub fn open_doubts(&self, kind: DoubtKind, ranges: &[KeyRange]) {
-        if ranges.is_empty() {
-            return;
-        }
-        for range in ranges {
-            self.store.read_side.doubts.open(kind, range.clone());
-        }
-        // What is in memory counts, and is written with the next change.
-        let _written_or_failing_disk = self.store.change_manifest(|_| {});
-    }
-
-    /// Closes doubts, for good when this returns without an error, and opens others about what was lost.
-    pub fn settle_doubts(&self, ids: &[u64], lost: &[KeyRange]) -> Result<()> {
-        let doubts = &self.store.read_side.doubts;
-        doubts.settle(ids);
-        for range in lost {
-            doubts.open(DoubtKind::Lost, range.clone());
-        }
-        self.store.change_manifest(|_| {})
-    }
-
-    /// Bodies of so many bytes or more stay in the value log, if there is one: they need not be copied to be
-    /// kept in memory.
-    pub fn kept_from(&self) -> usize {
-        match (&self.store.log, self.store.keeping()) {
-            (None, _) | (_, Keeping::Nothing) => usize::MAX,
-            (_, Keeping::Journal(_)) => 1,
-            (_, Keeping::BodiesFrom(bytes)) => bytes,
-        }
     }
 
     /// Flushes, syncs, and refuses further writes.

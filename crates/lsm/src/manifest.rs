@@ -16,11 +16,11 @@ use kvorum_disk::{Disk, EntryKind, read_file};
 use kvorum_encoding::{
     ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
 };
+use kvorum_ordered_tree::DoubtRecord;
 use kvorum_segment::SegmentAnatomy;
 use kvorum_sst::anatomy::TableAnatomy;
 use kvorum_sst::{KnownTable, Properties, TableId};
 
-use crate::doubts::DoubtRecord;
 use crate::error::IntoBackend;
 use crate::files::number_of;
 
@@ -34,6 +34,7 @@ const VERSION_WITH_LABEL: u8 = 4;
 const VERSION_WITH_LOG: u8 = 3;
 pub(crate) const BYTES_MAX: u64 = 1 << 30;
 const HAS_EXTRAS: u8 = 1;
+const HAS_JOURNAL: u8 = 1 << 1;
 
 /// A table, as the manifest lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,6 +175,8 @@ pub struct Manifest {
     pub first_log: u64,
     /// Entries with extra bytes were put since the store was created or erased.
     pub has_extras: bool,
+    /// The store keeps a journal, which it does from its first entry on or never.
+    pub has_journal: bool,
     /// The value log in which entries have bodies; 0 for none.
     pub value_log: u64,
     /// Level 0 newest first, the others in key order.
@@ -220,7 +223,7 @@ impl Manifest {
     /// 8       identity
     /// 8       identity before the last erasure
     /// varint  next number, sequence, first log (one each)
-    /// 1       flags: 0 has extras
+    /// 1       flags: 0 has extras, 1 has a journal
     /// varint  number of tables, and for each: varints level, number, file length, length of its
     ///         properties; the properties
     /// varint  number of blob files, and for each varints: file, number, file length, bytes of blocks
@@ -248,7 +251,8 @@ impl Manifest {
         for number in [self.next_number, self.sequence, self.first_log] {
             put_varint(&mut out, number);
         }
-        out.push(if self.has_extras { HAS_EXTRAS } else { 0 });
+        let extras = if self.has_extras { HAS_EXTRAS } else { 0 };
+        out.push(extras | if self.has_journal { HAS_JOURNAL } else { 0 });
         put_varint(&mut out, self.tables.len() as u64);
         let mut properties = Vec::new();
         for table in &self.tables {
@@ -325,7 +329,8 @@ impl Manifest {
             next_number: reader.varint()?,
             sequence: reader.varint()?,
             first_log: reader.varint()?,
-            has_extras: reader.u8()? & HAS_EXTRAS != 0,
+            has_extras: false,
+            has_journal: false,
             value_log: 0,
             tables: Vec::new(),
             blobs: Vec::new(),
@@ -333,6 +338,9 @@ impl Manifest {
             doubts: DoubtRecord::default(),
             label: String::new(),
         };
+        let flags = reader.u8()?;
+        manifest.has_extras = flags & HAS_EXTRAS != 0;
+        manifest.has_journal = flags & HAS_JOURNAL != 0;
         for _ in 0..reader.varint_len()? {
             let (level, number, file_len) = (reader.varint()?, reader.varint()?, reader.varint()?);
             let properties = reader.take_prefixed()?;
@@ -511,10 +519,10 @@ pub(crate) fn settle(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> 
 #[cfg(test)]
 mod tests {
     use kvorum_disk::{MemoryDisk, OpenMode, replace_file};
+    use kvorum_encoding::KeyRange;
+    use kvorum_ordered_tree::DoubtKind;
 
     use super::*;
-    use crate::DoubtKind;
-    use kvorum_encoding::KeyRange;
 
     fn manifest() -> Manifest {
         Manifest {
@@ -525,6 +533,7 @@ mod tests {
             sequence: 7,
             first_log: 8,
             has_extras: true,
+            has_journal: false,
             value_log: 0,
             tables: vec![TableRecord {
                 level: 1,
@@ -601,6 +610,7 @@ mod tests {
             segments: vec![5, 7, 300],
         }];
         let with_journal = Manifest {
+            has_journal: true,
             journal,
             ..manifest()
         };

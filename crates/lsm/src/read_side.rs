@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use kvorum_disk::Reading;
+use kvorum_ordered_tree::Doubts;
 use kvorum_sst::ReadContext;
 
 use crate::cache::SharedCache;
-use crate::doubts::Doubts;
 use crate::lost::{LostLog, LostSink};
 
 /// See the module.

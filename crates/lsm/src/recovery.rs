@@ -12,6 +12,7 @@ use kvorum_backend::{
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind};
 use kvorum_encoding::KeyRange;
+use kvorum_ordered_tree::{DoubtKind, Doubts};
 use kvorum_segment::{
     Compressor, FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError,
     SegmentReader, SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
@@ -20,7 +21,6 @@ use kvorum_tiers::SlowSide;
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
-use crate::doubts::Doubts;
 use crate::error::{IntoBackend, from_segment};
 use crate::expiry::Expiry;
 use crate::files;
@@ -35,7 +35,7 @@ use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
 use crate::store::{Store, WriteSide};
 use crate::uncovered::Uncovered;
-use crate::{DoubtKind, DrawNumber, LsmSettings, Shared};
+use crate::{DrawNumber, LsmSettings, Shared};
 
 /// What opening works with.
 pub(crate) struct Recovery {
@@ -75,6 +75,7 @@ struct Replayed {
 impl Recovery {
     pub(crate) fn run(self, lock: Box<dyn DiskLock>) -> Result<Arc<Store>> {
         let (mut manifest, was_damaged) = self.read_manifest()?;
+        self.check_journal(&manifest)?;
         self.settle_log_id(&mut manifest)?;
         if let Some(level) = manifest.overlapping_level() {
             let directory = self.directory.display();
@@ -189,6 +190,29 @@ impl Recovery {
         Ok(())
     }
 
+    /// A store keeps a journal from its first entry on, or never: half of one would be worth nothing.
+    fn check_journal(&self, manifest: &Manifest) -> Result<()> {
+        let wanted = self.settings.journaled.is_some();
+        let directory = self.directory.display();
+        let refuse = |detail: String| Err(BackendError::new(ErrorKind::Misuse, detail));
+        if wanted && (self.log.is_none() || self.slow.is_some()) {
+            return refuse(format!(
+                "{directory} keeps a journal, which needs a value log and one directory"
+            ));
+        }
+        match (manifest.has_journal, wanted) {
+            (true, false) => refuse(format!(
+                "{directory} has a store with a journal, of the engine leveled, and was opened as {}",
+                self.settings.name
+            )),
+            (false, true) => refuse(format!(
+                "{directory} has a store without a journal, of the engine leveldb, and was opened as {}",
+                self.settings.name
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The manifest, and true when one of its copies was of no use.
     fn read_manifest(&self) -> Result<(Manifest, bool)> {
         let belonging = &self.settings.belonging;
@@ -241,6 +265,7 @@ impl Recovery {
             generation: 1,
             identity: (self.draw)(),
             next_number: 1,
+            has_journal: self.settings.journaled.is_some(),
             label: self.settings.belonging.label.clone(),
             ..Manifest::default()
         };

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvorum_backend::{FoldFilter, Lease, Status, Timestamp};
+use kvorum_ordered_tree::{ScanRange, ScanStep, TreeView};
 use kvorum_sst::Table;
 
 use crate::Lsm;
 use crate::merging;
-use crate::snapshot::{LsmSnapshot, ScanRange, ScanStep};
+use crate::snapshot::LsmSnapshot;
 use crate::store::{Counted, Store};
 use crate::version::Version;
 

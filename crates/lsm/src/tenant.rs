@@ -13,13 +13,14 @@ use std::sync::atomic::Ordering;
 
 use kvorum_backend::{ErrorKind, Result, Sequence, StepBudget, StepOutcome, StoreId, Timestamp};
 use kvorum_encoding::KeyRange;
+use kvorum_ordered_tree::{DoubtKind, OrderedTree};
 use kvorum_value_log::{HeldSegments, LogSegment, LoggedRecord, SegmentUse, Tenant};
 use parking_lot::MutexGuard;
 
+use crate::Lsm;
 use crate::log::decode_logged;
 use crate::logged::{lost_name, taken_bytes};
 use crate::store::{Store, WriteSide};
-use crate::{DoubtKind, Lsm};
 
 /// How often sums over tables are made without a lock before puts are made to wait for them.
 const SUMS_WITHOUT_LOCK: usize = 3;

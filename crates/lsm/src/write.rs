@@ -23,7 +23,7 @@ use crate::op::Op;
 use crate::settings::SyncStrategy;
 use crate::store::{Store, WriteSide};
 
-/// What a writer saw before it decided what to write; see [`crate::Lsm::write_if_unchanged`].
+/// What a writer saw before it decided what to write; see [`kvorum_ordered_tree::OrderedTree::put_if_unchanged`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
     pub(crate) sequence: u64,

@@ -6,6 +6,7 @@ mod failing_stores;
 mod failures;
 mod foreign_copies;
 mod leveldb_tenant;
+mod leveled_tenant;
 mod log_hints;
 mod lost_batches;
 mod missing_segments;

@@ -1,5 +1,5 @@
-//! Several stores with their entries in one value log, as a node has them, of bitcask or of leveldb: killed,
-//! cut from the power anywhere, opened again under another durability, collected and merged meanwhile. What
+//! Several stores with their entries in one value log, as a node has them, of bitcask, leveldb or
+//! leveled: killed, cut from the power anywhere, opened again under another durability, collected and merged meanwhile. What
 //! was acknowledged is there, as far as the durability of its time promised.
 
 #![expect(
@@ -21,12 +21,15 @@ use kvorum_backend::{
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_backend_leveldb::{LeveldbSettings, SyncStrategy as LeveldbSync};
+use kvorum_backend_leveled::LeveledSettings;
 use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_encoding::StorageKey;
 use kvorum_value_log::{Admission, Tenant, ValueLog, ValueLogSettings};
 use proptest::prelude::*;
 
-use crate::tenants::{Engine, Opened, bitcask_settings, leveldb_settings, tenants_of};
+use crate::tenants::{
+    Engine, Opened, bitcask_settings, leveldb_settings, leveled_settings, tenants_of,
+};
 
 pub(crate) const STORES: usize = 3;
 pub(crate) const KEYS: usize = 5;
@@ -86,9 +89,10 @@ impl Mode {
 pub(crate) enum Kind {
     Bitcask,
     Leveldb,
+    Leveled,
 }
 
-pub(crate) const KINDS: [Kind; 2] = [Kind::Bitcask, Kind::Leveldb];
+pub(crate) const KINDS: [Kind; 3] = [Kind::Bitcask, Kind::Leveldb, Kind::Leveled];
 
 impl Kind {
     fn engine(self, mode: Mode) -> Engine {
@@ -111,6 +115,15 @@ impl Kind {
                 blob_threshold_bytes: 100,
                 log_segments_behind_max: 2,
                 ..leveldb_settings()
+            }),
+            Self::Leveled => Engine::Leveled(LeveledSettings {
+                sync: match mode {
+                    Mode::Own | Mode::None => LeveldbSync::None,
+                    Mode::Interval => LeveldbSync::Interval(INTERVAL),
+                    Mode::Grouped => LeveldbSync::Grouped,
+                },
+                log_segments_behind_max: 2,
+                ..leveled_settings()
             }),
         }
     }
@@ -605,6 +618,14 @@ proptest! {
     ) {
         check(Kind::Leveldb, mode, &scripts, None);
     }
+
+    #[test]
+    fn any_script_over_leveled_survives_power_cuts_anywhere_and_what_comes_after(
+        mode in any_mode(),
+        scripts in proptest::collection::vec((any_script(), any::<u64>(), any_mode()), 1..4),
+    ) {
+        check(Kind::Leveled, mode, &scripts, None);
+    }
 }
 
 /// Killed before the log's thread came to write, a server that had said "done" had it in its memory
@@ -718,7 +739,7 @@ fn cover_all(node: &Node) {
 #[test]
 fn a_store_that_is_opened_while_a_segment_is_collected_loses_nothing_of_it() {
     let mut under_way = 0;
-    let runs = (0..24).map(|run| (KINDS[run % 2], run / 2));
+    let runs = (0..36).map(|run| (KINDS[run % KINDS.len()], run / KINDS.len()));
     for (kind, steps_away) in runs {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
         let drawn = Arc::new(AtomicU64::new(1));

@@ -15,6 +15,7 @@ use kvorum_backend_conformance::Opening;
 use kvorum_backend_leveldb::{
     Compression, DrawNumber, Leveldb, LeveldbSettings, Shared, SyncStrategy as LeveldbSync,
 };
+use kvorum_backend_leveled::{JournalPolicy, LeveledSettings};
 use kvorum_disk::Disk;
 use kvorum_encoding::StorageKey;
 use kvorum_lsm::policy::PolicySettings;
@@ -26,6 +27,7 @@ use parking_lot::Mutex;
 pub(crate) enum Engine {
     Bitcask(BitcaskSettings),
     Leveldb(LeveldbSettings),
+    Leveled(LeveledSettings),
 }
 
 impl Engine {
@@ -43,6 +45,11 @@ impl Engine {
             Self::Leveldb(own) => {
                 let shared = Shared::new(64 << 10, 1 << 20);
                 Leveldb::open(disk, directory, &own, shared, draw, log)?.into()
+            }
+            Self::Leveled(own) => {
+                let shared = Shared::new(64 << 10, 1 << 20);
+                let journal = log.expect("a journal");
+                kvorum_backend_leveled::open(disk, directory, &own, shared, draw, journal)?.into()
             }
         })
     }
@@ -274,6 +281,23 @@ pub(crate) fn bitcask_settings() -> BitcaskSettings {
         log_hint_records_min: 3,
         log_hints_merged: 2,
         ..BitcaskSettings::default()
+    }
+}
+
+/// The same of a ledger, with journal files that are rewritten when a third of them is garbage.
+pub(crate) fn leveled_settings() -> LeveledSettings {
+    let leveldb = leveldb_settings();
+    LeveledSettings {
+        sync: leveldb.sync,
+        ledger_buffer_bytes: 1_500,
+        block_bytes: leveldb.block_bytes,
+        journal_policy: JournalPolicy {
+            run_files_max: 2,
+            single_file_percent: 66,
+            longest_run_percent: 80,
+        },
+        policy: leveldb.policy,
+        ..LeveledSettings::default()
     }
 }
 

@@ -5,7 +5,7 @@
 //! read: each lists its entries, and the ones that are not there are put. Those about objects need the
 //! index read: an entry whose object does not list it is removed, since a put over an object that could not
 //! be read did not know its entries. What is decided is put below everything that is in memory, so that it
-//! undoes no put; see [`Lsm::put_below`].
+//! undoes no put; see [`OrderedTree::put_below`].
 //!
 //! What cannot be known yet stays in doubt: the entries of an object that is damaged itself. The next round
 //! is when it has been put again, or when nothing in question is unreadable any more. An object that damage
@@ -21,15 +21,17 @@ use kvorum_backend::{
     TaskKind, Timestamp, Urgency,
 };
 use kvorum_encoding::{KeyRange, StorageKey, successor};
-use kvorum_index_entries::keyspace::{
+use kvorum_ordered_tree::{
+    Doubt, DoubtKind, OrderedTree, PutBelow, ScanEnd, ScanRange, ScanStep, TreeEntry, TreeView,
+};
+use parking_lot::Mutex;
+
+use crate::keyspace::{
     all_entries, entry_and_key, index_key, object_key, object_range_of, objects,
     objects_of_entries, storage_key,
 };
-use kvorum_index_entries::listing::decode;
-use kvorum_lsm::{Body, Doubt, DoubtKind, Lsm, Op, PutBelow, ScanEnd, ScanRange, ScanStep, Value};
-use parking_lot::Mutex;
-
-use crate::index::{OF_ANY_AGE, Object, entry_op, read_object};
+use crate::listing::decode;
+use crate::stored::{OF_ANY_AGE, Stored, read_stored};
 
 /// What looking for one entry costs at most, as a rule: a block.
 const LOOKUP_BYTES: u64 = 4096;
@@ -99,39 +101,39 @@ struct Part {
 }
 
 impl Reindexing {
-    pub(crate) fn due(&self, lsm: &Lsm) -> Option<Task> {
+    pub(crate) fn due<T: OrderedTree>(&self, tree: &T) -> Option<Task> {
         // While somebody is at a step, it is due again when that is over.
         let state = self.state.try_lock()?;
-        (lsm.is_writable() && state.is_due(lsm)).then(|| Task {
+        (tree.is_writable() && state.is_due(tree)).then(|| Task {
             kind: TaskKind::Reindex,
             subject: 0,
             urgency: Urgency::Idle,
-            cost_bytes: lsm.table_bytes(),
+            cost_bytes: tree.walked_bytes(),
         })
     }
 
     /// Does a part of a round, or begins one.
-    pub(crate) fn step(
+    pub(crate) fn step<T: OrderedTree>(
         &self,
-        lsm: &Lsm,
+        tree: &T,
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
         let mut state = self.state.lock();
         if state.round.is_none() {
-            if !state.is_due(lsm) {
+            if !state.is_due(tree) {
                 return Ok(StepOutcome::nothing_left());
             }
             state.waiting = None;
-            state.round = Some(Round::begin(lsm));
+            state.round = Some(Round::begin(tree));
         }
         let Some(round) = &mut state.round else {
             return Ok(StepOutcome::nothing_left());
         };
-        let cost_bytes = round.step(lsm, budget.bytes.max(1), now)?;
+        let cost_bytes = round.step(tree, budget.bytes.max(1), now)?;
         let is_done = matches!(round.stage, Stage::Over);
         if is_done && let Some(round) = state.round.take() {
-            state.waiting = round.finish(lsm)?;
+            state.waiting = round.finish(tree)?;
         }
         Ok(StepOutcome {
             cost_bytes,
@@ -141,24 +143,24 @@ impl Reindexing {
 }
 
 impl State {
-    fn is_due(&self, lsm: &Lsm) -> bool {
+    fn is_due<T: OrderedTree>(&self, tree: &T) -> bool {
         let is_waiting = self.waiting.as_ref().is_some_and(|waiting| {
-            let is_unread = || waiting.unread.iter().any(|range| lsm.is_lost(range));
-            let is_news = waiting.opened != lsm.doubts_opened();
+            let is_unread = || waiting.unread.iter().any(|range| tree.is_lost(range));
+            let is_news = waiting.opened != tree.doubts().opened();
             !is_news && (waiting.unread.is_empty() || is_unread())
         });
-        self.round.is_some() || (!is_waiting && !lsm.doubts().is_empty())
+        self.round.is_some() || (!is_waiting && !tree.doubts().all().is_empty())
     }
 }
 
 impl Round {
-    fn begin(lsm: &Lsm) -> Self {
+    fn begin<T: OrderedTree>(tree: &T) -> Self {
         Self {
-            opened: lsm.doubts_opened(),
-            doubts: lsm.doubts(),
-            stage: match lsm.has_extras() {
+            opened: tree.doubts().opened(),
+            doubts: tree.doubts().all(),
+            stage: match tree.has_extras() {
                 true => Stage::Flushing {
-                    up_to: lsm.snapshot(Lease::Unlimited).sequence(),
+                    up_to: tree.view(Lease::Unlimited).sequence(),
                 },
                 // There never was an entry.
                 false => Stage::Over,
@@ -169,12 +171,12 @@ impl Round {
         }
     }
 
-    fn step(&mut self, lsm: &Lsm, budget_bytes: u64, now: Timestamp) -> Result<u64> {
+    fn step<T: OrderedTree>(&mut self, tree: &T, budget_bytes: u64, now: Timestamp) -> Result<u64> {
         let (from, is_of_objects) = match &self.stage {
             Stage::Flushing { up_to } => {
-                let outcome = lsm.flush_part(budget_bytes, now)?;
+                let outcome = tree.flush_part(budget_bytes, now)?;
                 let is_empty = outcome == StepOutcome::nothing_left();
-                if is_empty || (outcome.is_done && lsm.flushed() >= *up_to) {
+                if is_empty || (outcome.is_done && tree.flushed() >= *up_to) {
                     self.stage = self.objects_stage();
                 }
                 return Ok(outcome.cost_bytes);
@@ -183,9 +185,9 @@ impl Round {
             Stage::Entries { from } => (from.clone(), false),
             Stage::Over => return Ok(0),
         };
-        let put = lsm.put_below(budget_bytes, now, || match is_of_objects {
-            true => self.missing_entries(lsm, from, budget_bytes),
-            false => self.left_over_entries(lsm, from, budget_bytes),
+        let put = tree.put_below(budget_bytes, now, || match is_of_objects {
+            true => self.missing_entries(tree, from, budget_bytes),
+            false => self.left_over_entries(tree, from, budget_bytes),
         })?;
         let (part, written) = match put {
             PutBelow::Flushing(outcome) => return Ok(outcome.cost_bytes),
@@ -235,29 +237,29 @@ impl Round {
     }
 
     /// Entries in doubt that objects list and that are not there.
-    fn missing_entries(
+    fn missing_entries<T: OrderedTree>(
         &self,
-        lsm: &Lsm,
+        tree: &T,
         from: Bytes,
         budget_bytes: u64,
-    ) -> Result<(Vec<Op>, Part)> {
+    ) -> Result<(Vec<T::Op>, Part)> {
         let range = self.objects_in_question().unwrap_or_else(objects);
         let doubts = self.doubts.iter();
         let doubts: Vec<&KeyRange> = doubts.map(|it| &it.range).collect();
         let mut listed = Vec::new();
-        let part = read_part(lsm, from, range.to, budget_bytes, &mut |key, value| {
-            let (key, before) = (storage_key(key), listed.len());
-            for entry in decode(&value.extra).unwrap_or_default() {
+        let part = read_part(tree, from, range.to, budget_bytes, &mut |shown| {
+            let (key, before) = (storage_key(shown.key()), listed.len());
+            for entry in decode(&shown.extra()).unwrap_or_default() {
                 let at = index_key(&key, &entry);
                 if doubts.iter().any(|it| it.contains(&at)) {
-                    listed.push((at.clone(), entry_op(at, value.fields)));
+                    listed.push((at.clone(), tree.bare_op(at, *shown.fields())));
                 }
             }
             listed.len() - before
         })?;
         let mut ops = Vec::new();
         for (at, op) in listed {
-            let is_there = match lsm.head(&at, OF_ANY_AGE) {
+            let is_there = match tree.extra(&at, OF_ANY_AGE) {
                 Err(error) if error.kind() == ErrorKind::Corrupt => false,
                 found => matches!(found?, Lookup::Found(_)),
             };
@@ -269,40 +271,40 @@ impl Round {
     }
 
     /// Entries of objects in doubt that those do not list.
-    fn left_over_entries(
+    fn left_over_entries<T: OrderedTree>(
         &self,
-        lsm: &Lsm,
+        tree: &T,
         from: Bytes,
         budget_bytes: u64,
-    ) -> Result<(Vec<Op>, Part)> {
+    ) -> Result<(Vec<T::Op>, Part)> {
         let objects = objects();
         let doubts: Vec<&KeyRange> = self.about(&objects).map(|it| &it.range).collect();
         let mut found = Vec::new();
         let to = all_entries().to;
-        let mut part = read_part(lsm, from, to, budget_bytes, &mut |at, _| {
-            let Some((entry, key)) = entry_and_key(at) else {
+        let mut part = read_part(tree, from, to, budget_bytes, &mut |shown| {
+            let Some((entry, key)) = entry_and_key(shown.key()) else {
                 return 0;
             };
             let object = object_key(key.as_bytes());
             let is_in_doubt = doubts.iter().any(|it| it.contains(&object));
             if is_in_doubt {
-                found.push((Bytes::copy_from_slice(at), entry, key));
+                found.push((Bytes::copy_from_slice(shown.key()), entry, key));
             }
             usize::from(is_in_doubt)
         })?;
         let mut ops = Vec::new();
         for (at, entry, key) in found {
-            match read_object(lsm, &key, OF_ANY_AGE.reading)? {
-                Object::Found(value) => {
+            match read_stored(tree, &key, OF_ANY_AGE.reading)? {
+                Stored::Found(_, listed) => {
                     let lists_it = |entries: BTreeSet<_>| entries.contains(&entry);
                     // A list that does not decode says nothing.
-                    if !decode(&value.extra).map_or(true, lists_it) {
-                        ops.push(Op::Remove { key: at });
+                    if !decode(&listed).map_or(true, lists_it) {
+                        ops.push(tree.remove_op(at));
                     }
                 }
-                Object::Absent if self.is_replaced(&key) => ops.push(Op::Remove { key: at }),
-                Object::Absent => part.gone.push(key),
-                Object::Damaged => part.unread.push(object_range_of(&key)),
+                Stored::Absent if self.is_replaced(&key) => ops.push(tree.remove_op(at)),
+                Stored::Absent => part.gone.push(key),
+                Stored::Damaged => part.unread.push(object_range_of(&key)),
             }
         }
         Ok((ops, part))
@@ -319,7 +321,7 @@ impl Round {
     }
 
     /// Closes what is settled, and says what has to wait.
-    fn finish(self, lsm: &Lsm) -> Result<Option<Waiting>> {
+    fn finish<T: OrderedTree>(self, tree: &T) -> Result<Option<Waiting>> {
         let mut unread = self.unread.clone();
         let questioned = self.objects_in_question().filter(|_| self.lacks_objects);
         let entries = all_entries();
@@ -330,7 +332,7 @@ impl Round {
         let settled = self.doubts.iter().filter(is_settled);
         let settled: Vec<u64> = settled.map(|it| it.id).collect();
         let gone: Vec<KeyRange> = self.gone.iter().map(object_range_of).collect();
-        lsm.settle_doubts(&settled, &gone)?;
+        tree.settle_doubts(&settled, &gone)?;
         unread.extend(questioned);
         Ok(Some(Waiting {
             // Those just opened are no news.
@@ -341,14 +343,14 @@ impl Round {
 }
 
 /// Shows a part of a range, of entries of any age. What is shown it tells how many lookups follow from it.
-fn read_part(
-    lsm: &Lsm,
+fn read_part<T: OrderedTree>(
+    tree: &T,
     from: Bytes,
     to: Option<Bytes>,
     budget_bytes: u64,
-    show: &mut dyn FnMut(&[u8], &Value) -> usize,
+    show: &mut dyn FnMut(&<T::View as TreeView>::Entry<'_>) -> usize,
 ) -> Result<Part> {
-    let view = lsm.snapshot(Lease::Unlimited);
+    let view = tree.view(Lease::Unlimited);
     let range = ScanRange {
         from: Bound::Included(from),
         to: to.map_or(Bound::Unbounded, Bound::Excluded),
@@ -357,18 +359,13 @@ fn read_part(
     let mut last = Bytes::new();
     let filter = FoldFilter::unexpired(OF_ANY_AGE.now);
     let end = view.scan(&range, &filter, &mut |shown| {
-        let value = shown.value();
-        let body_len = match &value.body {
-            Body::Inline(body) => body.len(),
-            Body::Blob(_) | Body::Logged(_) => 0,
-        };
-        let read = shown.key.len() + value.extra.len() + value.head.len() + body_len;
-        let lookups = show(shown.key, &value) as u64;
+        let read = shown.key().len() + shown.payload_bytes();
+        let lookups = show(shown) as u64;
         bytes += read as u64 + lookups * LOOKUP_BYTES;
         if bytes < budget_bytes {
             return ScanStep::Next;
         }
-        last = Bytes::copy_from_slice(shown.key);
+        last = Bytes::copy_from_slice(shown.key());
         ScanStep::Stop
     })?;
     let next = (end == ScanEnd::Stopped).then(|| successor(&last));

@@ -1,9 +1,9 @@
-//! Ranges of keys of which damage may have taken something, until whoever uses the store has seen to them.
+//! Ranges of keys of which damage may have taken something, until the tree's user has seen to them.
 //!
-//! Folds pass over damage, and the mark over what a block lost is forgotten when it comes to the last
-//! level. Who derives keys from other keys, as an index does, can make them again, and has to know where
-//! until then. So a doubt is opened where damage is met, and stands in the manifest: the change that goes
-//! on without a damaged block keeps the doubt about its keys. Blocks that opened one are kept beside, as
+//! Scans pass over damage, and the tree forgets it with the last file that had it. Who derives keys from
+//! other keys, as an index does, can make them again, and has to know where until then. So a doubt is opened
+//! where damage is met, and stands in the manifest: the change that goes on without a damaged block keeps the
+//! doubt about its keys. Blocks that opened one are kept beside, as
 //! long as their table is there: a block that is met again is no news, also when its doubt was settled.
 
 use std::collections::BTreeMap;
@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvorum_encoding::{ByteReader, KeyRange, Truncated, put_varint};
 use parking_lot::Mutex;
-
-use crate::version::{LevelTable, Version};
 
 /// Doubts that are told apart; with more, those of a kind are one about all from the first key to the last.
 const OPEN_MAX: usize = 1_000;
@@ -61,14 +59,15 @@ pub struct DoubtRecord {
 }
 
 impl DoubtRecord {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// True when there is nothing to write down.
+    pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.blocks.is_empty()
     }
 
     /// Appends it: the varint number of ranges in doubt, and for each a byte for its kind (0 lost, 1
     /// replaced) and the range; the varint number of damaged blocks, and
     /// for each varints table and offset, and its range.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.open.len() as u64);
         for (kind, range) in &self.open {
             out.push(match kind {
@@ -85,7 +84,11 @@ impl DoubtRecord {
         }
     }
 
-    pub(crate) fn decode(reader: &mut ByteReader<'_>) -> Result<Self, Truncated> {
+    /// Reads what [`DoubtRecord::encode`] appended.
+    ///
+    /// # Errors
+    /// [`Truncated`] when the bytes end within it.
+    pub fn decode(reader: &mut ByteReader<'_>) -> Result<Self, Truncated> {
         let mut record = Self::default();
         for _ in 0..reader.varint_len()? {
             let kind = match reader.u8()? {
@@ -105,9 +108,9 @@ impl DoubtRecord {
     }
 }
 
-/// The doubts of an open store.
+/// The doubts of an open tree.
 #[derive(Default)]
-pub(crate) struct Doubts {
+pub struct Doubts {
     held: Mutex<Held>,
     /// How many were opened since the store was.
     opened: AtomicU64,
@@ -124,7 +127,7 @@ struct Held {
 
 impl Doubts {
     /// Takes over those that a manifest has.
-    pub(crate) fn restore(&self, record: &DoubtRecord) {
+    pub fn restore(&self, record: &DoubtRecord) {
         let mut held = self.held.lock();
         for (kind, range) in &record.open {
             self.open_held(&mut held, *kind, range.clone());
@@ -136,14 +139,14 @@ impl Doubts {
     }
 
     /// Opens a doubt about these keys.
-    pub(crate) fn open(&self, kind: DoubtKind, range: KeyRange) {
+    pub fn open(&self, kind: DoubtKind, range: KeyRange) {
         let mut held = self.held.lock();
         self.open_held(&mut held, kind, range);
     }
 
     /// The same for a part of a table, unless that is known. A scan that begins inside a block knows a part
     /// of its range.
-    pub(crate) fn open_for(&self, table: u64, offset: u64, range: KeyRange) {
+    pub fn open_for(&self, table: u64, offset: u64, range: KeyRange) {
         let mut held = self.held.lock();
         let is_room = held.blocks.len() < BLOCKS_MAX;
         match held.blocks.get_mut(&(table, offset)) {
@@ -178,48 +181,50 @@ impl Doubts {
     }
 
     /// How many were opened since the store was, settled ones included.
-    pub(crate) fn opened(&self) -> u64 {
+    pub fn opened(&self) -> u64 {
         self.opened.load(Ordering::Acquire)
     }
 
-    pub(crate) fn all(&self) -> Vec<Doubt> {
+    /// Those that nobody has settled yet. Where there are many, one of them may stand for all keys.
+    pub fn all(&self) -> Vec<Doubt> {
         self.held.lock().open.clone()
     }
 
     /// True when one of them is about keys of this range.
-    pub(crate) fn is_in_doubt(&self, range: &KeyRange) -> bool {
+    pub fn is_in_doubt(&self, range: &KeyRange) -> bool {
         let held = self.held.lock();
         held.open.iter().any(|it| it.range.overlaps(range))
     }
 
     /// True when one of them is about just these keys.
-    pub(crate) fn is_doubt(&self, range: &KeyRange) -> bool {
+    pub fn is_doubt(&self, range: &KeyRange) -> bool {
         let held = self.held.lock();
         held.open.iter().any(|it| it.range == *range)
     }
 
     /// Closes those with these numbers.
-    pub(crate) fn settle(&self, ids: &[u64]) {
+    pub fn settle(&self, ids: &[u64]) {
         let mut held = self.held.lock();
         held.open.retain(|it| !ids.contains(&it.id));
         held.changes += 1;
     }
 
     /// Forgets all, as after an erasure.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         let mut held = self.held.lock();
         held.open.clear();
         held.blocks.clear();
         held.changes += 1;
     }
 
-    pub(crate) fn has_unwritten(&self) -> bool {
+    /// True when there were changes that the manifest does not have.
+    pub fn has_unwritten(&self) -> bool {
         let held = self.held.lock();
         held.written < held.changes
     }
 
     /// What the manifest is to have, and which change that is. Of tables that are gone no block is met.
-    pub(crate) fn record(&self, is_listed: impl Fn(u64) -> bool) -> (DoubtRecord, u64) {
+    pub fn record(&self, is_listed: impl Fn(u64) -> bool) -> (DoubtRecord, u64) {
         let held = self.held.lock();
         let blocks = held.blocks.iter();
         let blocks = blocks.filter(|((table, _), _)| is_listed(*table));
@@ -240,23 +245,17 @@ impl Doubts {
         (record, held.changes)
     }
 
-    pub(crate) fn is_written(&self, change: u64) {
+    /// The manifest has this change now, and those before it.
+    pub fn is_written(&self, change: u64) {
         let mut held = self.held.lock();
         held.written = held.written.max(change);
     }
 
-    /// True when something of this range cannot be read now: in a block that is known to be damaged, in a
-    /// table that is not there, or below a mark that stands for such a block.
-    pub(crate) fn is_lost(&self, version: &Version, range: &KeyRange) -> bool {
-        let is_there = |number: u64| version.tables().any(|it| it.number == number);
-        let mut holes: Vec<KeyRange> = {
-            let held = self.held.lock();
-            let blocks = held.blocks.iter();
-            let blocks = blocks.filter(|((table, _), _)| is_there(*table));
-            blocks.map(|(_, range)| range.clone()).collect()
-        };
-        holes.extend(version.tables().flat_map(LevelTable::lost_ranges));
-        holes.iter().any(|it| it.overlaps(range))
+    /// True when a block of this range is known to be damaged, in a table that is there.
+    pub fn has_met(&self, range: &KeyRange, is_there: impl Fn(u64) -> bool) -> bool {
+        let held = self.held.lock();
+        let mut blocks = held.blocks.iter();
+        blocks.any(|((table, _), bad)| is_there(*table) && bad.overlaps(range))
     }
 }
 

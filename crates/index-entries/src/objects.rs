@@ -3,18 +3,36 @@
 use bytes::Bytes;
 use kvorum_backend::{
     BackendError, ErrorKind, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Result, Sequence,
-    Snapshot, Visited, Visitor,
+    Snapshot, Timestamp, Visited, Visitor,
 };
 use kvorum_encoding::{StorageKey, successor};
-use kvorum_index_entries::keyspace::{object_key, object_range, storage_key};
-use kvorum_lsm::{LsmSnapshot, ScanEnd, ScanRange, ScanStep, Shown};
+use kvorum_ordered_tree::{ScanEnd, ScanRange, ScanStep, TreeEntry, TreeView};
 
-/// A consistent view of a store.
-pub(crate) struct LeveldbSnapshot {
-    pub(crate) view: LsmSnapshot,
+use crate::keyspace::{all_objects, object_key, object_range, storage_key};
+
+/// The objects of a tree, as a view of it has them.
+pub struct ObjectsView<V> {
+    view: V,
 }
 
-impl LeveldbSnapshot {
+impl<V: TreeView> ObjectsView<V> {
+    /// Of this view.
+    pub fn of(view: V) -> Self {
+        Self { view }
+    }
+
+    /// True when no object is left that is not expired.
+    ///
+    /// # Errors
+    /// Those of [`TreeView::scan`].
+    pub fn is_empty(&self, now: Timestamp) -> Result<bool> {
+        let (from, to) = all_objects();
+        let filter = FoldFilter::unexpired(now);
+        let stop = &mut |_: &V::Entry<'_>| ScanStep::Stop;
+        let end = self.view.scan(&ScanRange { from, to }, &filter, stop)?;
+        Ok(end == ScanEnd::Complete)
+    }
+
     /// Visits a range; `behind` says where to go on after a key.
     fn walk(
         &self,
@@ -30,7 +48,7 @@ impl LeveldbSnapshot {
         let end = self
             .view
             .scan(&ScanRange { from, to }, filter, &mut |shown| {
-                let key = storage_key(shown.key);
+                let key = storage_key(shown.key());
                 let body = match body_of(shown, detail) {
                     Ok(Some(body)) => body,
                     // Damaged: told in the status, and no reason to stop.
@@ -46,7 +64,7 @@ impl LeveldbSnapshot {
                 };
                 let flow = visitor(Visited {
                     key: &key,
-                    sequence: Sequence(shown.sequence),
+                    sequence: shown.sequence(),
                     fields: *shown.fields(),
                     head,
                     body,
@@ -74,7 +92,7 @@ impl LeveldbSnapshot {
     }
 }
 
-impl Snapshot for LeveldbSnapshot {
+impl<V: TreeView> Snapshot for ObjectsView<V> {
     fn has_met_damage(&self) -> bool {
         self.view.has_met_damage()
     }
@@ -105,7 +123,7 @@ impl Snapshot for LeveldbSnapshot {
 }
 
 /// `Ok(None)` when the body is damaged.
-fn body_of(shown: &Shown<'_>, detail: FoldDetail) -> Result<Option<Bytes>> {
+fn body_of(shown: &impl TreeEntry, detail: FoldDetail) -> Result<Option<Bytes>> {
     if detail != FoldDetail::Entries {
         return Ok(Some(Bytes::new()));
     }
