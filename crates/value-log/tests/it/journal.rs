@@ -321,8 +321,8 @@ fn removals_go_with_what_they_remove_however_long_others_stay() {
     // What stays in the log for good, as no segment of it has garbage.
     (0..KEYS / 2).for_each(|key| node.put(key, 1));
     let mut sizes = Vec::new();
-    for round in 0..60 {
-        for key in KEYS / 2..KEYS {
+    for round in 0..60_u8 {
+        for key in (1..=20).map(|it| KEYS + 20 * usize::from(round) + it) {
             node.put(key, round);
             node.remove(key);
         }
