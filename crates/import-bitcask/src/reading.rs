@@ -8,7 +8,7 @@ use bytes::Bytes;
 use kvorum_disk::{DiskFile, OpenMode, Reading};
 use kvorum_encoding::Address;
 use kvorum_import::riak_object::RiakObject;
-use kvorum_import::{Batch, Place, System, reconcile};
+use kvorum_import::{Batch, GroupReader, Place, System, reconcile};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::groups::KeyGroup;
@@ -38,19 +38,10 @@ struct Copy {
     digest: u64,
 }
 
-impl ObjectReader {
-    pub(crate) fn new(system: System, paths: Vec<PathBuf>, leave_out_tombstones: bool) -> Self {
-        Self {
-            system,
-            paths,
-            open: BTreeMap::new(),
-            opened: VecDeque::new(),
-            leave_out_tombstones,
-        }
-    }
+impl GroupReader for ObjectReader {
+    type Group = KeyGroup;
 
-    /// Reads the next batch out of `groups`. Blocks.
-    pub(crate) fn read_batch(&mut self, groups: &[KeyGroup]) -> Batch {
+    fn read_batch(&mut self, groups: &[KeyGroup]) -> Batch {
         let mut batch = Batch::default();
         for group in groups {
             self.read_group(group, &mut batch);
@@ -60,6 +51,18 @@ impl ObjectReader {
             }
         }
         batch
+    }
+}
+
+impl ObjectReader {
+    pub(crate) fn new(system: System, paths: Vec<PathBuf>, leave_out_tombstones: bool) -> Self {
+        Self {
+            system,
+            paths,
+            open: BTreeMap::new(),
+            opened: VecDeque::new(),
+            leave_out_tombstones,
+        }
     }
 
     fn read_group(&mut self, group: &KeyGroup, batch: &mut Batch) {
