@@ -3,9 +3,10 @@
 //! A stopped node is started for the import within this process, on a loopback port of its own that
 //! nobody knows. What is imported takes the same way as any client's write, so there is one way in.
 
+use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -49,6 +50,12 @@ pub(crate) enum ImportVerb {
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
     RiakLeveldb(RiakLeveldbArguments),
+    /// Import the leveled stores of Riak nodes, from their journals.
+    ///
+    /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
+    /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
+    /// stopped before its end.
+    RiakLeveled(RiakLeveledArguments),
 }
 
 /// Arguments of `kvorum import riak-bitcask`.
@@ -85,6 +92,16 @@ pub(crate) struct RiakLeveldbArguments {
     /// Take all tables and logs that are there, whatever manifests say
     #[arg(long)]
     ignore_manifests: bool,
+}
+
+/// Arguments of `kvorum import riak-leveled`.
+#[derive(Args)]
+pub(crate) struct RiakLeveledArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// Directory for the import's index and progress
+    #[arg(long, value_name = "DIR", default_value = "riak-leveled-import")]
+    state: PathBuf,
 }
 
 /// What every import takes.
@@ -127,6 +144,7 @@ impl ImportVerb {
         match self {
             Self::RiakBitcask(arguments) => &arguments.common,
             Self::RiakLeveldb(arguments) => &arguments.common,
+            Self::RiakLeveled(arguments) => &arguments.common,
         }
     }
 }
@@ -183,6 +201,9 @@ fn check_source(executor: &Executor, verb: &ImportVerb) -> Result<(), ImportErro
         ImportVerb::RiakLeveldb(arguments) => {
             kvorum_import_leveldb::check_source(&system, &leveldb_options(arguments, None))
         }
+        ImportVerb::RiakLeveled(arguments) => {
+            kvorum_import_leveled::check_source(&system, &leveled_options(arguments, None))
+        }
     }
 }
 
@@ -193,6 +214,7 @@ fn system(executor: &Executor) -> System {
         file_mode,
         is_running,
         lock_holder,
+        open_file,
     }
 }
 
@@ -213,6 +235,10 @@ fn run(
         ImportVerb::RiakLeveldb(arguments) => {
             let options = leveldb_options(arguments, target);
             executor.block_on(kvorum_import_leveldb::import(system, options, progress))
+        }
+        ImportVerb::RiakLeveled(arguments) => {
+            let options = leveled_options(arguments, target);
+            executor.block_on(kvorum_import_leveled::import(system, options, progress))
         }
     };
     drop(shown);
@@ -255,6 +281,23 @@ fn leveldb_options(
         target,
         retention: retention.map(|minutes| Duration::from_secs(minutes.saturating_mul(60))),
         ignore_manifests: arguments.ignore_manifests,
+        ignore_locks: common.ignore_locks,
+        leave_out_tombstones: common.leave_out_tombstones,
+        connections: common.connections,
+        patience: Duration::from_secs(common.patience_secs),
+        restart: common.restart,
+    }
+}
+
+fn leveled_options(
+    arguments: &RiakLeveledArguments,
+    target: Option<ImportTarget>,
+) -> kvorum_import_leveled::ImportOptions {
+    let common = &arguments.common;
+    kvorum_import_leveled::ImportOptions {
+        directories: common.directories.clone(),
+        state_directory: arguments.state.clone(),
+        target,
         ignore_locks: common.ignore_locks,
         leave_out_tombstones: common.leave_out_tombstones,
         connections: common.connections,
@@ -421,6 +464,30 @@ fn lock_holder(path: &Path) -> Option<u32> {
     // A holder beyond this process's namespace has no number here, and holds it all the same.
     let process = blocking.pid.map_or(0, Pid::as_raw_pid);
     Some(u32::try_from(process).unwrap_or(0))
+}
+
+/// Looks through the open files of the processes that this one may look at; on systems without `/proc`
+/// there are none.
+fn open_file(paths: &[PathBuf]) -> Option<(PathBuf, u32)> {
+    let identity = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    let wanted: HashMap<_, _> = paths
+        .iter()
+        .filter_map(|path| Some((identity(path)?, path)))
+        .collect();
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    let mut processes = processes.filter_map(|entry| {
+        let process: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let descriptors = std::fs::read_dir(entry.path().join("fd")).ok()?;
+        Some((process, descriptors))
+    });
+    processes.find_map(|(process, descriptors)| {
+        let mut files = descriptors.flatten();
+        let path = files.find_map(|descriptor| wanted.get(&identity(&descriptor.path())?))?;
+        Some(((*path).clone(), process))
+    })
 }
 
 fn is_running(process: u32) -> bool {
