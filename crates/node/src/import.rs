@@ -123,7 +123,7 @@ struct CommonArguments {
     /// Leave out tombstones; sound when the directories hold all replicas
     #[arg(long)]
     leave_out_tombstones: bool,
-    /// Import although a running process holds a lock
+    /// Import although a running process holds a lock, or has files of a store open
     #[arg(long)]
     ignore_locks: bool,
     /// Connections to the node

@@ -5,7 +5,7 @@ use std::path::Path;
 use kvorum_import::Summary;
 use proptest::prelude::*;
 
-use crate::journal::{Journal, Packing, key};
+use crate::journal::{Journal, key};
 use crate::riak_objects::{object_v1, plain};
 use crate::world::World;
 
@@ -17,7 +17,7 @@ fn name(number: u32) -> String {
 }
 
 fn journal() -> Journal {
-    let mut journal = Journal::packed(Packing::Plain);
+    let mut journal = Journal::default();
     for number in 0..KEYS {
         let object = object_v1(&[("a", 1)], &[plain(&"v".repeat(number as usize * 20))]);
         journal.put(number + 1, &key("b", &name(number)), &object);

@@ -1,6 +1,7 @@
 //! The forms that objects have in journals.
 
-use crate::journal::{Journal, PACKINGS, Packing, key, ledger_key, typed_key};
+use crate::journal::{Journal, key, ledger_key, typed_key};
+use crate::packing::{PACKINGS, pack};
 use crate::riak_objects::{binary, dotted, object_v0, object_v1, plain};
 use crate::world::World;
 
@@ -9,15 +10,15 @@ fn objects_of_every_compression_are_read() {
     let world = World::new();
     let long = "a value that is worth to be compressed, ".repeat(400);
     for (partition, packing) in (0..).zip(PACKINGS) {
-        let mut journal = Journal::packed(packing);
+        let mut journal = Journal::default();
+        let mut put = |sequence, name: &str, value: &str| {
+            let object = object_v1(&[("a", 1)], &[plain(value)]);
+            let (packed, flags) = pack(&object, packing);
+            journal.put_packed(sequence, &key("b", name), &packed, flags);
+        };
         let name = format!("{packing:?}");
-        let object = object_v1(&[("a", 1)], &[plain(&format!("{long}{name}"))]);
-        journal.put(1, &key("b", &name), &object);
-        journal.put(
-            2,
-            &key("b", "everywhere"),
-            &object_v1(&[("a", 1)], &[plain(&long)]),
-        );
+        put(1, &name, &format!("{long}{name}"));
+        put(2, "everywhere", &long);
         world.journal(partition, "0_x.cdb", &journal.completed());
     }
     let summary = world.import().unwrap();
@@ -41,8 +42,8 @@ fn objects_that_are_terms_are_read_compressed_or_not() {
     let len = u32::try_from(object.len() - 1).unwrap().to_be_bytes();
     let compressed = [&[131, 80], &len[..], &encoder.finish().unwrap()].concat();
     let mut journal = Journal::default();
-    journal.put_term(1, &key("b", "term"), &object);
-    journal.put_term(2, &key("b", "compressed term"), &compressed);
+    journal.put_packed(1, &key("b", "term"), &object, 0);
+    journal.put_packed(2, &key("b", "compressed term"), &compressed, 0);
     world.journal(0, "0_x.pnd", &journal.bytes);
     assert!(world.import().unwrap().is_whole());
     assert_eq!(world.values("b", "term"), ["of old"]);
@@ -54,7 +55,7 @@ fn types_buckets_siblings_and_strange_names_are_kept() {
     let world = World::new();
     world.server.store.lock().bucket_types = vec!["carts"];
     let siblings = [dotted("x", "a", 1), dotted("y", "b", 1)];
-    let mut journal = Journal::packed(Packing::Zstd);
+    let mut journal = Journal::default();
     let object = object_v1(&[("a", 1), ("b", 1)], &siblings);
     journal.put(1, &typed_key("carts", "b", "key/with\0all"), &object);
     journal.put(2, &key("b", "k"), &object_v1(&[("a", 1)], &[plain("")]));

@@ -1,24 +1,10 @@
 //! A small writer of journal files. It shares no code with the reader that it tests.
 
-use std::io::Write as _;
-
 use crate::riak_objects::{atom, binary, integer, list, term, tuple};
 
 const FRONT_BYTES: usize = 2048;
 /// Seconds from the year 0 to the Unix epoch.
 const UNIX_EPOCH: u64 = 62_167_219_200;
-
-/// How an object is packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Packing {
-    Zlib,
-    Lz4,
-    Zstd,
-    Plain,
-}
-
-pub(crate) const PACKINGS: [Packing; 4] =
-    [Packing::Zlib, Packing::Lz4, Packing::Zstd, Packing::Plain];
 
 /// The key of an object in a bucket without a type.
 pub(crate) fn key(bucket: &str, name: &str) -> Vec<u8> {
@@ -36,6 +22,9 @@ pub(crate) fn ledger_key(tag: &str, bucket: &[u8], name: &str) -> Vec<u8> {
     tuple(&[atom(tag), bucket.to_vec(), binary(name), atom("null")])
 }
 
+/// The flags of an object that is a binary and not compressed.
+const PLAIN: u8 = 2;
+
 /// A journal file being written.
 #[derive(Clone)]
 pub(crate) struct Journal {
@@ -43,40 +32,33 @@ pub(crate) struct Journal {
     pub(crate) bytes: Vec<u8>,
     /// Hashes of the keys, and where their records begin.
     records: Vec<(u32, u32)>,
-    pub(crate) packing: Packing,
 }
 
 impl Default for Journal {
     fn default() -> Self {
-        Self::packed(Packing::Lz4)
+        Self {
+            bytes: vec![0; FRONT_BYTES],
+            records: Vec::new(),
+        }
     }
 }
 
 impl Journal {
-    pub(crate) fn packed(packing: Packing) -> Self {
-        Self {
-            bytes: vec![0; FRONT_BYTES],
-            records: Vec::new(),
-            packing,
-        }
+    /// Writes an object.
+    pub(crate) fn put(&mut self, sequence: u32, key: &[u8], object: &[u8]) {
+        self.put_packed(sequence, key, object, PLAIN);
     }
 
-    /// Writes an object, and returns where its record begins.
-    pub(crate) fn put(&mut self, sequence: u32, key: &[u8], object: &[u8]) -> usize {
-        let (packed, flags) = pack(object, self.packing);
-        self.record(sequence, "stnd", key, &value(&packed, &no_changes(), flags))
+    /// Writes an object that is packed in the way that the flags say.
+    pub(crate) fn put_packed(&mut self, sequence: u32, key: &[u8], packed: &[u8], flags: u8) {
+        let value = value(packed, &no_changes(), flags);
+        self.record(sequence, "stnd", key, &value);
     }
 
     /// Writes an object that is there up to a second, which is counted from the Unix epoch.
     pub(crate) fn put_until(&mut self, sequence: u32, key: &[u8], object: &[u8], last_secs: u64) {
-        let (packed, flags) = pack(object, self.packing);
         let changes = changes_until(last_secs);
-        self.record(sequence, "stnd", key, &value(&packed, &changes, flags));
-    }
-
-    /// Writes an object that is a term and no binary.
-    pub(crate) fn put_term(&mut self, sequence: u32, key: &[u8], object: &[u8]) {
-        self.record(sequence, "stnd", key, &value(object, &no_changes(), 0));
+        self.record(sequence, "stnd", key, &value(object, &changes, PLAIN));
     }
 
     pub(crate) fn delete(&mut self, sequence: u32, key: &[u8]) {
@@ -117,13 +99,7 @@ impl Journal {
     }
 
     /// Writes a record of anything.
-    pub(crate) fn record(
-        &mut self,
-        sequence: u32,
-        kind: &str,
-        ledger_key: &[u8],
-        value: &[u8],
-    ) -> usize {
+    pub(crate) fn record(&mut self, sequence: u32, kind: &str, ledger_key: &[u8], value: &[u8]) {
         let key = term(&tuple(&[
             integer(sequence),
             atom(kind),
@@ -138,7 +114,6 @@ impl Journal {
         self.bytes.extend(value);
         self.records
             .push((hash(&key), u32::try_from(start).unwrap()));
-        start
     }
 
     /// Where records begin.
@@ -185,23 +160,6 @@ fn changes_until(last_secs: u64) -> Vec<u8> {
     let seconds = (last_secs + UNIX_EPOCH).to_le_bytes();
     let seconds = [&[110, 8, 0], &seconds[..]].concat();
     term(&tuple(&[list(&[]), seconds]))
-}
-
-fn pack(object: &[u8], packing: Packing) -> (Vec<u8>, u8) {
-    match packing {
-        Packing::Zlib => {
-            let level = flate2::Compression::default();
-            let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);
-            encoder.write_all(object).unwrap();
-            (encoder.finish().unwrap(), 3)
-        }
-        Packing::Lz4 => {
-            let block = lz4_flex::block::compress(object);
-            ([sized(object.len()).to_vec(), block].concat(), 7)
-        }
-        Packing::Zstd => (zstd::bulk::compress(object, 3).unwrap(), 15),
-        Packing::Plain => (object.to_vec(), 2),
-    }
 }
 
 fn sized(len: usize) -> [u8; 4] {

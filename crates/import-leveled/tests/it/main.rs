@@ -14,6 +14,7 @@ mod fake_server;
 mod formats;
 mod interruptions;
 mod journal;
+mod packing;
 #[path = "../../../import/tests/shared/partitions.rs"]
 mod partitions;
 mod riak_node;
