@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kvorum_disk::DiskError;
 use kvorum_import::{
-    Counts, FoundSource, ImportError, ImportTarget, IndexPlace, Intake, Progress, RecordFile,
-    RecordFormat, RecordOptions, Summary, System, import_records,
+    Counts, FoundSource, ImportError, ImportTarget, IndexPlace, Intake, OpenFiles, Progress,
+    RecordFile, RecordFormat, RecordOptions, Summary, System, import_records,
 };
 
 use crate::choices::Choices;
@@ -146,6 +146,10 @@ impl RecordFormat for Bitcask {
         leave_out_tombstones: bool,
     ) -> ObjectReader {
         let paths = files.into_iter().map(|file| file.path).collect();
-        ObjectReader::new(system.clone(), paths, leave_out_tombstones)
+        ObjectReader::new(
+            OpenFiles::new(system.disk.clone()),
+            paths,
+            leave_out_tombstones,
+        )
     }
 }

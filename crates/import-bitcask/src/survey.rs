@@ -81,19 +81,9 @@ impl FileSurvey<'_, '_> {
     fn take(&mut self, scanned: Scanned<'_>) {
         let record = match scanned {
             Scanned::Record(record) => record,
-            Scanned::Damage { offset, len } => {
-                let reason = "damaged; what was here is lost";
-                return self.intake.unreadable(offset, Some(len), reason.to_owned());
-            }
-            Scanned::GivenUp { offset, len } => {
-                let reason = "damaged, and too much like records to be searched for the next one";
-                return self.intake.unreadable(offset, Some(len), reason.to_owned());
-            }
-            Scanned::TornTail { offset, len } => {
-                self.intake.counts().torn_tails += 1;
-                let reason = "the file ends within a record, as after a crash";
-                return self.intake.note(offset, Some(len), reason.to_owned());
-            }
+            Scanned::Damage { offset, len } => return self.intake.damage(offset, len),
+            Scanned::GivenUp { offset, len } => return self.intake.given_up(offset, len),
+            Scanned::TornTail { offset, len } => return self.intake.torn_tail(offset, len),
         };
         if record.kind == ValueKind::LooksDeleted {
             self.intake.counts().look_deleted += 1;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kvorum_disk::DiskError;
 use kvorum_import::{
-    Batch, Counts, FoundSource, ImportError, ImportTarget, IndexPlace, Intake, Progress,
+    Batch, Counts, FoundSource, ImportError, ImportTarget, IndexPlace, Intake, OpenFiles, Progress,
     RecordFile, RecordFormat, RecordOptions, Summary, System, import_records,
 };
 
@@ -141,6 +141,11 @@ impl RecordFormat for Leveled {
     ) -> ObjectReader {
         let paths = files.into_iter().map(|file| file.path).collect();
         let began_secs = choices.began_secs;
-        ObjectReader::new(system.clone(), paths, began_secs, leave_out_tombstones)
+        ObjectReader::new(
+            OpenFiles::new(system.disk.clone()),
+            paths,
+            began_secs,
+            leave_out_tombstones,
+        )
     }
 }

@@ -1,14 +1,11 @@
 //! From groups of records to objects ready to be put: reading, checking, comparing and merging.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_disk::{DiskFile, OpenMode, Reading};
 use kvorum_encoding::Address;
 use kvorum_import::riak_object::RiakObject;
-use kvorum_import::{Batch, GroupReader, Place, System, reconcile};
+use kvorum_import::{Batch, GroupReader, OpenFiles, Place, reconcile};
 
 use crate::groups::KeyGroup;
 use crate::index::{EntryKind, IndexEntry};
@@ -18,18 +15,14 @@ use crate::record::Record;
 
 /// A longer record is not read. Riak refuses objects above 50 MB unless told otherwise.
 const RECORD_BYTES_MAX: u32 = 512 << 20;
-/// Journal files kept open.
-const OPEN_FILES_MAX: usize = 128;
 /// Things that are none of Riak's are told one by one up to here, and counted beyond.
 const OTHER_KEYS_TOLD: u64 = 100;
 
 /// Reads records.
 pub(crate) struct ObjectReader {
-    system: System,
+    files: OpenFiles,
     /// Journal files by number.
     paths: Vec<PathBuf>,
-    open: BTreeMap<u32, Arc<dyn DiskFile>>,
-    opened: VecDeque<u32>,
     /// What expired before is left out, in seconds since the Unix epoch.
     now_secs: u64,
     leave_out_tombstones: bool,
@@ -67,16 +60,14 @@ impl GroupReader for ObjectReader {
 
 impl ObjectReader {
     pub(crate) fn new(
-        system: System,
+        files: OpenFiles,
         paths: Vec<PathBuf>,
         now_secs: u64,
         leave_out_tombstones: bool,
     ) -> Self {
         Self {
-            system,
+            files,
             paths,
-            open: BTreeMap::new(),
-            opened: VecDeque::new(),
             now_secs,
             leave_out_tombstones,
             others_told: 0,
@@ -213,32 +204,14 @@ impl ObjectReader {
         if entry.total_len > RECORD_BYTES_MAX {
             return Err(format!("record of {} bytes is too long", entry.total_len));
         }
-        let file = self.file(entry.file)?;
-        let mut bytes = vec![0; entry.total_len as usize];
-        let read = file.read_at(&mut bytes, entry.offset.into(), Reading::MayBlock);
-        bytes.truncate(read.map_err(|error| error.to_string())?);
-        let bytes = Bytes::from(bytes);
+        let path = self.path(entry.file);
+        let len = entry.total_len as usize;
+        let bytes = self.files.read(&path, entry.offset.into(), len)?;
         let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
         let key = JournalKey::decode(&bytes.slice_ref(record.key));
         let key = key.map_err(|error| format!("key: {error}"))?;
         let value = JournalValue::split(&bytes.slice_ref(record.value));
         Ok((key, value.map_err(|error| error.to_string())?))
-    }
-
-    fn file(&mut self, number: u32) -> Result<Arc<dyn DiskFile>, String> {
-        if let Some(file) = self.open.get(&number) {
-            return Ok(file.clone());
-        }
-        let opened = self.system.disk.open(&self.path(number), OpenMode::Read);
-        let file = opened.map_err(|error| error.to_string())?;
-        if self.opened.len() >= OPEN_FILES_MAX
-            && let Some(oldest) = self.opened.pop_front()
-        {
-            self.open.remove(&oldest);
-        }
-        self.opened.push_back(number);
-        self.open.insert(number, file.clone());
-        Ok(file)
     }
 
     fn path(&self, number: u32) -> PathBuf {

@@ -38,19 +38,9 @@ impl FileSurvey<'_, '_> {
     fn take(&mut self, scanned: Scanned<'_>) {
         match scanned {
             Scanned::Record(record) => self.take_record(record),
-            Scanned::Damage { offset, len } => {
-                let reason = "damaged; what was here is lost";
-                self.intake.unreadable(offset, Some(len), reason.to_owned());
-            }
-            Scanned::GivenUp { offset, len } => {
-                let reason = "damaged, and too much like records to be searched for the next one";
-                self.intake.unreadable(offset, Some(len), reason.to_owned());
-            }
-            Scanned::TornTail { offset, len } => {
-                self.intake.counts().torn_tails += 1;
-                let reason = "the file ends within a record, as after a crash";
-                self.intake.note(offset, Some(len), reason.to_owned());
-            }
+            Scanned::Damage { offset, len } => self.intake.damage(offset, len),
+            Scanned::GivenUp { offset, len } => self.intake.given_up(offset, len),
+            Scanned::TornTail { offset, len } => self.intake.torn_tail(offset, len),
         }
     }
 

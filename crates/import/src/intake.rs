@@ -67,6 +67,25 @@ impl Intake<'_> {
         }
     }
 
+    /// Notes bytes that are no record.
+    pub fn damage(&mut self, offset: u64, len: u64) {
+        let reason = "damaged; what was here is lost";
+        self.unreadable(offset, Some(len), reason.to_owned());
+    }
+
+    /// Notes a rest of a file in which the search for the next record took too long.
+    pub fn given_up(&mut self, offset: u64, len: u64) {
+        let reason = "damaged, and too much like records to be searched for the next one";
+        self.unreadable(offset, Some(len), reason.to_owned());
+    }
+
+    /// Notes an end that is no whole record, which is no loss.
+    pub fn torn_tail(&mut self, offset: u64, len: u64) {
+        self.counts.torn_tails += 1;
+        let reason = "the file ends within a record, as after a crash";
+        self.note(offset, Some(len), reason.to_owned());
+    }
+
     /// Notes something that cannot be read or understood.
     pub fn unreadable(&mut self, offset: u64, len: Option<u64>, reason: String) {
         self.counts.unreadable += 1;

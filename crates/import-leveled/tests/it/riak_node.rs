@@ -67,35 +67,50 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Compares the server with what the node answered, and returns how many objects and data types there
-/// were.
-fn compare(world: &World, name: &str) -> (u64, u64) {
-    let contents =
-        kvorum_disk::read_file(&RealDisk, &fixture(name).join("contents.json"), BYTES_MAX);
-    let contents: Vec<Value> = serde_json::from_slice(&contents.unwrap()).unwrap();
-    let (mut objects, mut data_types) = (0, 0);
-    for object in &contents {
-        let part = |number: usize| object[number].as_str().unwrap();
-        let key = text(&bytes_of(part(2)));
-        let found = world.server.values(part(0), part(1), &key);
-        if object[3] == "data type" {
-            assert!(found.is_empty(), "{object}");
-            data_types += 1;
-            continue;
-        }
-        let values = object[3].as_array().unwrap().iter();
-        let values = values.map(|value| match value.as_str().unwrap() {
+/// An object, and what its node answered.
+struct Answer {
+    bucket_type: String,
+    bucket: String,
+    key: String,
+    /// Sorted; none of a data type.
+    values: Option<Vec<String>>,
+}
+
+fn answers(name: &str) -> Vec<Answer> {
+    let path = fixture(name).join("contents.json");
+    let contents = kvorum_disk::read_file(&RealDisk, &path, BYTES_MAX).unwrap();
+    let contents: Vec<Value> = serde_json::from_slice(&contents).unwrap();
+    let answers = contents.iter().map(|object| {
+        let part = |number: usize| object[number].as_str().unwrap().to_owned();
+        let value = |value: &Value| match value.as_str().unwrap() {
             "(deleted)" => "(deleted)".to_owned(),
             hex => text(&bytes_of(hex)),
+        };
+        let values = object[3].as_array().map(|values| {
+            let mut values: Vec<String> = values.iter().map(value).collect();
+            values.sort();
+            // Siblings that differ in nothing but their time are one version here.
+            values.dedup();
+            values
         });
-        let mut values: Vec<String> = values.collect();
-        values.sort();
-        // Siblings that differ in nothing but their time are one version here.
-        values.dedup();
-        assert_eq!(found, values, "{object}");
-        objects += 1;
-    }
-    (objects, data_types)
+        Answer {
+            bucket_type: part(0),
+            bucket: part(1),
+            key: text(&bytes_of(&part(2))),
+            values,
+        }
+    });
+    answers.collect()
+}
+
+/// The keys for which the server does not have what the node answered.
+fn differences(world: &World, name: &str) -> Vec<String> {
+    let differing = answers(name).into_iter().filter(|answer| {
+        let (bucket_type, bucket) = (&answer.bucket_type, &answer.bucket);
+        let found = world.server.values(bucket_type, bucket, &answer.key);
+        found != answer.values.clone().unwrap_or_default()
+    });
+    differing.map(|answer| answer.key).collect()
 }
 
 #[test]
@@ -103,24 +118,23 @@ fn objects_come_out_as_the_node_answered_them() {
     for name in ["lz4", "native"] {
         let world = world(name);
         let summary = world.import().unwrap();
-        let (objects, data_types) = compare(&world, name);
-        assert_eq!((objects, data_types), (103, 6));
+        assert_eq!(differences(&world, name), [""; 0]);
         let counts = summary.counts;
         assert_eq!(counts.unreadable + counts.other_keys, 0, "{summary}");
         assert_eq!((counts.records, counts.keys), (297, 109), "{summary}");
-        assert_eq!(counts.objects, objects, "{summary}");
-        assert_eq!(counts.data_types_left_out, data_types);
+        assert_eq!((counts.objects, counts.data_types_left_out), (103, 6));
         assert!(!summary.is_whole());
         assert_eq!(
             (summary.partitions, summary.files),
-            (1, counts_of_files(name))
+            (1, journals(name).len())
         );
     }
 }
 
-fn counts_of_files(name: &str) -> usize {
-    let journal = format!("{PARTITION}/journal");
-    files_below(&fixture(name).join(journal), Path::new("")).len()
+/// The files of the one partition of a fixture.
+fn journals(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let below = Path::new("riak/leveled").join(PARTITION);
+    files_below(&fixture(name).join(PARTITION), &below)
 }
 
 #[test]
@@ -145,7 +159,7 @@ fn objects_and_their_metadata_are_those_that_clients_wrote() {
 fn partitions_without_objects_are_no_loss() {
     let world = world("mostly_empty");
     let summary = world.import().unwrap();
-    assert_eq!(compare(&world, "mostly_empty"), (2, 0));
+    assert_eq!(differences(&world, "mostly_empty"), [""; 0]);
     assert!(summary.is_whole(), "{summary}");
     assert_eq!((summary.partitions, summary.counts.records), (2, 2));
     assert!(summary.first_findings.is_empty());
@@ -155,15 +169,52 @@ fn partitions_without_objects_are_no_loss() {
 fn a_journal_is_whole_without_the_hash_tables_that_riak_reads_it_by() {
     for front in [[0; 2048], [0xa5; 2048]] {
         let world = world("native");
-        for (path, mut bytes) in files_below(&fixture("native"), Path::new("riak/leveled")) {
+        for (path, mut bytes) in journals("native") {
             if path.extension().is_some_and(|suffix| suffix == "cdb") {
                 bytes[..2048].copy_from_slice(&front);
                 world.write(path.to_str().unwrap(), &bytes);
             }
         }
         let summary = world.import().unwrap();
-        assert_eq!(compare(&world, "native"), (103, 6));
+        assert_eq!(differences(&world, "native"), [""; 0]);
         assert_eq!(summary.counts.unreadable, 0, "{summary}");
         assert_eq!(summary.counts.torn_tails, 0, "{summary}");
+    }
+}
+
+#[test]
+fn damage_to_any_of_the_files_costs_one_version_and_is_told_with_its_place() {
+    for name in ["lz4", "native"] {
+        for (path, bytes) in journals(name) {
+            let at = 2048 + (bytes.len() - 2048) / 3;
+            let world = world(name);
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x20;
+            world.write(path.to_str().unwrap(), &damaged);
+            let summary = world.import().unwrap();
+            let lost = differences(&world, name);
+            assert!(lost.len() <= 1, "{path:?}: {lost:?}");
+            assert_eq!(summary.counts.unreadable, 1, "{path:?}: {summary}");
+            let mut findings = summary.first_findings.iter();
+            let finding = findings.find(|finding| finding.object.is_none()).unwrap();
+            let end = finding.offset + finding.len.unwrap();
+            assert_eq!(finding.file, path);
+            assert!((finding.offset..end).contains(&(at as u64)), "{finding:?}");
+        }
+    }
+}
+
+#[test]
+fn files_that_are_cut_off_keep_what_is_before_the_cut() {
+    for (path, bytes) in journals("lz4") {
+        let world = world("lz4");
+        let is_active = path.extension().is_some_and(|suffix| suffix == "pnd");
+        world.write(path.to_str().unwrap(), &bytes[..bytes.len() / 2]);
+        let summary = world.import().unwrap();
+        let counts = summary.counts;
+        assert_eq!(counts.unreadable, u64::from(!is_active), "{summary}");
+        assert_eq!(counts.torn_tails, u64::from(is_active), "{summary}");
+        assert!((257..297).contains(&counts.records), "{summary}");
+        assert!(differences(&world, "lz4").len() < 40);
     }
 }
