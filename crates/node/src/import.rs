@@ -43,19 +43,22 @@ pub(crate) enum ImportVerb {
     /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
-    RiakBitcask(RiakBitcaskArguments),
+    #[command(name = "riak-bitcask")]
+    Bitcask(RiakBitcaskArguments),
     /// Import the LevelDB stores of Riak nodes.
     ///
     /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
-    RiakLeveldb(RiakLeveldbArguments),
+    #[command(name = "riak-leveldb")]
+    Leveldb(RiakLeveldbArguments),
     /// Import the leveled stores of Riak nodes, from their journals.
     ///
     /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
-    RiakLeveled(RiakLeveledArguments),
+    #[command(name = "riak-leveled")]
+    Leveled(RiakLeveledArguments),
 }
 
 /// Arguments of `kvorum import riak-bitcask`.
@@ -142,9 +145,9 @@ struct CommonArguments {
 impl ImportVerb {
     fn common(&self) -> &CommonArguments {
         match self {
-            Self::RiakBitcask(arguments) => &arguments.common,
-            Self::RiakLeveldb(arguments) => &arguments.common,
-            Self::RiakLeveled(arguments) => &arguments.common,
+            Self::Bitcask(arguments) => &arguments.common,
+            Self::Leveldb(arguments) => &arguments.common,
+            Self::Leveled(arguments) => &arguments.common,
         }
     }
 }
@@ -195,13 +198,13 @@ fn import_into_configured(executor: &Executor, verb: &ImportVerb) -> anyhow::Res
 fn check_source(executor: &Executor, verb: &ImportVerb) -> Result<(), ImportError> {
     let system = system(executor);
     match verb {
-        ImportVerb::RiakBitcask(arguments) => {
+        ImportVerb::Bitcask(arguments) => {
             kvorum_import_bitcask::check_source(&system, &bitcask_options(arguments, None))
         }
-        ImportVerb::RiakLeveldb(arguments) => {
+        ImportVerb::Leveldb(arguments) => {
             kvorum_import_leveldb::check_source(&system, &leveldb_options(arguments, None))
         }
-        ImportVerb::RiakLeveled(arguments) => {
+        ImportVerb::Leveled(arguments) => {
             kvorum_import_leveled::check_source(&system, &leveled_options(arguments, None))
         }
     }
@@ -228,15 +231,15 @@ fn run(
     let progress = Arc::new(Progress::default());
     let shown = show(&runtime, progress.clone());
     let outcome = match verb {
-        ImportVerb::RiakBitcask(arguments) => {
+        ImportVerb::Bitcask(arguments) => {
             let options = bitcask_options(arguments, target);
             executor.block_on(kvorum_import_bitcask::import(system, options, progress))
         }
-        ImportVerb::RiakLeveldb(arguments) => {
+        ImportVerb::Leveldb(arguments) => {
             let options = leveldb_options(arguments, target);
             executor.block_on(kvorum_import_leveldb::import(system, options, progress))
         }
-        ImportVerb::RiakLeveled(arguments) => {
+        ImportVerb::Leveled(arguments) => {
             let options = leveled_options(arguments, target);
             executor.block_on(kvorum_import_leveled::import(system, options, progress))
         }
