@@ -10,15 +10,16 @@ use kvorum_disk::{Disk, DiskFile, OpenMode, Reading};
 /// Files kept open.
 const OPEN_FILES_MAX: usize = 256;
 
-/// Open files, and how much was read of them.
-pub(crate) struct OpenFiles {
+/// Open files, by their paths.
+pub struct OpenFiles {
     disk: Arc<dyn Disk>,
     open: BTreeMap<PathBuf, Arc<dyn DiskFile>>,
     opened: VecDeque<PathBuf>,
 }
 
 impl OpenFiles {
-    pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
+    /// None yet.
+    pub fn new(disk: Arc<dyn Disk>) -> Self {
         Self {
             disk,
             open: BTreeMap::new(),
@@ -26,8 +27,11 @@ impl OpenFiles {
         }
     }
 
-    /// The bytes from `offset`, or why they cannot be had. `len` has been held against the file's.
-    pub(crate) fn read(&mut self, path: &Path, offset: u64, len: usize) -> Result<Bytes, String> {
+    /// The bytes from `offset`, fewer at the file's end.
+    ///
+    /// # Errors
+    /// The reason why they cannot be had.
+    pub fn read(&mut self, path: &Path, offset: u64, len: usize) -> Result<Bytes, String> {
         let file = self.file(path)?;
         let mut bytes = vec![0; len];
         let read = file.read_at(&mut bytes, offset, Reading::MayBlock);
@@ -35,7 +39,11 @@ impl OpenFiles {
         Ok(bytes.into())
     }
 
-    pub(crate) fn len(&mut self, path: &Path) -> Result<u64, String> {
+    /// The length of a file, in bytes.
+    ///
+    /// # Errors
+    /// The reason why it cannot be had.
+    pub fn len(&mut self, path: &Path) -> Result<u64, String> {
         let file = self.file(path)?;
         file.len().map_err(|error| error.to_string())
     }

@@ -1,20 +1,21 @@
-//! The state of an import: how far it is, kept so that an interrupted one goes on from there.
+//! The state of an import by an index of records: how far it is, kept so that an interrupted one goes on
+//! from there.
 
-use kvorum_import::Counts;
 use serde::{Deserialize, Serialize};
 
-use crate::source::Source;
+use crate::counts::Counts;
+use crate::record_format::RecordChoices;
 
 const FORMAT: u32 = 1;
 
 /// Where an import is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct State {
-    pub(crate) format: u32,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct State<S, C> {
+    format: u32,
     /// The files as they were found when the import began.
-    pub(crate) source: Source,
+    pub(crate) source: S,
     /// What of the options changes the result.
-    pub(crate) choices: Choices,
+    pub(crate) choices: Choices<C>,
     pub(crate) stage: Stage,
     /// Lengths of the index files, in bytes.
     pub(crate) index_lens: Vec<u64>,
@@ -26,16 +27,14 @@ pub(crate) struct State {
 }
 
 /// Options that one import cannot change on its way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Choices {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Choices<C> {
     /// Where to, as text; none for a dry run.
     pub(crate) target: Option<String>,
-    /// Records written before this time are left out, seconds since the Unix epoch.
-    pub(crate) expired_before: Option<u64>,
-    /// The expiry that was asked for, in seconds.
-    pub(crate) expiry_secs: Option<u64>,
-    pub(crate) ignore_hints: bool,
     pub(crate) leave_out_tombstones: bool,
+    /// Those of the format.
+    #[serde(flatten)]
+    pub(crate) of_format: C,
 }
 
 /// What is being done.
@@ -58,9 +57,9 @@ pub(crate) enum Stage {
     Done,
 }
 
-impl State {
+impl<S: PartialEq, C: RecordChoices> State<S, C> {
     /// The beginning of an import.
-    pub(crate) fn begin(source: Source, choices: Choices, index_files: usize) -> Self {
+    pub(crate) fn begin(source: S, choices: Choices<C>, index_files: usize) -> Self {
         Self {
             format: FORMAT,
             source,
@@ -79,15 +78,8 @@ impl State {
     }
 
     /// Says in what this import differs from one that would begin now; nothing if it goes on.
-    pub(crate) fn difference(&self, source: &Source, choices: &Choices) -> Option<String> {
-        let (mine, other) = (&self.choices, choices);
-        let flags = |choices: &Choices| {
-            (
-                choices.expiry_secs,
-                choices.ignore_hints,
-                choices.leave_out_tombstones,
-            )
-        };
+    pub(crate) fn difference(&self, source: &S, other: &Choices<C>) -> Option<String> {
+        let mine = &self.choices;
         if mine.target != other.target {
             let name = |target: &Option<String>| {
                 let name = target.as_deref();
@@ -98,7 +90,9 @@ impl State {
                 name(&mine.target),
                 name(&other.target)
             ))
-        } else if flags(mine) != flags(other) {
+        } else if mine.leave_out_tombstones != other.leave_out_tombstones
+            || !mine.of_format.is_same(&other.of_format)
+        {
             Some("it has other options".to_owned())
         } else if self.source != *source {
             Some("the source's files have changed since it began".to_owned())

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use kvorum_disk::{DiskError, DiskFile, Reading};
 
 /// How much is read at once, in bytes; also the most that can be looked at in one piece.
-pub(crate) const WINDOW_BYTES: usize = 1 << 20;
+pub const WINDOW_BYTES: usize = 1 << 20;
 
 /// A moving view of a file.
-pub(crate) struct FileWindow {
+pub struct FileWindow {
     file: Arc<dyn DiskFile>,
     len: u64,
     start: u64,
@@ -18,7 +18,7 @@ pub(crate) struct FileWindow {
 
 impl FileWindow {
     /// A view of the first `len` bytes.
-    pub(crate) fn new(file: Arc<dyn DiskFile>, len: u64) -> Self {
+    pub fn new(file: Arc<dyn DiskFile>, len: u64) -> Self {
         Self {
             file,
             len,
@@ -27,13 +27,21 @@ impl FileWindow {
         }
     }
 
-    /// The length of the file as it was when the view was made.
-    pub(crate) fn len(&self) -> u64 {
+    /// The length of the file as it was when the view was made, in bytes.
+    pub fn len(&self) -> u64 {
         self.len
     }
 
+    /// True for a view of nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// The bytes from `offset`: `count` of them, at most [`WINDOW_BYTES`], or fewer at the end.
-    pub(crate) fn look(&mut self, offset: u64, count: usize) -> Result<&[u8], DiskError> {
+    ///
+    /// # Errors
+    /// The device's failure to read.
+    pub fn look(&mut self, offset: u64, count: usize) -> Result<&[u8], DiskError> {
         let left = self.len.saturating_sub(offset);
         let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
         let end = offset + count as u64;
