@@ -7,9 +7,9 @@ use bytes::Bytes;
 use kvorum_backend::Result;
 use kvorum_encoding::KeyRange;
 use kvorum_sst::{Mark, MarkKind, Marks, ScanFilter, ScanItem, ScanOptions, TableScan};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::Entry;
-use crate::error::IntoBackend;
 use crate::memtable::{Memtable, Page, Paged};
 use crate::read_side::ReadSide;
 use crate::version::{LevelTable, Version, gap_of_table, layers_of};

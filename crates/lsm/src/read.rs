@@ -4,9 +4,9 @@ use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Lookup, LostRange, Result, Timestamp};
 use kvorum_disk::Reading;
 use kvorum_sst::hash_key;
+use kvorum_storage_errors::{from_segment, from_sst};
 
 use crate::blob::BlobsAhead;
-use crate::error::{from_segment, from_sst};
 use crate::in_tables::{Unread, find_in_tables};
 use crate::log::{key_of_entry, restored};
 use crate::logged::lost_name;

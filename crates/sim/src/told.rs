@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kvorum_cluster::ClusterState;
-use kvorum_coordinator::{
-    Coordinator, Parts, PeerReplicas, Remote, ReplicaService, ServiceParts, VnodeHints,
-};
+use kvorum_coordinator::{Coordinator, Parts, PeerReplicas, Remote, ReplicaService, VnodeHints};
 use kvorum_disk::Disk;
 use kvorum_liveness::{Liveness, LivenessSettings};
 use kvorum_peer::{Caller, Message, PeerService, PeerSettings, Peers, Served};
@@ -117,21 +115,6 @@ impl Machine {
             u64::try_from(runtime.now().elapsed().as_micros())?,
             LivenessSettings::default(),
         );
-        let replicas = ReplicaService::new(ServiceParts {
-            runtime: runtime.clone(),
-            cluster: known.clone(),
-            vnodes: vnodes.clone(),
-            hints: hints.clone(),
-            waiting_max: WAITING_MAX,
-        });
-        let service = self.front(runtime)(Arc::new(Dispatch {
-            liveness: liveness.clone(),
-            replicas,
-        }));
-        let serving = peers.clone();
-        runtime.spawn("peer listener", async move {
-            serving.serve(listener, service).await;
-        });
         let figures = Arc::new(Unmeasured);
         let parts = Parts {
             node: node_id(self.number),
@@ -141,6 +124,15 @@ impl Machine {
             meter: figures.clone(),
             maintenance: figures,
         };
+        let replicas = ReplicaService::new(parts.clone(), hints.clone(), WAITING_MAX);
+        let service = self.front(runtime)(Arc::new(Dispatch {
+            liveness: liveness.clone(),
+            replicas,
+        }));
+        let serving = peers.clone();
+        runtime.spawn("peer listener", async move {
+            serving.serve(listener, service).await;
+        });
         let remote = Remote {
             peers: Arc::new(PeerReplicas::new(peers, Arc::new(Up(liveness.clone())))),
             hints: hints.clone(),

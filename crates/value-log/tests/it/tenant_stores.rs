@@ -20,7 +20,7 @@ use kvorum_backend::{
     Lookup, ReadAt, Reading, Result, Sequence, StepBudget, TaskKind, Timestamp, Visited, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
-use kvorum_backend_leveldb::{LeveldbSettings, SyncStrategy as LeveldbSync};
+use kvorum_backend_leveldb::LeveldbSettings;
 use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_encoding::StorageKey;
 use kvorum_value_log::{Admission, Tenant, ValueLog, ValueLogSettings};
@@ -101,11 +101,7 @@ impl Kind {
                 ..bitcask_settings()
             }),
             Self::Leveldb => Engine::Leveldb(LeveldbSettings {
-                sync: match mode {
-                    Mode::Own | Mode::None => LeveldbSync::None,
-                    Mode::Interval => LeveldbSync::Interval(INTERVAL),
-                    Mode::Grouped => LeveldbSync::Grouped,
-                },
+                sync: mode.strategy(),
                 write_buffer_bytes: 2_000,
                 // Two values of three.
                 blob_threshold_bytes: 100,
