@@ -1,6 +1,6 @@
 //! Brings a plan's faults about, and takes them back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,48 +16,12 @@ use crate::fault::{Fault, FaultKind};
 use crate::machine::Machine;
 use crate::messages::Trouble;
 use crate::plan::Control;
+use crate::weather::FAIR;
 
-/// How links are when nothing is wrong.
-const FAIR: Link = Link {
-    delay_min: Duration::from_micros(100),
-    delay_max: Duration::from_millis(2),
-    is_cut: false,
-};
 /// How long a node is down that is only restarted.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 /// A node whose disk is sound again starts within this, or something is wrong.
 const START_WAIT_MAX: Duration = Duration::from_secs(60);
-
-/// What is wrong with links now, by the fault that made it so.
-#[derive(Debug, Default)]
-pub(crate) struct Weather {
-    cuts: BTreeMap<usize, BTreeSet<(u8, u8)>>,
-    delays: BTreeMap<usize, (Vec<u8>, Link)>,
-    /// Machines that are to stay down.
-    holds: BTreeMap<u8, BTreeSet<usize>>,
-    /// Machines whose nodes learn nothing, by the fault that made it so.
-    deaf: BTreeMap<usize, u8>,
-}
-
-impl Weather {
-    /// The link from one machine to another: the worst of all that is wrong.
-    pub(crate) fn link(&self, from: u8, to: u8) -> Link {
-        let mut link = FAIR;
-        for (numbers, slow) in self.delays.values() {
-            if numbers.contains(&from) || numbers.contains(&to) {
-                link.delay_min = link.delay_min.max(slow.delay_min);
-                link.delay_max = link.delay_max.max(slow.delay_max);
-            }
-        }
-        link.is_cut = self.cuts.values().any(|cut| cut.contains(&(from, to)));
-        link
-    }
-
-    /// True while a machine's node learns nothing of what is agreed.
-    pub(crate) fn is_deaf(&self, number: u8) -> bool {
-        self.deaf.values().any(|deaf| *deaf == number)
-    }
-}
 
 fn both_ways(one: &[u8], other: &[u8]) -> BTreeSet<(u8, u8)> {
     let pairs = one

@@ -4,7 +4,6 @@
 //! All else is what the server is made of: stores and value log, vnodes and leases, hints, the detector
 //! of who is up, the peer transport, the coordinator.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +14,17 @@ use kvorum_coordinator::{Coordinator, Parts, PeerReplicas, Remote, ReplicaServic
 use kvorum_disk::Disk;
 use kvorum_liveness::{Liveness, LivenessSettings};
 use kvorum_peer::{Caller, Message, PeerService, PeerSettings, Peers, Served};
-use kvorum_ring::{Epoch, NodeId, Partition};
+use kvorum_ring::{Epoch, NodeId};
 use kvorum_runtime::{ListenOptions, Moment, Runtime};
 use kvorum_test_cluster::{
     Everybody, ToldState, Unmeasured, Vnodes, node_id, partitions_at, peer_address,
 };
 use kvorum_vnode::{LeaseTable, Vnode};
 
-use crate::machine::{DIRECTORY, Machine, Node, Running, VNODE_SETTINGS, coordinator_settings};
-use crate::stores::{SimulatedStores, Which};
+use crate::machine::{DIRECTORY, Machine, Node, Running};
+use crate::node_settings::{VNODE_SETTINGS, coordinator_settings};
+use crate::stores::Which;
+use crate::told::Told;
 
 const HINT_DIRECTORY: &str = "/node/hints";
 /// Requests of other nodes that wait at which further ones are refused.
@@ -50,16 +51,6 @@ impl PeerService for Dispatch {
         }
         self.replicas.handle(caller, message, deadline)
     }
-}
-
-/// What such a node has that a member has in another way.
-pub(crate) struct Told {
-    known: Arc<ToldState>,
-    vnodes: Arc<Vnodes>,
-    liveness: Liveness,
-    leases: Arc<LeaseTable>,
-    hint_leases: Arc<LeaseTable>,
-    stores: Arc<SimulatedStores>,
 }
 
 impl Machine {
@@ -180,47 +171,6 @@ impl Machine {
             told.follow_stores(news, self.number)?;
         }
         Ok(true)
-    }
-}
-
-impl Told {
-    /// Lets the vnodes go on under their actors; the stores are closed.
-    pub(crate) fn seal(&self, hints: &VnodeHints) {
-        let vnodes = self.vnodes.all();
-        let _sealed = self.leases.seal(vnodes.iter().map(|vnode| &**vnode));
-        let _sealed = self.hint_leases.seal([hints.vnode()]);
-    }
-
-    /// Asks by a new state from now on, and refuses who asks by an older one.
-    fn follow(&self, news: &Arc<ClusterState>, number: u8) {
-        self.known.tell(news);
-        let ring = news.ring();
-        self.vnodes.advance(ring);
-        let mut members: BTreeSet<NodeId> = ring.members().iter().copied().collect();
-        members.extend(ring.moves().values().map(|moving| moving.to));
-        members.insert(node_id(number));
-        self.liveness.follow_members(members);
-    }
-
-    /// Opens what comes and removes what is gone.
-    fn follow_stores(&self, news: &ClusterState, number: u8) -> anyhow::Result<()> {
-        let ring = news.ring();
-        let wanted = partitions_at(ring, node_id(number));
-        let size = ring.size();
-        let here = self.vnodes.all();
-        let here: Vec<Partition> = here.iter().map(|vnode| vnode.partition()).collect();
-        for partition in here.iter().filter(|it| !wanted.contains(it)) {
-            self.vnodes.remove(*partition);
-            self.stores.remove_told(size, *partition)?;
-        }
-        for partition in wanted.into_iter().filter(|it| !here.contains(it)) {
-            let store = self.stores.open_told(size, partition)?;
-            let epoch = ring.epoch(partition);
-            let vnode = Vnode::new(partition, epoch, store, self.leases.clone(), VNODE_SETTINGS);
-            self.leases.renew()?;
-            self.vnodes.insert(Arc::new(vnode));
-        }
-        Ok(())
     }
 }
 

@@ -1,0 +1,65 @@
+//! What a node has whose control plane is stood in for, and how it follows what it is told.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kvorum_cluster::ClusterState;
+use kvorum_coordinator::VnodeHints;
+use kvorum_liveness::Liveness;
+use kvorum_ring::{NodeId, Partition};
+use kvorum_test_cluster::{ToldState, Vnodes, node_id, partitions_at};
+use kvorum_vnode::{LeaseTable, Vnode};
+
+use crate::node_settings::VNODE_SETTINGS;
+use crate::stores::SimulatedStores;
+
+/// What a member has in another way.
+pub(crate) struct Told {
+    pub(crate) known: Arc<ToldState>,
+    pub(crate) vnodes: Arc<Vnodes>,
+    pub(crate) liveness: Liveness,
+    pub(crate) leases: Arc<LeaseTable>,
+    pub(crate) hint_leases: Arc<LeaseTable>,
+    pub(crate) stores: Arc<SimulatedStores>,
+}
+
+impl Told {
+    /// Lets the vnodes go on under their actors; the stores are closed.
+    pub(crate) fn seal(&self, hints: &VnodeHints) {
+        let vnodes = self.vnodes.all();
+        let _sealed = self.leases.seal(vnodes.iter().map(|vnode| &**vnode));
+        let _sealed = self.hint_leases.seal([hints.vnode()]);
+    }
+
+    /// Asks by a new state from now on, and refuses who asks by an older one.
+    pub(crate) fn follow(&self, news: &Arc<ClusterState>, number: u8) {
+        self.known.tell(news);
+        let ring = news.ring();
+        self.vnodes.advance(ring);
+        let mut members: BTreeSet<NodeId> = ring.members().iter().copied().collect();
+        members.extend(ring.moves().values().map(|moving| moving.to));
+        members.insert(node_id(number));
+        self.liveness.follow_members(members);
+    }
+
+    /// Opens what comes and removes what is gone.
+    pub(crate) fn follow_stores(&self, news: &ClusterState, number: u8) -> anyhow::Result<()> {
+        let ring = news.ring();
+        let wanted = partitions_at(ring, node_id(number));
+        let size = ring.size();
+        let here = self.vnodes.all();
+        let here: Vec<Partition> = here.iter().map(|vnode| vnode.partition()).collect();
+        for partition in here.iter().filter(|it| !wanted.contains(it)) {
+            self.vnodes.remove(*partition);
+            self.stores.remove_told(size, *partition)?;
+        }
+        for partition in wanted.into_iter().filter(|it| !here.contains(it)) {
+            let store = self.stores.open_told(size, partition)?;
+            let epoch = ring.epoch(partition);
+            let vnode = Vnode::new(partition, epoch, store, self.leases.clone(), VNODE_SETTINGS);
+            self.leases.renew()?;
+            self.vnodes.insert(Arc::new(vnode));
+        }
+        Ok(())
+    }
+}
