@@ -13,13 +13,13 @@ use kvorum_backend::{
 use kvorum_disk::{Disk, Reading, Reserve};
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{Compressor, file_name};
+use kvorum_storage_errors::IntoBackend;
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::BitcaskSettings;
 use crate::checkpoint::CHECKPOINT_NAME;
 use crate::entry::decode_front;
-use crate::error::IntoBackend;
 use crate::fingerprint::Fingerprints;
 use crate::hint::hint_path;
 use crate::log_hint::{LogHint, log_hint_path};

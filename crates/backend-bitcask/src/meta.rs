@@ -15,9 +15,9 @@ use kvorum_backend::{
 use kvorum_disk::{Disk, read_file};
 use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_checksum};
 use kvorum_segment::{SegmentAnatomy, file_name, list_segments};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::checkpoint::{self, CHECKPOINT_NAME};
-use crate::error::IntoBackend;
 use crate::log_hint::log_hint_number;
 use crate::lost::LostLog;
 

@@ -13,12 +13,12 @@ use kvorum_segment::{
     FILE_HEADER_BYTES, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader, SegmentSync,
     SegmentWriter, Tail as ScanTail, file_name, list_segments,
 };
+use kvorum_storage_errors::{IntoBackend, from_segment};
 
 use kvorum_value_log::{UNKNOWN_SEQUENCES, ValueLog, Whereabouts};
 
 use crate::BitcaskSettings;
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Covered, PlaceNumber};
-use crate::error::{IntoBackend, from_segment};
 use crate::fingerprint::Fingerprints;
 use crate::found_segment::Found;
 use crate::hint::hint_path;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kvorum_backend::{Belonging, Timestamp};
+use kvorum_backend::{Belonging, SyncStrategy, Timestamp};
 use kvorum_segment::Compression;
 
 /// How a store behaves and how it performs. Defaults are Riak's where Riak has the setting, except
@@ -50,17 +50,6 @@ pub struct BitcaskSettings {
     /// Replaces the keyed hash, to make different keys collide.
     #[cfg(any(test, feature = "chosen-fingerprints"))]
     pub fingerprint: Option<fn(&[u8]) -> u64>,
-}
-
-/// What a put promises when its caller leaves it to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncStrategy {
-    /// Nothing: the system writes when it likes.
-    None,
-    /// A sync is due this often while there is something to sync; a put does not wait for it.
-    Interval(Duration),
-    /// A put is durable when its ticket resolves; puts that wait together share a sync.
-    Grouped,
 }
 
 /// When a segment is merged: a *trigger* starts a round of merges, and every segment that meets a

@@ -13,11 +13,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use kvorum_backend::{BackendError, ErrorKind, GroupSync, Purpose, Result, Written, mark_suspect};
 use kvorum_disk::{Disk, DiskLock, Headroom, Reserve};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
+use kvorum_storage_errors::{IntoBackend, from_segment};
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::{Mutex, RwLock};
 
 use crate::BitcaskSettings;
-use crate::error::{IntoBackend, from_segment};
 use crate::fingerprint::Fingerprints;
 use crate::keydir::Keydir;
 use crate::lost::LostLog;

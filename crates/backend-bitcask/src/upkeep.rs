@@ -1,13 +1,13 @@
 //! Upkeep: what is owed, and its steps. The order and the pace are somebody else's.
 
 use kvorum_backend::{
-    BackendError, Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp,
-    Unreadable, Urgency,
+    BackendError, Result, Scrubbing, StepBudget, StepOutcome, SyncStrategy, Task, TaskKind,
+    Timestamp, Unreadable, Unsynced, Urgency,
 };
 use kvorum_segment::{FILE_HEADER_BYTES, Scan, ScanOptions, Scanned};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::checkpoint_steps::Checkpointing;
-use crate::error::IntoBackend;
 use crate::hint::{HintedSegment, hint_path};
 use crate::hint_table::{HintError, HintTableWriter};
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
@@ -17,13 +17,9 @@ use crate::scrub::ScrubJob;
 use crate::segment::segment_number;
 use crate::segment_stats::SegmentStats;
 use crate::segments::{Catalog, SegmentEntry};
-use crate::settings::{MergePolicy, MergeSettings, SyncStrategy};
+use crate::settings::{MergePolicy, MergeSettings};
 use crate::store::{Counters, Store, WriteSide};
 use crate::victim::{Candidate, WholeStore, choose_round, urgency};
-
-/// Without a strategy that says otherwise, what was put is synced after this long, so that a commit
-/// log can be trimmed.
-const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
 
 /// A store has its live bytes in so many segments at least,
 const FILES_MIN: u64 = 4;
@@ -48,8 +44,7 @@ pub(crate) struct Upkeep {
     pub(crate) log_hint: Option<LogHintJob>,
     pub(crate) scrub: Scrubbing<ScrubJob>,
     pub(crate) checkpointing: Checkpointing,
-    /// When something not yet synced was first seen.
-    unsynced_since: Option<Timestamp>,
+    unsynced: Unsynced,
 }
 
 impl Upkeep {
@@ -134,7 +129,7 @@ impl Store {
         match task.kind {
             TaskKind::Sync => {
                 self.sync_all()?;
-                upkeep.unsynced_since = None;
+                upkeep.unsynced = Unsynced::default();
                 Ok(StepOutcome::nothing_left())
             }
             TaskKind::Hint if subject == LOG_HINT_SUBJECT => {
@@ -252,26 +247,8 @@ impl Store {
             let behind = handles.map(|(_, it)| it.written_to().saturating_sub(it.synced_to()));
             (behind.sum(), self.is_log_unsynced(&writer))
         };
-        if unsynced_bytes == 0 && !is_log_unsynced {
-            upkeep.unsynced_since = None;
-            return None;
-        }
-        // No later than now: the clock may have been put back.
-        let since = upkeep.unsynced_since.map_or(now, |since| since.min(now));
-        upkeep.unsynced_since = Some(since);
-        let (wait_micros, urgency) = match self.settings.sync {
-            SyncStrategy::Interval(interval) => {
-                let micros = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
-                (micros, Urgency::Normal)
-            }
-            SyncStrategy::None | SyncStrategy::Grouped => (UNSYNCED_MICROS_MAX, Urgency::Idle),
-        };
-        (since.0.saturating_add(wait_micros) <= now.0).then_some(Task {
-            kind: TaskKind::Sync,
-            subject: 0,
-            urgency,
-            cost_bytes: unsynced_bytes,
-        })
+        let bytes = (unsynced_bytes > 0 || is_log_unsynced).then_some(unsynced_bytes);
+        upkeep.unsynced.due(self.settings.sync, bytes, now)
     }
 
     /// True when batches in the node's log may wait for a sync that nobody asked for.

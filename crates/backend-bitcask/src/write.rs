@@ -6,21 +6,20 @@ use std::ops::Range;
 
 use kvorum_backend::{
     BackendError, Batch, Durability, Durable, ErrorKind, Fields, OldEntry, Purpose, Receipt,
-    Result, Sequence, StoreId, SyncTicket, Write,
+    Result, Sequence, StoreId, SyncStrategy, SyncTicket, Write,
 };
 use kvorum_encoding::StorageKey;
 use kvorum_planted_defects::is_planted;
 use kvorum_segment::{
     BatchPlace, EncodedBack, Location, RECORD_ALIGN_BYTES, Record, SegmentWriter, StoredBack,
 };
+use kvorum_storage_errors::IntoBackend;
 use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
 use smallvec::SmallVec;
 
 use crate::entry::{KIND_ENTRY, KIND_NOTHING, encode_front, encode_removal, front_len};
-use crate::error::IntoBackend;
 use crate::keydir::Change;
 use crate::segment::segment_number;
-use crate::settings::SyncStrategy;
 use crate::shared::Standing;
 use crate::slot::{OFFSET_BYTES_MAX, Slot};
 use crate::store::{Counters, Store, WriteSide};

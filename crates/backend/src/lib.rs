@@ -84,6 +84,7 @@ mod suspect;
 mod sync_ticket;
 mod two_copies;
 mod unreadable;
+mod unsynced;
 
 pub use backend::Backend;
 pub use batch::{Batch, IndexEntry, Purpose, Write};
@@ -115,3 +116,4 @@ pub use two_copies::{
     settle_two_copies, write_two_copies,
 };
 pub use unreadable::Unreadable;
+pub use unsynced::{SyncStrategy, Unsynced};

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use kvorum_backend::{
     BackendError, Batch, Durability, ErrorKind, Flow, FoldEnd, FoldFilter, IndexCounts, IndexRange,
-    IndexVisitor, Lease, Receipt, Result, StepBudget, StepOutcome, Task, Timestamp,
+    IndexVisitor, Lease, Receipt, Result, Timestamp,
 };
 use kvorum_encoding::{KeyRange, StorageKey};
 use kvorum_ordered_tree::{
@@ -126,22 +126,9 @@ impl Indexes {
         self.counts.read()
     }
 
-    /// The upkeep that is due, if there are doubts to settle.
-    pub fn due<T: OrderedTree>(&self, tree: &T) -> Option<Task> {
-        self.reindexing.due(tree)
-    }
-
-    /// Does a part of that upkeep.
-    ///
-    /// # Errors
-    /// Those of reading and writing the tree.
-    pub fn step<T: OrderedTree>(
-        &self,
-        tree: &T,
-        budget: StepBudget,
-        now: Timestamp,
-    ) -> Result<StepOutcome> {
-        self.reindexing.step(tree, budget, now)
+    /// The upkeep.
+    pub fn reindexing(&self) -> &Reindexing {
+        &self.reindexing
     }
 }
 

@@ -23,3 +23,4 @@ mod stored;
 
 pub use indexes::Indexes;
 pub use objects::ObjectsView;
+pub use reindexing::Reindexing;

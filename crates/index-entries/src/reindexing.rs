@@ -41,9 +41,9 @@ const UNREAD_MAX: usize = 1_000;
 /// they are put again.
 const GONE_MAX: usize = 500;
 
-/// The rounds of a store.
+/// The rounds of a tree.
 #[derive(Default)]
-pub(crate) struct Reindexing {
+pub struct Reindexing {
     state: Mutex<State>,
 }
 
@@ -101,7 +101,8 @@ struct Part {
 }
 
 impl Reindexing {
-    pub(crate) fn due<T: OrderedTree>(&self, tree: &T) -> Option<Task> {
+    /// What is due, where there are doubts to settle.
+    pub fn due<T: OrderedTree>(&self, tree: &T) -> Option<Task> {
         // While somebody is at a step, it is due again when that is over.
         let state = self.state.try_lock()?;
         (tree.is_writable() && state.is_due(tree)).then(|| Task {
@@ -113,7 +114,10 @@ impl Reindexing {
     }
 
     /// Does a part of a round, or begins one.
-    pub(crate) fn step<T: OrderedTree>(
+    ///
+    /// # Errors
+    /// Those of reading and writing the tree.
+    pub fn step<T: OrderedTree>(
         &self,
         tree: &T,
         budget: StepBudget,

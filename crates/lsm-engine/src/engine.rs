@@ -135,7 +135,7 @@ impl Backend for LsmEngine {
 
     fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
         let mut due = self.lsm.maintenance_due(now);
-        due.extend(self.indexes.due(&*self.lsm));
+        due.extend(self.indexes.reindexing().due(&*self.lsm));
         due
     }
 
@@ -146,7 +146,7 @@ impl Backend for LsmEngine {
         now: Timestamp,
     ) -> Result<StepOutcome> {
         match task.kind {
-            TaskKind::Reindex => self.indexes.step(&*self.lsm, budget, now),
+            TaskKind::Reindex => self.indexes.reindexing().step(&*self.lsm, budget, now),
             _ => self.lsm.maintenance_step(task, budget, now),
         }
     }

@@ -5,10 +5,10 @@ use std::path::Path;
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::{Disk, EntryKind};
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
-use kvorum_lsm::error::IntoBackend;
 use kvorum_lsm::files::number_of;
 use kvorum_lsm::manifest::{self, Manifest};
 use kvorum_segment::SegmentAnatomy;
+use kvorum_storage_errors::IntoBackend;
 
 /// What a numbered file of a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -14,10 +14,10 @@ use bytes::Bytes;
 use kvorum_backend::Result;
 use kvorum_encoding::successor;
 use kvorum_lsm::Entry;
-use kvorum_lsm::error::IntoBackend;
 use kvorum_lsm::files::table_path;
 use kvorum_lsm::segment_of;
 use kvorum_sst::{Facts, Mark, MarkKind, Marks, ScanItem, ScanOptions, TableScan, TableWriter};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::salvage::{READ_AHEAD_BYTES, all_of, context, doubt, finish};
 use crate::work::{Done, Ground, SourceTable, end_of, lost_mark};

@@ -7,10 +7,10 @@ use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::{Disk, DiskLock};
 use kvorum_encoding::KeyRange;
 use kvorum_lsm::DoubtKind;
-use kvorum_lsm::error::IntoBackend;
 use kvorum_lsm::files::{LOCK_NAME, sync_directory};
 use kvorum_lsm::manifest::{BlobRecord, Manifest, TableRecord};
 use kvorum_lsm::segment_of;
+use kvorum_storage_errors::IntoBackend;
 use kvorum_tiers::{TieredDisk, whole_disk};
 use parking_lot::Mutex;
 

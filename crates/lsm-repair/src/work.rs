@@ -8,8 +8,8 @@ use kvorum_backend::Result;
 use kvorum_disk::Disk;
 use kvorum_encoding::successor;
 use kvorum_lsm::LsmSettings;
-use kvorum_lsm::error::IntoBackend;
 use kvorum_sst::{KnownTable, Mark, MarkKind, Properties, Table, TableId};
+use kvorum_storage_errors::IntoBackend;
 use kvorum_tiers::TieredDisk;
 
 /// A piece of work that writes.

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result, StoreBackup};
 use kvorum_disk::{ErrorKind as DiskErrorKind, copy_file};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::Lsm;
 use crate::blob::blob_path;
-use crate::error::IntoBackend;
 use crate::files::{sync_directory, table_path};
 use crate::install::list_files;
 use crate::journal::journal_path;

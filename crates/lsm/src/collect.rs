@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use kvorum_backend::{Result, StepOutcome, Task, TaskKind, Unreadable, Urgency};
 use kvorum_sst::{ScanItem, ScanOptions, TableScan};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::Body;
 use crate::blob::{BlobFile, BlobWriter, blob_path, ordinal_of, split_blob};
-use crate::error::IntoBackend;
 use crate::files::sync_directory;
 use crate::in_tables::newest_in_tables;
 use crate::install::{blob_record, open_blob};

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use kvorum_backend::{Result, Timestamp};
 use kvorum_planted_defects::is_planted;
 use kvorum_sst::{KnownTable, Mark, TableWriter};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::blob::{BlobWriter, blob_path};
-use crate::error::IntoBackend;
 use crate::files::table_path;
 use crate::journal_parts::JournalParts;
 use crate::merge::{MergeWalk, Merged};

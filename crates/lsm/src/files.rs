@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use kvorum_backend::Result;
 use kvorum_disk::Disk;
 
-use crate::error::IntoBackend;
+use kvorum_storage_errors::IntoBackend;
 
 /// The lock of a store.
 pub const LOCK_NAME: &str = "lock";

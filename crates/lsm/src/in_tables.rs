@@ -2,9 +2,9 @@
 
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_sst::{MarkKind, ReadContext, SstError, hash_key};
+use kvorum_storage_errors::from_sst;
 
 use crate::entry::Entry;
-use crate::error::from_sst;
 use crate::version::{LevelTable, Version};
 
 /// Why a read has no answer.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_sst::{KnownTable, Table, TableWriter};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::Entry;
 use crate::blob::{BlobFile, blob_path};
-use crate::error::IntoBackend;
 use crate::files::{sync_directory, table_path};
 use crate::journal::{JournalFile, journal_path};
 use crate::manifest::{BlobRecord, JournalFileRecord, Manifest, TableRecord};

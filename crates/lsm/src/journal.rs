@@ -19,9 +19,9 @@ use kvorum_segment::{Codec, StoredBack};
 use kvorum_sst::{ReadContext, Table, hash_key};
 use kvorum_value_log::{LogPlace, LoggedRecord};
 
-use crate::error::from_sst;
 use crate::log::{decode_front, key_of_entry};
 use crate::{Entry, Op};
+use kvorum_storage_errors::from_sst;
 
 /// The length of the names of records in a file.
 pub(crate) const NAME_BYTES: usize = 12;

@@ -11,7 +11,6 @@ use kvorum_backend::{ErrorKind, Result, StepOutcome, Task, TaskKind, Unreadable,
 use kvorum_disk::Reading;
 use kvorum_sst::{ReadContext, ScanItem, ScanOptions, TableScan};
 
-use crate::error::IntoBackend;
 use crate::in_tables::newest_in_tables;
 use crate::install::exchange_journal;
 use crate::journal::{JournalFile, JournalRecord, journal_path, place_named};
@@ -21,6 +20,7 @@ use crate::scarcity::garbage_percent_where_scarce;
 use crate::store::Store;
 use crate::version::Version;
 use crate::written_journal::{self, JOURNAL_FILE_BYTES_MAX, JournalWriter, WrittenJournal};
+use kvorum_storage_errors::IntoBackend;
 
 /// Inputs are read in pieces of so many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;

@@ -57,7 +57,6 @@ mod compaction;
 mod draw;
 mod entry;
 mod erase;
-pub mod error;
 mod expiry;
 pub mod files;
 mod flush;
@@ -117,10 +116,11 @@ pub use lsm::Lsm;
 pub use memory::MemoryBudget;
 pub use older::Older;
 pub use op::Op;
-pub use settings::{LsmSettings, Shared, SyncStrategy};
+pub use settings::{LsmSettings, Shared};
 pub use snapshot::{LsmSnapshot, Shown};
 pub use write::Guard;
 
+pub use kvorum_backend::SyncStrategy;
 pub use kvorum_ordered_tree::{
     DoubtKind, OrderedTree, ScanEnd, ScanRange, ScanStep, TreeEntry, TreeView,
 };

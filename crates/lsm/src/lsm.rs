@@ -12,7 +12,6 @@ use kvorum_backend::{
 use kvorum_disk::{Disk, Reserve};
 use kvorum_value_log::ValueLog;
 
-use crate::error::IntoBackend;
 use crate::files::LOCK_NAME;
 use crate::lost::LostLog;
 use crate::merging;
@@ -22,6 +21,7 @@ use crate::snapshot::LsmSnapshot;
 use crate::store::Store;
 use crate::upkeep::Upkeep;
 use crate::{DrawNumber, LsmSettings, Shared, Value};
+use kvorum_storage_errors::IntoBackend;
 
 /// A store of keys, each with fields, extra bytes, a head and a body.
 pub struct Lsm {

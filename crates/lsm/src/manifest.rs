@@ -21,8 +21,8 @@ use kvorum_segment::SegmentAnatomy;
 use kvorum_sst::anatomy::TableAnatomy;
 use kvorum_sst::{KnownTable, Properties, TableId};
 
-use crate::error::IntoBackend;
 use crate::files::number_of;
+use kvorum_storage_errors::IntoBackend;
 
 /// The names of the two copies.
 pub const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];

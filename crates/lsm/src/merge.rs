@@ -7,8 +7,8 @@ use bytes::Bytes;
 use kvorum_backend::Result;
 use kvorum_encoding::KeyRange;
 use kvorum_sst::{Mark, MarkKind, Marks, ScanFilter, ScanItem, ScanOptions, TableScan};
+use kvorum_storage_errors::IntoBackend;
 
-use crate::error::IntoBackend;
 use crate::memtable::{Memtable, Page, Paged};
 use crate::read_side::ReadSide;
 use crate::version::{LevelTable, Version, gap_of_table, layers_of};

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use kvorum_backend::{Result, StoreId};
 use kvorum_disk::{Disk, DiskError, OpenMode, Operation, Reading};
 use kvorum_sst::{DamageSink, KnownTable, SstError, Table};
+use kvorum_storage_errors::from_sst;
 use kvorum_tiers::{CARD_OF_FAST, has_slow};
 use kvorum_value_log::{LogSegment, Whereabouts};
 
 use crate::blob::{BlobFile, blob_path};
-use crate::error::from_sst;
 use crate::files::table_path;
 use crate::journal::{JournalFile, journal_path};
 use crate::logged::{lost_name, segment_of};

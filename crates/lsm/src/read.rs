@@ -5,10 +5,10 @@ use kvorum_backend::{BackendError, ErrorKind, Lookup, LostRange, Result, Timesta
 use kvorum_disk::Reading;
 use kvorum_segment::StoredBack;
 use kvorum_sst::{ReadContext, hash_key};
+use kvorum_storage_errors::{from_segment, from_sst};
 use kvorum_value_log::LogSegment;
 
 use crate::blob::BlobsAhead;
-use crate::error::{from_segment, from_sst};
 use crate::in_tables::{Unread, find_in_tables};
 use crate::log::{key_of_entry, restored};
 use crate::logged::lost_name;

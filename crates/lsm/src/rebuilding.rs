@@ -23,7 +23,6 @@ use kvorum_segment::Location;
 use kvorum_sst::{ReadContext, ScanItem, ScanOptions, TableScan, hash_key};
 use kvorum_value_log::{LogPlace, Records, RecordsItem};
 
-use crate::error::{IntoBackend, from_segment, from_sst};
 use crate::flush::Flushing;
 use crate::in_tables::{Unread, find_in_tables};
 use crate::install::{install_below, list_files};
@@ -32,6 +31,7 @@ use crate::logged::lost_name;
 use crate::store::Store;
 use crate::version::{LevelTable, Version};
 use crate::{DoubtKind, Entry};
+use kvorum_storage_errors::{IntoBackend, from_segment, from_sst};
 
 /// Journal files are read in pieces of so many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;

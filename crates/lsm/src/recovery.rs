@@ -21,7 +21,6 @@ use kvorum_tiers::SlowSide;
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
-use crate::error::{IntoBackend, from_segment};
 use crate::expiry::Expiry;
 use crate::files;
 use crate::files::sync_directory;
@@ -36,6 +35,7 @@ use crate::replaced::Replaced;
 use crate::store::{Store, WriteSide};
 use crate::uncovered::Uncovered;
 use crate::{DrawNumber, LsmSettings, Shared};
+use kvorum_storage_errors::{IntoBackend, from_segment};
 
 /// What opening works with.
 pub(crate) struct Recovery {

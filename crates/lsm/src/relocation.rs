@@ -20,10 +20,10 @@ use bytes::Bytes;
 use kvorum_backend::{Result, StoreId, Timestamp};
 use kvorum_disk::Reading;
 use kvorum_sst::hash_key;
+use kvorum_storage_errors::from_sst;
 use kvorum_value_log::{LogPlace, LoggedRecord};
 
 use crate::blob::{BlobWriter, blob_path};
-use crate::error::from_sst;
 use crate::flush::Flushing;
 use crate::in_tables::{Unread, find_in_tables};
 use crate::install::{exchange_journal, install_below};

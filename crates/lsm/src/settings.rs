@@ -3,24 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_backend::Belonging;
+use kvorum_backend::{Belonging, SyncStrategy};
 use kvorum_sst::{Compression, FilterKind, TableOptions};
 use kvorum_tiers::Tiers;
 
 use crate::leveled::Leveled;
 use crate::policy::{Policy, PolicySettings};
 use crate::{JournalPolicy, MemoryBudget, SharedCache};
-
-/// What a put promises when its caller leaves it to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncStrategy {
-    /// Nothing: the system writes when it likes, or a log in front of the store vouches for it.
-    None,
-    /// The same, and a sync is due this long after the first put that was not synced.
-    Interval(Duration),
-    /// A put is durable when its ticket resolves; puts that wait together share a sync.
-    Grouped,
-}
 
 /// Live objects that all stores of a node share.
 #[derive(Clone)]

@@ -15,12 +15,12 @@ use kvorum_backend::{BackendError, ErrorKind, GroupSync, Purpose, Result, Writte
 use kvorum_disk::{Disk, DiskLock, Headroom, Operation, Reserve};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter};
 use kvorum_sst::{SstError, Table, TableId};
+use kvorum_storage_errors::{from_segment, from_sst};
 use kvorum_tiers::SlowSide;
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
 use crate::DrawNumber;
-use crate::error::{from_segment, from_sst};
 use crate::expiry::Expiry;
 use crate::keeping::Keeping;
 use crate::manifest::{self, Manifest};

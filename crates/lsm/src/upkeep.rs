@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
-    Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency,
+    Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Unsynced, Urgency,
 };
 use kvorum_value_log::LoggedRecord;
 use parking_lot::Mutex;
@@ -20,7 +20,6 @@ use crate::merging::{self, Merging, Payer};
 use crate::rebuilding::Rebuilding;
 use crate::relocation::Relocating;
 use crate::scrub::{self, ScrubJob};
-use crate::settings::SyncStrategy;
 use crate::settling::Settling;
 use crate::store::Store;
 use crate::version::layers_of;
@@ -33,8 +32,6 @@ const PAID_FACTOR_MAX: u64 = 24;
 const FLUSHED_FACTOR: u64 = 6;
 /// Full memtables in memory from which on puts pay for flushing them.
 const LATE_MEMTABLES: u64 = 2;
-/// Without a strategy that says otherwise, what the log got is synced after this long.
-const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
 
 /// A store and the jobs on it.
 pub(crate) struct Upkeep {
@@ -50,8 +47,7 @@ pub(crate) struct Jobs {
     collect: Collecting,
     journal: JournalCollecting,
     rebuilding: Rebuilding,
-    /// When the log was first seen to hold what is not synced.
-    unsynced_since: Option<Timestamp>,
+    unsynced: Unsynced,
     pub(crate) scrub: Scrubbing<ScrubJob>,
     relocation: Relocating,
     settling: Settling,
@@ -227,26 +223,8 @@ impl Jobs {
             let is_behind = writer.last_sequence > store.durable.load(Ordering::Acquire);
             behind.sum::<u64>() + u64::from(store.log.is_some() && is_behind)
         };
-        if unsynced_bytes == 0 {
-            self.unsynced_since = None;
-            return None;
-        }
-        // No later than now: the clock may have been put back.
-        let since = self.unsynced_since.map_or(now, |since| since.min(now));
-        self.unsynced_since = Some(since);
-        let (wait_micros, urgency) = match store.settings.sync {
-            SyncStrategy::Interval(interval) => {
-                let micros = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
-                (micros, Urgency::Normal)
-            }
-            SyncStrategy::None | SyncStrategy::Grouped => (UNSYNCED_MICROS_MAX, Urgency::Idle),
-        };
-        (since.0.saturating_add(wait_micros) <= now.0).then_some(Task {
-            kind: TaskKind::Sync,
-            subject: 0,
-            urgency,
-            cost_bytes: unsynced_bytes,
-        })
+        let bytes = (unsynced_bytes > 0).then_some(unsynced_bytes);
+        self.unsynced.due(store.settings.sync, bytes, now)
     }
 
     /// Gives up what was begun; its files go with it.

@@ -1,10 +1,10 @@
 //! The leveldb engine's settings from `leveldb.*`: how the node's memory is shared out, and what each
 //! store is told.
 
-use kvorum_backend_leveldb::{Compression, LeveldbSettings, PolicySettings, Shared, SyncStrategy};
-use kvorum_settings::{self as settings, DurabilityMode, Settings};
+use kvorum_backend_leveldb::{Compression, LeveldbSettings, PolicySettings, Shared};
+use kvorum_settings::{self as settings, Settings};
 
-use super::shared_settings::{ZSTD_LEVEL, segments_behind_max};
+use super::shared_settings::{ZSTD_LEVEL, segments_behind_max, sync_strategy};
 
 /// Where the system does not tell how much memory there is: what Riak takes then.
 const MEMORY_BYTES_UNKNOWN: u64 = 2_684_354_560;
@@ -69,14 +69,9 @@ impl Memory {
 /// The settings of one store; `drawn` is a random number.
 pub(super) fn settings_of(settings: &Settings, memory: &Memory, drawn: u64) -> LeveldbSettings {
     let leveldb = &settings.leveldb;
-    let durability = settings.leveldb_durability();
     let (least, most) = memory.write_buffer;
     LeveldbSettings {
-        sync: match durability.mode {
-            DurabilityMode::Grouped => SyncStrategy::Grouped,
-            DurabilityMode::None => SyncStrategy::None,
-            DurabilityMode::Interval => SyncStrategy::Interval(durability.interval),
-        },
+        sync: sync_strategy(&settings.leveldb_durability()),
         expiry: leveldb.expiry(),
         scrub_period: settings.maintenance.scrub_period,
         log_segments_behind_max: segments_behind_max(settings, drawn >> 32),

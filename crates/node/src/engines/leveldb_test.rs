@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Durability, Fields, Lookup, ReadAt, Reading, StepBudget, TaskKind, Timestamp,
-    Write,
+    Backend, Batch, Durability, Fields, Lookup, ReadAt, Reading, StepBudget, SyncStrategy,
+    TaskKind, Timestamp, Write,
 };
 use kvorum_backend_leveldb::{Leveldb, PolicySettings};
 use kvorum_disk::{CrashOptions, Disk, FaultyDisk, MemoryDisk, create_directory_durably};

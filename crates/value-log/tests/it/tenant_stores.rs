@@ -20,7 +20,7 @@ use kvorum_backend::{
     Lookup, ReadAt, Reading, Result, Sequence, StepBudget, TaskKind, Timestamp, Visited, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
-use kvorum_backend_leveldb::{LeveldbSettings, SyncStrategy as LeveldbSync};
+use kvorum_backend_leveldb::LeveldbSettings;
 use kvorum_backend_leveled::LeveledSettings;
 use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_encoding::StorageKey;
@@ -105,11 +105,7 @@ impl Kind {
                 ..bitcask_settings()
             }),
             Self::Leveldb => Engine::Leveldb(LeveldbSettings {
-                sync: match mode {
-                    Mode::Own | Mode::None => LeveldbSync::None,
-                    Mode::Interval => LeveldbSync::Interval(INTERVAL),
-                    Mode::Grouped => LeveldbSync::Grouped,
-                },
+                sync: mode.strategy(),
                 write_buffer_bytes: 2_000,
                 // Two values of three.
                 blob_threshold_bytes: 100,
@@ -118,9 +114,9 @@ impl Kind {
             }),
             Self::Leveled => Engine::Leveled(LeveledSettings {
                 sync: match mode {
-                    Mode::Own | Mode::None => LeveldbSync::None,
-                    Mode::Interval => LeveldbSync::Interval(INTERVAL),
-                    Mode::Grouped => LeveldbSync::Grouped,
+                    Mode::Own | Mode::None => SyncStrategy::None,
+                    Mode::Interval => SyncStrategy::Interval(INTERVAL),
+                    Mode::Grouped => SyncStrategy::Grouped,
                 },
                 log_segments_behind_max: 2,
                 ..leveled_settings()

@@ -12,9 +12,7 @@ use kvorum_backend::{
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergeSettings, SyncStrategy};
 use kvorum_backend_conformance::Opening;
-use kvorum_backend_leveldb::{
-    Compression, DrawNumber, Leveldb, LeveldbSettings, Shared, SyncStrategy as LeveldbSync,
-};
+use kvorum_backend_leveldb::{Compression, DrawNumber, Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::{JournalPolicy, LeveledSettings};
 use kvorum_disk::Disk;
 use kvorum_encoding::StorageKey;
@@ -304,7 +302,7 @@ pub(crate) fn leveled_settings() -> LeveledSettings {
 /// So small that a few dozen writes fill memtables, tables and blob files.
 pub(crate) fn leveldb_settings() -> LeveldbSettings {
     LeveldbSettings {
-        sync: LeveldbSync::None,
+        sync: SyncStrategy::None,
         write_buffer_bytes: 3_000,
         block_bytes: 300,
         block_restart_interval: 2,

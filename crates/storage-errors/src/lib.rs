@@ -1,4 +1,4 @@
-//! Failures of the floors below, told as the backend's kinds.
+//! Failures of files, segments and sorted tables, told as engines tell them: as the backend's kinds.
 
 use kvorum_backend::{BackendError, ErrorKind};
 use kvorum_segment::SegmentError;
