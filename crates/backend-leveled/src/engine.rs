@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use kvorum_backend::Result;
 use kvorum_disk::Disk;
+use kvorum_lsm::{DrawNumber, Shared};
+use kvorum_lsm_engine::LsmEngine;
 use kvorum_value_log::ValueLog;
 
-use crate::{DrawNumber, Leveled, LeveledSettings, Shared};
+use crate::LeveledSettings;
 
 /// Opens a store, creating it if it is missing, over the value log that is its journal.
 /// [`Tenant`](kvorum_value_log::Tenant) says what is to be done before it is used.
 ///
 /// # Errors
-/// Those of [`Leveled::open`]; [`kvorum_backend::ErrorKind::Misuse`] for a store of `leveldb`.
+/// Those of [`LsmEngine::open`]; [`kvorum_backend::ErrorKind::Misuse`] for a store of `leveldb`.
 pub fn open(
     disk: Arc<dyn Disk>,
     directory: &Path,
@@ -21,6 +23,6 @@ pub fn open(
     shared: Shared,
     draw: DrawNumber,
     journal: ValueLog,
-) -> Result<Leveled> {
-    Leveled::open(disk, directory, settings, shared, draw, Some(journal))
+) -> Result<LsmEngine> {
+    LsmEngine::open(disk, directory, settings, shared, draw, Some(journal))
 }

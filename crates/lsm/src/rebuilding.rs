@@ -19,10 +19,12 @@ use kvorum_backend::{
 };
 use kvorum_disk::Reading;
 use kvorum_encoding::KeyRange;
+use kvorum_ordered_tree::DoubtKind;
 use kvorum_segment::Location;
 use kvorum_sst::{ReadContext, ScanItem, ScanOptions, TableScan, hash_key};
 use kvorum_value_log::{LogPlace, Records, RecordsItem};
 
+use crate::Entry;
 use crate::flush::Flushing;
 use crate::in_tables::{Unread, find_in_tables};
 use crate::install::{install_below, list_files};
@@ -30,7 +32,6 @@ use crate::journal::{JournalRecord, entry_of, place_named};
 use crate::logged::lost_name;
 use crate::store::Store;
 use crate::version::{LevelTable, Version};
-use crate::{DoubtKind, Entry};
 use kvorum_storage_errors::{IntoBackend, from_segment, from_sst};
 
 /// Journal files are read in pieces of so many bytes.
