@@ -17,6 +17,8 @@ pub use engine::open;
 pub use kvorum_lsm::anatomy::identity_of;
 pub use kvorum_lsm::manifest::find_store;
 pub use kvorum_lsm::policy::PolicySettings;
-pub use kvorum_lsm::{Compression, DrawNumber, JournalPolicy, Shared, SyncStrategy};
+pub use kvorum_lsm::{
+    Compression, CompressionPoint, DrawNumber, JournalPolicy, Shared, SyncStrategy,
+};
 pub use kvorum_lsm_engine::LsmEngine as Leveled;
 pub use settings::LeveledSettings;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kvorum_backend::Belonging;
 use kvorum_index_entries::keyspace::is_object;
 use kvorum_lsm::policy::PolicySettings;
-use kvorum_lsm::{Compression, JournalPolicy, LsmSettings, SyncStrategy};
+use kvorum_lsm::{Compression, CompressionPoint, JournalPolicy, LsmSettings, SyncStrategy};
 
 /// How a store behaves and performs.
 #[derive(Clone, Debug)]
@@ -26,8 +26,10 @@ pub struct LeveledSettings {
     /// A smaller one is flushed as well when the oldest of what it has stands more than so many segments of the
     /// journal behind the newest: that is what is read again after a crash.
     pub log_segments_behind_max: u32,
-    /// How bodies are compressed, on receipt.
+    /// How bodies are compressed.
     pub compression: Compression,
+    /// When they are: `compression` holds from then on.
+    pub compression_point: CompressionPoint,
     /// How tables of the ledger are compressed from level 2 on.
     pub ledger_compression: Compression,
     /// Blocks of the ledger's tables of this many bytes.
@@ -49,6 +51,7 @@ impl Default for LeveledSettings {
             ledger_buffer_bytes: 32 << 20,
             log_segments_behind_max: lsm.log_segments_behind_max,
             compression: Compression::Lz4,
+            compression_point: CompressionPoint::OnReceipt,
             ledger_compression: Compression::Lz4,
             block_bytes: 4096,
             journal_policy: JournalPolicy::default(),
@@ -71,6 +74,7 @@ impl From<&LeveledSettings> for LsmSettings {
             // Index entries have no bodies, and those of objects are in the journal.
             blob_threshold_bytes: usize::MAX,
             blob_compression: settings.compression,
+            compression_point: settings.compression_point,
             compression: vec![young, young, settings.ledger_compression],
             block_bytes: settings.block_bytes,
             journaled: Some(is_object),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_encoding::{ByteReader, Truncated, checksum, put_varint};
-use kvorum_segment::{Codec, StoredBack};
+use kvorum_segment::{Codec, Compressor, StoredBack};
 use kvorum_sst::{ReadContext, Table, hash_key};
 use kvorum_value_log::{LogPlace, LoggedRecord};
 
@@ -92,6 +92,14 @@ impl JournalRecord {
             front: head.front.clone(),
             back: record.stored.back.clone(),
         })
+    }
+
+    /// Compresses a body that is not, where that pays.
+    pub(crate) fn compress(&mut self, compressor: &Compressor) {
+        if self.back.codec() == Codec::Plain {
+            let raw = self.back.bytes().clone();
+            self.back = StoredBack::of(compressor.encode(&raw), &raw);
+        }
     }
 
     /// Appends the record:

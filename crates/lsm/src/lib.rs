@@ -116,7 +116,7 @@ pub use lsm::Lsm;
 pub use memory::MemoryBudget;
 pub use older::Older;
 pub use op::Op;
-pub use settings::{LsmSettings, Shared};
+pub use settings::{CompressionPoint, LsmSettings, Shared};
 pub use snapshot::{LsmSnapshot, Shown};
 pub use write::Guard;
 

@@ -34,7 +34,7 @@ use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
 use crate::store::{Store, WriteSide};
 use crate::uncovered::Uncovered;
-use crate::{DrawNumber, LsmSettings, Shared};
+use crate::{CompressionPoint, DrawNumber, LsmSettings, Shared};
 use kvorum_storage_errors::{IntoBackend, from_segment};
 
 /// What opening works with.
@@ -135,6 +135,10 @@ impl Recovery {
                     .map_or_else(OnceLock::new, |it| it.reserve().clone().into()),
                 holds: Holds::default(),
                 compressor: Compressor::new(self.settings.log_compression()),
+                journal_compressor: Compressor::new(match self.settings.compression_point {
+                    CompressionPoint::OnReceipt => kvorum_segment::Compression::None,
+                    CompressionPoint::OnCompact => self.settings.body_compression(),
+                }),
                 log: self.log,
                 lock: Mutex::new(Some(lock)),
                 disk: self.disk,

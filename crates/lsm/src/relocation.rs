@@ -100,7 +100,7 @@ impl Relocating {
     fn relocate_journaled(&mut self, store: &Store, records: &[LoggedRecord]) -> Result<u64> {
         let mut copied_bytes = 0;
         for record in records {
-            let Some(moved) = journaled(store, record)? else {
+            let Some(mut moved) = journaled(store, record)? else {
                 continue;
             };
             let is_of_other = |it: &JournalWriter| it.newest_segment() != Some(record.segment);
@@ -112,6 +112,7 @@ impl Relocating {
                 let at = record.place();
                 store.note_lost_body(&moved.key, &LoggedPlace { at, len });
             }
+            moved.compress(&store.journal_compressor);
             let added = self.add_to_journal(store, record, &moved);
             if added.is_err() {
                 // A file that was not written to its end.

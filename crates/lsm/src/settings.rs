@@ -30,6 +30,17 @@ impl Shared {
     }
 }
 
+/// When bodies that stay in the value log are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompressionPoint {
+    /// When they are put.
+    #[default]
+    OnReceipt,
+    /// When a collection moves them to a journal file: a put costs less, and a body that is soon replaced was not
+    /// compressed for nothing. Of a store with a journal only.
+    OnCompact,
+}
+
 /// How a store behaves and performs.
 #[derive(Clone, Debug)]
 pub struct LsmSettings {
@@ -76,6 +87,8 @@ pub struct LsmSettings {
     pub compression: Vec<Compression>,
     /// How blob files are compressed, and bodies that stay in the value log.
     pub blob_compression: Compression,
+    /// When bodies that stay in the value log are compressed.
+    pub compression_point: CompressionPoint,
     /// Bits a key of the filters of tables that will soon be merged; 0 for no filters at all.
     pub filter_bits_per_key: u8,
     /// The rule by which tables are merged.
@@ -107,6 +120,7 @@ impl Default for LsmSettings {
             index_block_bytes: 4096,
             compression: vec![Compression::None, Compression::None, Compression::Lz4],
             blob_compression: Compression::None,
+            compression_point: CompressionPoint::OnReceipt,
             filter_bits_per_key: 10,
             compaction: &Leveled,
             policy: PolicySettings::default(),
@@ -117,9 +131,17 @@ impl Default for LsmSettings {
 }
 
 impl LsmSettings {
-    /// How bodies that stay in the value log are compressed: as they would be in blob files, in whose
-    /// place they are there.
+    /// How bodies that stay in the value log are compressed when they are put: as they would be in blob files,
+    /// in whose place they are there.
     pub(crate) fn log_compression(&self) -> kvorum_segment::Compression {
+        match self.compression_point {
+            CompressionPoint::OnReceipt => self.body_compression(),
+            CompressionPoint::OnCompact => kvorum_segment::Compression::None,
+        }
+    }
+
+    /// How bodies of journal files are.
+    pub(crate) fn body_compression(&self) -> kvorum_segment::Compression {
         match self.blob_compression {
             Compression::None => kvorum_segment::Compression::None,
             Compression::Lz4 => kvorum_segment::Compression::Lz4,

@@ -44,6 +44,8 @@ pub(crate) struct Store {
     pub(crate) reserve: OnceLock<Arc<Reserve>>,
     /// For bodies that stay there.
     pub(crate) compressor: Compressor,
+    /// For bodies that go to journal files and were not compressed before.
+    pub(crate) journal_compressor: Compressor,
     pub(crate) settings: LsmSettings,
     pub(crate) shared: Shared,
     pub(crate) draw: DrawNumber,

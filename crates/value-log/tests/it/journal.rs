@@ -14,12 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Durability, ErrorKind, Fields, Flow, FoldEnd, IndexEntry, IndexRange, Lease,
-    Lookup, ReadAt, Reading, Result, StepBudget, TaskKind, Timestamp, Write,
+    Backend, Batch, Durability, ErrorKind, Fields, Flow, FoldDetail, FoldEnd, FoldFilter,
+    FoldRange, IndexEntry, IndexRange, Lease, Lookup, ReadAt, Reading, Result, StepBudget,
+    TaskKind, Timestamp, Visited, Write,
 };
 use kvorum_backend_leveldb::Leveldb;
-use kvorum_backend_leveled::{LeveledSettings, Shared};
-use kvorum_disk::{Disk, MemoryDisk, OpenMode};
+use kvorum_backend_leveled::{Compression, CompressionPoint, LeveledSettings, Shared};
+use kvorum_disk::{Disk, Fault, FaultyDisk, MemoryDisk, OpenMode, Operation, Rule};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 
@@ -43,14 +44,15 @@ struct Node {
 
 fn settings() -> LeveledSettings {
     LeveledSettings {
-        compression: kvorum_backend_leveled::Compression::None,
+        compression: Compression::None,
         ..leveled_settings()
     }
 }
 
-fn open_log(disk: &MemoryDisk) -> ValueLog {
-    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    ValueLog::open(disk, Path::new("log"), 5, LOG).unwrap().0
+fn open_log(disk: &Arc<dyn Disk>) -> ValueLog {
+    ValueLog::open(disk.clone(), Path::new("log"), 5, LOG)
+        .unwrap()
+        .0
 }
 
 fn drawn() -> kvorum_backend_leveled::DrawNumber {
@@ -60,12 +62,19 @@ fn drawn() -> kvorum_backend_leveled::DrawNumber {
 
 impl Node {
     fn open(disk: &MemoryDisk) -> Self {
-        let log = open_log(disk);
+        Self::open_with(disk, &settings())
+    }
+
+    fn open_with(disk: &MemoryDisk, settings: &LeveledSettings) -> Self {
+        Self::open_on(Arc::new(disk.clone()), settings)
+    }
+
+    fn open_on(disk: Arc<dyn Disk>, settings: &LeveledSettings) -> Self {
+        let log = open_log(&disk);
         let shared = Shared::new(1 << 20, 1 << 20);
-        let arc: Arc<dyn Disk> = Arc::new(disk.clone());
         let path = Path::new(STORE);
         let store =
-            kvorum_backend_leveled::open(arc, path, &settings(), shared, drawn(), log.clone());
+            kvorum_backend_leveled::open(disk, path, settings, shared, drawn(), log.clone());
         let store: Opened = store.unwrap().into();
         log.admit(&tenants_of(std::slice::from_ref(&store)))
             .unwrap();
@@ -386,7 +395,7 @@ fn stores_of_leveldb_and_of_leveled_are_not_taken_for_one_another() {
     close(Node::open(&disk));
     let arc: Arc<dyn Disk> = Arc::new(disk.clone());
     let shared = || Shared::new(1 << 20, 1 << 20);
-    let log = open_log(&disk);
+    let log = open_log(&arc);
     let path = Path::new(STORE);
     let taken = Leveldb::open(
         arc.clone(),
@@ -414,4 +423,77 @@ fn stores_of_leveldb_and_of_leveled_are_not_taken_for_one_another() {
     let taken = kvorum_backend_leveled::open(arc, other, &settings(), shared(), drawn(), log);
     let error = taken.err().unwrap();
     assert!(error.to_string().contains("leveldb"), "{error}");
+}
+
+#[test]
+fn heads_and_what_is_read_before_a_write_are_of_the_ledger_alone() {
+    let memory = MemoryDisk::new();
+    let node = Node::open(&memory);
+    (0..KEYS).for_each(|key| node.put(key, 1));
+    (0..KEYS)
+        .filter(|key| key % 4 != 0)
+        .for_each(|key| node.put(key, 2));
+    node.keep_all();
+    close(node);
+    let faulty = FaultyDisk::over_memory(&memory);
+    let node = Node::open_on(Arc::new(faulty.clone()), &settings());
+    // No body can be read.
+    let rule = || Rule::new(Fault::Error(kvorum_disk::ErrorKind::Device)).on(Operation::Read);
+    let rules = [
+        faulty.add_rule(rule().path_contains("log/")),
+        faulty.add_rule(rule().path_ends_with(".journal")),
+    ];
+    let at = ReadAt {
+        reading: Reading::MayBlock,
+        now: NOW,
+    };
+    for key in 0..KEYS {
+        let head = node.store.head(&key_of(key), at).unwrap();
+        assert!(matches!(head, Lookup::Found(head) if head.body_len == BODY_BYTES as u64));
+        node.put(key, 3);
+    }
+    let snapshot = node.store.snapshot(Lease::Unlimited).unwrap();
+    let (filter, mut heads) = (FoldFilter::unexpired(NOW), 0);
+    let visit = &mut |_: Visited<'_>| {
+        heads += 1;
+        Flow::Continue
+    };
+    let folded = snapshot.fold(FoldDetail::Heads, &FoldRange::all(), &filter, visit);
+    assert_eq!((folded, heads), (Ok(FoldEnd::Complete), KEYS));
+    assert_eq!(rules.map(|it| faulty.fired(it)), [0, 0]);
+    assert_eq!(node.indexed().unwrap().len(), KEYS);
+}
+
+#[test]
+fn bodies_may_be_compressed_when_they_are_collected() {
+    let ways = [
+        (CompressionPoint::OnReceipt, Compression::None),
+        (CompressionPoint::OnReceipt, Compression::Lz4),
+        (CompressionPoint::OnCompact, Compression::Lz4),
+    ];
+    let sizes = ways.map(|(point, compression)| {
+        let settings = LeveledSettings {
+            compression,
+            compression_point: point,
+            ..settings()
+        };
+        let disk = MemoryDisk::new();
+        let node = Node::open_with(&disk, &settings);
+        (0..KEYS).for_each(|key| node.put(key, 1));
+        let logged = node.log.status().bytes;
+        (0..KEYS)
+            .filter(|key| key % 4 != 0)
+            .for_each(|key| node.put(key, 2));
+        node.keep_all();
+        let expected = (0..KEYS).map(|key| (key, if key % 4 == 0 { 1 } else { 2 }));
+        assert_eq!(node.values(), expected.collect());
+        (logged, node.detail("journal_bytes"))
+    });
+    let [plain, receipt, compact] = sizes;
+    assert_eq!(compact.0, plain.0, "{sizes:?}");
+    assert!(3 * receipt.0 < plain.0, "{sizes:?}");
+    assert!(
+        receipt.1 > 0 && compact.1 > 0 && 2 * compact.1 < plain.1,
+        "{sizes:?}"
+    );
 }
