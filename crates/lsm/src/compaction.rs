@@ -254,7 +254,7 @@ impl Job {
         is_needed.then(|| {
             let removed_at = self.journal.as_ref().and_then(|_| entry.logged_at());
             Moved::Entry(Entry {
-                removed_at,
+                removed_at: removed_at.map(Box::new),
                 older,
                 ..Entry::removal(facts.sequence)
             })

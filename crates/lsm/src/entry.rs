@@ -28,7 +28,7 @@ pub struct Entry {
     /// `None` when the key was removed.
     pub value: Option<Value>,
     /// Where a removal was logged, in a store that keeps a journal.
-    pub removed_at: Option<LogPlace>,
+    pub removed_at: Option<Box<LogPlace>>,
     /// In such a store, where older records of the key may still be.
     pub older: Older,
 }
@@ -96,7 +96,7 @@ impl Entry {
     /// Where it was logged, as far as it says so: a removal, or an entry with its body there.
     pub(crate) fn logged_at(&self) -> Option<LogPlace> {
         match self.value.as_ref().map(|it| &it.body) {
-            None => self.removed_at,
+            None => self.removed_at.as_deref().copied(),
             Some(Body::Logged(place)) => Some(place.at),
             Some(Body::Inline(_) | Body::Blob(_)) => None,
         }
@@ -113,7 +113,7 @@ impl Entry {
             return Facts {
                 sequence: self.sequence,
                 is_removal: true,
-                blob: self.removed_at.as_ref().map(counted),
+                blob: self.removed_at.as_deref().map(counted),
                 ..Facts::default()
             };
         };
@@ -154,7 +154,7 @@ impl Entry {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let head = Head {
             sequence: self.sequence,
-            removed_at: self.removed_at,
+            removed_at: self.removed_at.as_deref().copied(),
             older: &self.older,
         };
         encode(out, &head, self.value.as_ref());
@@ -166,7 +166,7 @@ impl Entry {
         Ok(Self {
             sequence: parts.sequence,
             value: parts.value.map(|value| value.cut_from(bytes)),
-            removed_at: parts.removed_at,
+            removed_at: parts.removed_at.map(Box::new),
             older: parts.older,
         })
     }
@@ -188,7 +188,7 @@ impl Entry {
         Ok(Self {
             sequence: parts.sequence,
             value,
-            removed_at: parts.removed_at,
+            removed_at: parts.removed_at.map(Box::new),
             older: parts.older,
         })
     }
@@ -198,7 +198,7 @@ impl Entry {
         let parts = Parts::decode(bytes)?;
         let Some(value) = parts.value else {
             let removal = Self {
-                removed_at: parts.removed_at,
+                removed_at: parts.removed_at.map(Box::new),
                 ..Self::removal(parts.sequence)
             };
             return Ok(removal.facts());
@@ -577,7 +577,7 @@ pub(crate) mod tests {
         assert!(Entry::copied(&out).is_err());
         // A removal ends with the same place.
         let removal = Entry {
-            removed_at: Some(at),
+            removed_at: Some(Box::new(at)),
             older: [1, 2].into_iter().collect(),
             ..Entry::removal(9)
         };

@@ -24,7 +24,7 @@ use crate::{Entry, Op};
 use kvorum_storage_errors::from_sst;
 
 /// The length of the names of records in a file.
-pub(crate) const NAME_BYTES: usize = 12;
+pub(crate) const NAME_BYTES: usize = 20;
 const IS_REMOVAL: u8 = 1;
 
 /// An open journal file.
@@ -48,18 +48,22 @@ pub fn journal_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:010}.journal"))
 }
 
-/// Places in byte order are in the order in which they were logged.
-pub(crate) fn name_of(at: &LogPlace) -> [u8; NAME_BYTES] {
+/// Places in byte order are in the order in which they were logged. The sequence is there for what was logged
+/// to another value log, in which segments have the same numbers: a node may have lost its log.
+pub(crate) fn name_of(at: &LogPlace, sequence: u64) -> [u8; NAME_BYTES] {
     let mut name = [0; NAME_BYTES];
     name[..4].copy_from_slice(&at.segment.to_be_bytes());
-    name[4..].copy_from_slice(&at.record.offset.to_be_bytes());
+    name[4..12].copy_from_slice(&at.record.offset.to_be_bytes());
+    name[12..].copy_from_slice(&sequence.to_be_bytes());
     name
 }
 
 /// The segment and the offset of the record with this name.
 pub fn place_named(name: &[u8]) -> Option<(u32, u64)> {
-    let (segment, offset) = name.split_first_chunk::<4>()?;
-    let offset = offset.try_into().ok()?;
+    let (segment, rest) = name.split_first_chunk::<4>()?;
+    let (offset, sequence) = rest.split_first_chunk::<8>()?;
+    let _whole: [u8; 8] = sequence.try_into().ok()?;
+    let offset = *offset;
     Some((u32::from_be_bytes(*segment), u64::from_be_bytes(offset)))
 }
 
@@ -115,7 +119,7 @@ impl JournalRecord {
     ///         its body
     ///         the body as it was compressed, to the end
     /// ```
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(if self.is_removal { IS_REMOVAL } else { 0 });
         out.push(self.back.codec().bits());
         for number in [self.sequence, self.logged_bytes, self.back.raw_len()] {
@@ -170,11 +174,12 @@ impl JournalFile {
         self.segments.get(at).is_some_and(|it| *it <= last)
     }
 
-    /// Reads the record that was logged at a place. `Ok(None)` where there is none; the outer `None` when
-    /// the read would have had to wait.
+    /// Reads the record of a batch that was logged at a place. The inner `None` where there is none; the outer
+    /// one when the read would have had to wait.
     pub(crate) fn read(
         &self,
         at: &LogPlace,
+        sequence: u64,
         context: &ReadContext<'_>,
     ) -> Result<Option<Option<JournalRecord>>> {
         let corrupt = |what: &str| {
@@ -187,7 +192,7 @@ impl JournalFile {
         };
         let table = self.table.as_ref();
         let table = table.ok_or_else(|| corrupt("the file is lost with the record"))?;
-        let name = name_of(at);
+        let name = name_of(at, sequence);
         let found = match table.get(&name, hash_key(&name), context) {
             Err(error) if error.would_block() => return Ok(None),
             Err(error) => return Err(from_sst(&error)),
@@ -208,7 +213,7 @@ pub(crate) fn entry_of(record: &JournalRecord, at: LogPlace) -> Option<Entry> {
     Some(match record.op(at).ok()?? {
         Op::Put { value, .. } => Entry::of(record.sequence, Some(value)),
         Op::Remove { .. } => Entry {
-            removed_at: Some(at),
+            removed_at: Some(Box::new(at)),
             ..Entry::removal(record.sequence)
         },
         Op::RemoveRange { .. } => return None,
@@ -245,6 +250,7 @@ mod tests {
     #[test]
     fn names_are_in_the_order_of_places() {
         let places = [at(1, 16), at(1, 1 << 33), at(2, 0), at(256, 3)];
+        let name_of = |at: &LogPlace| name_of(at, 9);
         assert!(
             places
                 .windows(2)

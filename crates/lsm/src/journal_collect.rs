@@ -230,6 +230,7 @@ impl Job {
         let context = store.read_side.at(Reading::MayBlock);
         let is_needed = match newest_in_tables(&version, &record.key, &context) {
             Ok(newest) => newest
+                .filter(|it| it.sequence == record.sequence)
                 .and_then(|it| it.logged_at())
                 .is_some_and(|newest| (newest.segment, newest.record.offset) == place),
             // Where nobody can tell, the record stays, and the file is no cleaner than it was.

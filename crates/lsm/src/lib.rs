@@ -29,6 +29,13 @@
 //! written once, and a second time only when the segment that it is in has become mostly dead
 //! ([`Tenant`](kvorum_value_log::Tenant)).
 //!
+//! # The journal
+//!
+//! A store may keep a journal of some of its keys ([`LsmSettings::journaled`]): the value log, and files of its
+//! own with what that let go of ([`journal`]). Then all bodies of these keys are there, whatever their size, and
+//! removals too. Entries name the place where they were logged, and go on naming it, so that collections of the
+//! log and of journal files write no table; and tables that are lost are made again from the journal.
+//!
 //! # Formats
 //!
 //! What files are named and how their bytes are laid out is public, for whoever checks or mends a store that

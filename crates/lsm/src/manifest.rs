@@ -80,7 +80,7 @@ pub struct JournalFileRecord {
 /// The properties of a blob file or a journal file that is opened: those that it was written with are not kept.
 pub fn blob_properties() -> Properties {
     Properties {
-        largest: vec![0xff; 12].into(),
+        largest: vec![0xff; 20].into(),
         ..Properties::default()
     }
 }

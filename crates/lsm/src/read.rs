@@ -130,7 +130,14 @@ impl Store {
         let read = match version.segment(place.at.segment) {
             _ if place.len == 0 => return Ok(Lookup::Found(Bytes::new())),
             Some(segment) => read_logged(&segment, entry, reading),
-            None => read_collected(version, entry, &self.read_side.at_journal(reading)),
+            None => Err(corrupt(place, "the segment is not there")),
+        };
+        // The log has let go of the segment, or it is another log's, or damaged.
+        let read = match read {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                read_collected(version, entry, &self.read_side.at_journal(reading), error)
+            }
+            read => read,
         };
         if let (Ok(Lookup::Found(body)), true) = (&read, may_keep) {
             cache.keep_body(bodies, &place.at, sequence, body);
@@ -161,31 +168,32 @@ fn corrupt(place: &LoggedPlace, what: &str) -> BackendError {
     BackendError::new(ErrorKind::Corrupt, detail)
 }
 
-/// A body that the log has let go of.
+/// A body that the log does not have, from the journal files; `damage` says why it does not.
 fn read_collected(
     version: &Version,
     (key, sequence, place): (&[u8], u64, &LoggedPlace),
     context: &ReadContext<'_>,
+    mut damage: BackendError,
 ) -> Result<Lookup<Bytes>> {
-    let mut damage = None;
     for file in version.journal_of(place.at.segment) {
-        let record = match file.read(&place.at, context) {
+        let record = match file.read(&place.at, sequence, context) {
             Ok(None) => return Ok(Lookup::WouldBlock),
             Ok(Some(None)) => continue,
             Ok(Some(Some(record))) => record,
             // Another file may have the record too.
             Err(error) if error.kind() == ErrorKind::Corrupt => {
-                damage = Some(error);
+                damage = error;
                 continue;
             }
             Err(error) => return Err(error),
         };
-        if record.sequence != sequence || record.key != key {
-            return Err(corrupt(place, "another record is in the journal"));
-        }
-        return checked(place, &record.back);
+        return if record.key == key {
+            checked(place, &record.back)
+        } else {
+            Err(corrupt(place, "another record is in the journal"))
+        };
     }
-    Err(damage.unwrap_or_else(|| corrupt(place, "neither the segment nor a copy is there")))
+    Err(damage)
 }
 
 /// The body that a record has, if it is as long as its entry says.

@@ -64,12 +64,12 @@ enum Part {
 
 enum PartReading {
     Segment(Records),
-    File(TableScan),
+    File(Box<TableScan>),
 }
 
 /// What is read next of a part.
 enum Read {
-    Entry(Bytes, Entry),
+    Entry(Box<(Bytes, Entry)>),
     /// Something else, or nothing that can be read.
     Other,
     End,
@@ -181,7 +181,7 @@ impl Job {
             let (read, bytes) = reading.next(store)?;
             cost_bytes += bytes;
             match read {
-                Read::Entry(key, entry) => self.gather(key, entry),
+                Read::Entry(read) => self.gather(read.0, read.1),
                 Read::Other => {}
                 Read::End => self.reading = None,
             }
@@ -197,7 +197,7 @@ impl Job {
         if self.entries.get(&key).is_some_and(is_older) {
             return;
         }
-        let payload = entry.value.as_ref().map_or(0, |it| it.payload_bytes());
+        let payload = entry.value.as_ref().map_or(0, crate::Value::payload_bytes);
         self.entries_bytes += (key.len() + payload) as u64 + ENTRY_BYTES;
         self.entries.insert(key, entry);
     }
@@ -279,7 +279,7 @@ fn open_part(store: &Store, part: Part) -> Result<Option<PartReading>> {
                 ..ScanOptions::default()
             };
             let table = file.table.clone();
-            Ok(table.map(|it| PartReading::File(TableScan::new(it, options))))
+            Ok(table.map(|it| PartReading::File(Box::new(TableScan::new(it, options)))))
         }
     }
 }
@@ -356,7 +356,10 @@ fn read_of(record: &JournalRecord, at: LogPlace) -> Read {
         Entry::copied(&bytes)
     });
     match entry {
-        Some(Ok(entry)) => Read::Entry(Bytes::copy_from_slice(&record.key), entry),
+        Some(Ok(entry)) => {
+            let key = Bytes::copy_from_slice(&record.key);
+            Read::Entry(Box::new((key, entry)))
+        }
         _ => Read::Other,
     }
 }

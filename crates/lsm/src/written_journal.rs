@@ -77,7 +77,7 @@ impl JournalWriter {
         self.buffer.clear();
         let mut buffer = std::mem::take(&mut self.buffer);
         record.encode(&mut buffer);
-        let added = self.add_encoded(&name_of(at), &buffer, record.logged_bytes);
+        let added = self.add_encoded(&name_of(at, record.sequence), &buffer, record.logged_bytes);
         self.buffer = buffer;
         added
     }

@@ -162,7 +162,8 @@ impl Node {
             };
             self.store.maintenance_step(task, SMALL, NOW).unwrap();
         }
-        panic!("upkeep does not end: {:?}", self.store.maintenance_due(NOW));
+        let due = self.store.maintenance_due(NOW);
+        assert!(due.is_empty(), "upkeep does not end: {due:?}");
     }
 
     /// Collections of the log until none is due.
@@ -215,6 +216,7 @@ fn remove_files(disk: &MemoryDisk, suffix: &str) {
 fn close(node: Node) {
     node.store.close().unwrap();
     node.log.sync().unwrap();
+    drop(node);
 }
 
 /// Numbers that look random.
@@ -275,7 +277,7 @@ fn a_collection_moves_records_and_leaves_every_table_as_it_is() {
 
 #[test]
 fn a_lost_ledger_is_made_again_and_nothing_comes_back() {
-    for seed in 0..60 {
+    for seed in 0..24 {
         let (mut draw, disk) = (Draw(seed), MemoryDisk::new());
         let (mut node, mut expected) = (Node::open(&disk), BTreeMap::new());
         for life in 0..3 {
@@ -283,7 +285,7 @@ fn a_lost_ledger_is_made_again_and_nothing_comes_back() {
                 let key = draw.below(KEYS);
                 match draw.below(10) {
                     0..=4 => {
-                        let value = draw.below(250) as u8;
+                        let value = u8::try_from(draw.below(250)).unwrap();
                         node.put(key, value);
                         expected.insert(key, value);
                     }
