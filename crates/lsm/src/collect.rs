@@ -69,7 +69,7 @@ impl Collecting {
         let percent = u64::from(garbage_percent(store).clamp(1, 100));
         let live = |it: &Arc<BlobFile>| used.get(&it.file).copied().unwrap_or(0);
         let garbage = |it: &Arc<BlobFile>| it.block_bytes.saturating_sub(live(it));
-        let headroom = store.headroom();
+        let headroom = store.intake.headroom();
         let has_room = |it: &Arc<BlobFile>| {
             !headroom.is_scarce() || live(it).min(it.block_bytes) <= headroom.available
         };
@@ -282,7 +282,7 @@ impl CollectJob {
 /// for little is better than refusing.
 fn garbage_percent(store: &Store) -> u8 {
     let set = store.settings.blob_garbage_percent;
-    let headroom = store.headroom();
+    let headroom = store.intake.headroom();
     match (headroom.is_exhausted(), headroom.is_scarce()) {
         (true, _) => set.min(EXHAUSTED_GARBAGE_PERCENT),
         (false, true) => set.min(SCARCE_GARBAGE_PERCENT),
