@@ -26,7 +26,7 @@ impl Bitcask {
     /// Makes a copy in a directory that does not exist.
     pub(crate) fn copy_to(&self, directory: &Path) -> Result<StoreBackup> {
         let store = &self.store;
-        store.check_writable()?;
+        store.intake.check_writable()?;
         if store.disk.info(directory).into_backend()?.is_some() {
             let detail = format!("{} exists", directory.display());
             return Err(BackendError::new(ErrorKind::Misuse, detail));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::{LostRange, Result, SUSPECT_NAME, StoreId, mark_suspect};
+use kvorum_backend::{LostRange, Result, SUSPECT_NAME, StoreId, mark_suspect, newer_format};
 use kvorum_disk::{Disk, EntryKind};
 use kvorum_planted_defects::is_planted;
 use kvorum_segment::{
@@ -25,7 +25,7 @@ use crate::hint::hint_path;
 use crate::hint_table::HintError;
 use crate::keydir::Keydir;
 use crate::lost::LostLog;
-use crate::meta::{Meta, newer_format};
+use crate::meta::Meta;
 use crate::places::Place;
 use crate::segment::{KIND_MERGED, Segment, segment_id};
 use crate::segment_stats::SegmentStats;

@@ -117,7 +117,7 @@ impl Store {
     ) -> Result<StepOutcome> {
         self.note_time(now);
         // Steps of other stores may have taken much of what was free at the last look.
-        let _seen_from_now_on = self.reserve.get().map(|it| it.measure());
+        self.intake.measure();
         if task.kind == TaskKind::Scrub {
             let is_checkpoint_wrong = &mut upkeep.checkpointing.is_last_wrong;
             let (scrub, subject) = (&mut upkeep.scrub, task.subject);
@@ -176,7 +176,7 @@ impl Store {
         let live = catalog.segments.values().map(|it| it.stats.live_bytes);
         let part = live.sum::<u64>() / FILES_MIN;
         let small = self.settings.merge.small_file_threshold_bytes;
-        let headroom = self.headroom();
+        let headroom = self.intake.headroom();
         let least = headroom.store_file_bytes(small.max(FILE_BYTES_AIM_MIN));
         let aim = headroom.file_bytes(part.max(least));
         self.file_bytes_aim
@@ -187,7 +187,7 @@ impl Store {
     /// the night nor for more garbage.
     fn merge_settings(&self) -> MergeSettings {
         let mut settings = self.settings.merge.clone();
-        let headroom = self.headroom();
+        let headroom = self.intake.headroom();
         if headroom.is_exhausted() && settings.policy != MergePolicy::Never {
             settings.policy = MergePolicy::Always;
             let trigger = &mut settings.store_dead_trigger_percent;
@@ -313,7 +313,7 @@ impl Store {
     /// What the copy of a segment may take. Files of earlier versions may be longer than what is held back:
     /// those of which the copy does not fit are left alone, and others make room.
     fn room_for_copies(&self) -> u64 {
-        let headroom = self.headroom();
+        let headroom = self.intake.headroom();
         match headroom.is_scarce() {
             true => headroom.available,
             false => u64::MAX,
@@ -327,7 +327,7 @@ impl Store {
         catalog: &Catalog,
         settings: &MergeSettings,
     ) -> Urgency {
-        if self.headroom().is_scarce() {
+        if self.intake.headroom().is_scarce() {
             return Urgency::Pressing;
         }
         let stats = &entry.stats;
@@ -398,7 +398,7 @@ impl Store {
 
     /// Hints make openings shorter and free nothing: where space is scarce it is left to copies and removals.
     pub(crate) fn has_room_for_hints(&self) -> bool {
-        !self.headroom().is_scarce()
+        !self.intake.headroom().is_scarce()
     }
 
     /// Seals a full segment, or writes a part of the hint of a sealed one.

@@ -70,10 +70,12 @@
 mod backend;
 mod batch;
 mod belonging;
+mod copy_form;
 mod entry;
 mod error;
 mod facets;
 mod group_sync;
+mod intake;
 mod lost_directory;
 mod maintenance;
 mod read_once;
@@ -89,6 +91,9 @@ mod unsynced;
 pub use backend::Backend;
 pub use batch::{Batch, IndexEntry, Purpose, Write};
 pub use belonging::{Belonging, FoundStore, HINTS_LABEL, LABEL_BYTES_MAX};
+pub use copy_form::{
+    begin_copy, dissect_copy, end_copy, newer_format, open_copy, put_label, take_label,
+};
 pub use entry::{
     EntryPlace, Fields, Lookup, OldEntry, ReadAt, Reading, Sequence, StoreId, StoredEntry,
     StoredHead, Tag, Timestamp,
@@ -98,6 +103,7 @@ pub use facets::{
     BackedUp, Backups, Capabilities, IndexCounts, IndexFolds, IndexRange, IndexVisitor, StoreBackup,
 };
 pub use group_sync::GroupSync;
+pub use intake::Intake;
 pub use lost_directory::{
     LOST_INDEX_BYTES_MAX, LOST_NAME, LostDirectory, is_news, lost_index_piece,
 };

@@ -8,7 +8,7 @@ use std::path::Path;
 use kvorum_backend::{LOST_INDEX_BYTES_MAX, Result, lost_index_piece};
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece};
 use kvorum_disk::{Disk, read_file};
-use kvorum_encoding::{ByteReader, checksum, checksum_append, mask_checksum};
+use kvorum_encoding::ByteReader;
 use kvorum_segment::RecordFront;
 use kvorum_sst::Properties;
 use kvorum_sst::anatomy::ShowKey;
@@ -122,17 +122,7 @@ pub fn dissect_log_front(front: &RecordFront<'_>, show_key: ShowKey) -> Option<V
 }
 
 fn manifest_piece(bytes: &[u8], show_key: ShowKey) -> Piece {
-    let mut fields = Dissection::new(bytes, 0);
-    fields.magic(&manifest::MAGIC);
-    fields.number("format version", 1);
-    fields.number("zero", 3);
-    let head = &bytes[..bytes.len().min(12)];
-    let rest = bytes.get(16..).unwrap_or(&[]);
-    let computed = mask_checksum(checksum_append(checksum(head), rest));
-    fields.checksum("checksum of the file", computed);
-    fields.number("generation", 8);
-    fields.identity("identity", 8);
-    fields.identity("identity before the last erasure", 8);
+    let mut fields = kvorum_backend::dissect_copy(bytes, &manifest::MAGIC);
     // Where it does not go on, the rest stands below.
     let _whole_or_cut = manifest_lists(&mut fields, bytes, show_key);
     let rest = fields.remaining();

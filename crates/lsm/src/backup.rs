@@ -30,7 +30,7 @@ impl Lsm {
         // No file goes while upkeep waits.
         let _jobs = self.upkeep.jobs.lock();
         // A flush that failed since may have its table in the manifest and not in the version.
-        store.check_not_failed()?;
+        store.intake.check_not_failed()?;
         if store.disk.info(directory).into_backend()?.is_some() {
             let detail = format!("{} exists", directory.display());
             return Err(BackendError::new(ErrorKind::Misuse, detail));

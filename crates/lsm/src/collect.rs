@@ -65,7 +65,7 @@ impl Collecting {
         let percent = u64::from(garbage_percent(store).clamp(1, 100));
         let live = |it: &Arc<BlobFile>| used.get(&it.file).copied().unwrap_or(0);
         let garbage = |it: &Arc<BlobFile>| it.block_bytes.saturating_sub(live(it));
-        let headroom = store.headroom();
+        let headroom = store.intake.headroom();
         let has_room = |it: &Arc<BlobFile>| {
             !headroom.is_scarce() || live(it).min(it.block_bytes) <= headroom.available
         };
@@ -277,7 +277,7 @@ impl CollectJob {
 /// The garbage allowed in a blob file at present.
 fn garbage_percent(store: &Store) -> u8 {
     let set = store.settings.blob_garbage_percent;
-    garbage_percent_where_scarce(&store.headroom()).map_or(set, |it| set.min(it))
+    garbage_percent_where_scarce(&store.intake.headroom()).map_or(set, |it| set.min(it))
 }
 
 /// True when a blob file belongs in the slow directory: every table that uses it does.

@@ -131,7 +131,7 @@ impl Job {
     ) -> Result<(u64, Reached)> {
         let from = self.walk.bytes() + self.bytes_out;
         let table_bytes_max = store.table_bytes_max(self.is_flush);
-        let part_bytes = match store.headroom().is_scarce() {
+        let part_bytes = match store.intake.headroom().is_scarce() {
             true => table_bytes_max,
             false => u64::MAX,
         };

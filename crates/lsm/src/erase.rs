@@ -17,7 +17,7 @@ impl Lsm {
     pub fn erase(&self) -> Result<()> {
         let store = &*self.store;
         let mut jobs = self.upkeep.jobs.lock();
-        store.check_writable()?;
+        store.intake.check_writable()?;
         jobs.abandon(store);
         jobs.scrub.forget(&*store.disk, &store.directory);
         let doubts = &store.read_side.doubts;

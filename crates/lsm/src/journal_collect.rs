@@ -80,7 +80,7 @@ impl JournalCollecting {
         };
         let is_readable =
             |it: &&Arc<JournalFile>| it.table.is_some() && !self.given_up.contains(&it.number);
-        let headroom = store.headroom();
+        let headroom = store.intake.headroom();
         let has_room = |it: &JournalFacts| {
             !headroom.is_scarce() || it.live_bytes.min(it.logged_bytes) <= headroom.available
         };

@@ -91,7 +91,7 @@ impl Lsm {
     /// Keeps puts to a log of the store's own off the reserve. Over the value log, whose reserve the store
     /// has, it changes nothing. A second reserve is ignored.
     pub fn set_reserve(&self, reserve: Arc<Reserve>) {
-        let _first = self.store.reserve.set(reserve);
+        self.store.intake.set_reserve(reserve);
     }
 
     /// The identity of the present contents.
@@ -161,7 +161,7 @@ impl Lsm {
     /// The upkeep that the store would do now, most urgent first.
     pub fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
         self.store.replaced.release_unread();
-        if self.store.check_writable().is_err() {
+        if self.store.intake.check_writable().is_err() {
             return Vec::new();
         }
         self.upkeep.due(now)
@@ -191,7 +191,7 @@ impl Lsm {
         let store = &*self.store;
         {
             let _puts_wait = store.writer.lock();
-            if store.is_closed.swap(true, Ordering::AcqRel) {
+            if store.intake.close() {
                 return Ok(());
             }
         }

@@ -9,13 +9,11 @@
 use std::path::Path;
 
 use kvorum_backend::{
-    BackendError, Belonging, ChosenCopy, ErrorKind, FoundStore, LABEL_BYTES_MAX, ReadCopy, Result,
-    StoreCopy, StoreId, Written, choose_copy, settle_two_copies, write_two_copies,
+    Belonging, ChosenCopy, FoundStore, ReadCopy, Result, StoreCopy, StoreId, Written, begin_copy,
+    choose_copy, end_copy, open_copy, put_label, settle_two_copies, take_label, write_two_copies,
 };
 use kvorum_disk::{Disk, EntryKind, read_file};
-use kvorum_encoding::{
-    ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
-};
+use kvorum_encoding::{ByteReader, Truncated, put_varint};
 use kvorum_ordered_tree::DoubtRecord;
 use kvorum_segment::SegmentAnatomy;
 use kvorum_sst::anatomy::TableAnatomy;
@@ -235,7 +233,6 @@ impl Manifest {
     ///         to the one before
     /// ```
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
         let version = match (self.value_log, self.doubts.is_empty()) {
             _ if !self.journal.is_empty() => VERSION,
             _ if !self.label.is_empty() => VERSION_WITH_LABEL,
@@ -243,11 +240,7 @@ impl Manifest {
             (0, false) => 2,
             _ => VERSION_WITH_LOG,
         };
-        out.extend_from_slice(&[version, 0, 0, 0]);
-        out.extend_from_slice(&[0; 4]);
-        for number in [self.generation, self.identity, self.erased] {
-            out.extend_from_slice(&number.to_le_bytes());
-        }
+        let mut out = begin_copy(MAGIC, version, self);
         for number in [self.next_number, self.sequence, self.first_log] {
             put_varint(&mut out, number);
         }
@@ -277,34 +270,19 @@ impl Manifest {
             self.doubts.encode(&mut out);
         }
         if version >= VERSION_WITH_LABEL {
-            let len = u8::try_from(self.label.len());
-            assert!(len.is_ok(), "a label has at most {LABEL_BYTES_MAX} bytes");
-            out.extend(len);
-            out.extend_from_slice(self.label.as_bytes());
+            put_label(&mut out, &self.label);
         }
         if version >= VERSION {
             put_varint(&mut out, self.journal.len() as u64);
             self.journal.iter().for_each(|it| it.encode(&mut out));
         }
-        let check = mask_checksum(checksum_append(checksum(&out[..12]), &out[16..]));
-        out[12..16].copy_from_slice(&check.to_le_bytes());
-        out
+        end_copy(out)
     }
 
     /// `Ok(None)` for damaged bytes.
     pub fn decode(bytes: &[u8], path: &Path) -> Result<Option<Self>> {
-        let Ok((version, stored)) = read_prefix(bytes) else {
-            return Ok(None);
-        };
-        if mask_checksum(checksum_append(checksum(&bytes[..12]), &bytes[16..])) != stored {
-            return Ok(None);
-        }
-        if version > VERSION {
-            let path = path.display();
-            let detail = format!("{path} has format version {version}, expected at most {VERSION}");
-            return Err(BackendError::new(ErrorKind::NewerFormat, detail));
-        }
-        Ok(Self::decode_fields(&bytes[16..], version).ok())
+        let opened = open_copy(bytes, MAGIC, VERSION, path)?;
+        Ok(opened.and_then(|(version, fields)| Self::decode_fields(fields, version).ok()))
     }
 
     /// A level below 0 on which two tables have keys in common: what is newer there, nobody knows. That
@@ -366,8 +344,7 @@ impl Manifest {
             manifest.doubts = DoubtRecord::decode(&mut reader)?;
         }
         if version >= VERSION_WITH_LABEL {
-            let len = usize::from(reader.u8()?);
-            manifest.label = String::from_utf8_lossy(reader.take(len)?).into_owned();
+            manifest.label = take_label(&mut reader)?;
         }
         if version >= VERSION {
             for _ in 0..reader.varint_len()? {
@@ -377,16 +354,6 @@ impl Manifest {
         }
         Ok(manifest)
     }
-}
-
-fn read_prefix(bytes: &[u8]) -> std::result::Result<(u8, u32), Truncated> {
-    let mut reader = ByteReader::new(bytes);
-    if reader.array::<8>()? != MAGIC {
-        return Err(Truncated { offset: 0 });
-    }
-    let version = reader.u8()?;
-    let _zero = reader.take(3)?;
-    Ok((version, reader.u32()?))
 }
 
 /// What an opening finds.
@@ -457,7 +424,7 @@ pub(crate) fn store_of_file(disk: &dyn Disk, directory: &Path, name: &str) -> Re
 /// The store in a directory, for a caller that looks for a certain one. Writes nothing.
 ///
 /// # Errors
-/// Those of the disk, and [`ErrorKind::NewerFormat`].
+/// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
 pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> Result<FoundStore> {
     if disk.info(directory).into_backend()?.is_none() {
         return Ok(FoundStore::Nothing);
@@ -518,8 +485,9 @@ pub(crate) fn settle(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> 
 
 #[cfg(test)]
 mod tests {
+    use kvorum_backend::ErrorKind;
     use kvorum_disk::{MemoryDisk, OpenMode, replace_file};
-    use kvorum_encoding::KeyRange;
+    use kvorum_encoding::{KeyRange, checksum, checksum_append, mask_checksum};
     use kvorum_ordered_tree::DoubtKind;
 
     use super::*;

@@ -167,7 +167,7 @@ fn shape(store: &Store, version: &Version) -> policy::Shape {
 /// that may free a part of what is there: what they supersede in older ones counts as used until then.
 fn picks(store: &Store, version: &Version, now: Timestamp) -> Vec<Pick> {
     let mut settings = store.settings.policy.clone();
-    let headroom = store.headroom();
+    let headroom = store.intake.headroom();
     let shape = shape(store, version);
     settings.table_bytes_max = store.table_bytes_max(false);
     // Where space is scarce, merges have what removals leave of the reserve: the rest may be gone before

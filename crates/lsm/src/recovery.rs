@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use kvorum_backend::{
-    BackendError, ErrorKind, GroupSync, LostRange, Result, SUSPECT_NAME, mark_suspect,
+    BackendError, ErrorKind, GroupSync, Intake, LostRange, Result, SUSPECT_NAME, mark_suspect,
     set_copy_aside,
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind};
@@ -94,15 +94,9 @@ impl Recovery {
         self.shared.memory.add(replayed.memtable.held_bytes());
         version.memtable = Arc::new(replayed.memtable);
         let sequence = replayed.last_sequence;
-        let store = Arc::new_cyclic(|this: &std::sync::Weak<Store>| {
-            let this = this.clone();
-            let group = GroupSync::retrying_when_full(move || match this.upgrade() {
-                Some(store) => store.sync_all(),
-                None => Err(BackendError::new(
-                    ErrorKind::Closed,
-                    "the store was dropped before its sync",
-                )),
-            });
+        let store = Arc::new_cyclic(|this| {
+            let sync = GroupSync::of_store(this.clone(), Store::sync_all);
+            let group = GroupSync::retrying_when_full(sync);
             Store {
                 expiry: Expiry::of(&self.settings),
                 read_side,
@@ -129,10 +123,11 @@ impl Recovery {
                 durable: AtomicU64::new(sequence),
                 has_extras: AtomicBool::new(manifest.has_extras),
                 manifest: Mutex::new(manifest),
-                is_closed: AtomicBool::new(false),
-                failure: Mutex::new(None),
-                reserve: (self.log.as_ref())
-                    .map_or_else(OnceLock::new, |it| it.reserve().clone().into()),
+                intake: Intake::new(
+                    self.disk.clone(),
+                    self.directory.clone(),
+                    self.log.as_ref().map(|it| it.reserve().clone()),
+                ),
                 holds: Holds::default(),
                 compressor: Compressor::new(self.settings.log_compression()),
                 journal_compressor: Compressor::new(match self.settings.compression_point {

@@ -217,7 +217,7 @@ impl Relocating {
         if matches!(installed, Err(_) | Ok(0)) {
             // The table that names it may be listed after a failure; then the store has failed, and the
             // next opening goes by what is listed.
-            let is_known = store.check_not_failed().is_ok();
+            let is_known = store.intake.check_not_failed().is_ok();
             let file = number.filter(|_| is_known);
             store.remove_files(file.map(|it| blob_path(&store.directory, it)));
         }

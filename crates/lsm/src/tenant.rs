@@ -44,7 +44,7 @@ impl Tenant for Lsm {
         sequence: Sequence,
         records: &[LoggedRecord],
     ) -> Result<()> {
-        self.store.check_writable()?;
+        self.store.intake.check_writable()?;
         replay(&self.store, segment, sequence.0, records);
         self.flush_what_is_full()
     }

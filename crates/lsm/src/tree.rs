@@ -98,7 +98,7 @@ impl OrderedTree for Lsm {
         decide: impl FnOnce() -> Result<(Vec<Op>, T)>,
     ) -> Result<PutBelow<T>> {
         let mut jobs = self.upkeep.jobs.lock();
-        self.store.check_writable()?;
+        self.store.intake.check_writable()?;
         // A flush leaves out removals below which there was nothing when it began.
         if jobs.flush.is_going_on() {
             let flushed = jobs.flush.step(&self.store, budget_bytes, now, true);
@@ -111,7 +111,7 @@ impl OrderedTree for Lsm {
 
     fn flush_part(&self, budget_bytes: u64, now: Timestamp) -> Result<StepOutcome> {
         let mut jobs = self.upkeep.jobs.lock();
-        self.store.check_writable()?;
+        self.store.intake.check_writable()?;
         jobs.flush.step(&self.store, budget_bytes, now, true)
     }
 
@@ -120,7 +120,7 @@ impl OrderedTree for Lsm {
     }
 
     fn is_writable(&self) -> bool {
-        self.store.check_writable().is_ok()
+        self.store.intake.check_writable().is_ok()
     }
 
     fn walked_bytes(&self) -> u64 {

@@ -78,7 +78,7 @@ impl Upkeep {
             due.push(flush_task(&version));
         }
         let debt = merging::debt(store, &version);
-        let is_scarce = store.headroom().is_scarce();
+        let is_scarce = store.intake.headroom().is_scarce();
         let urgency = match debt.pressure_permille {
             0 if !is_scarce => Urgency::Normal,
             _ => Urgency::Pressing,
@@ -113,9 +113,9 @@ impl Upkeep {
         let store = &*self.store;
         store.pins.release_expired(now);
         let mut jobs = self.jobs.lock();
-        store.check_writable()?;
+        store.intake.check_writable()?;
         // Steps of other stores may have taken much of what was free at the last look.
-        let _seen_from_now_on = store.reserve.get().map(|it| it.measure());
+        store.intake.measure();
         match (task.kind, task.subject) {
             (TaskKind::Flush, 0) => jobs.flush.step(store, budget.bytes, now, false),
             (TaskKind::Compact | TaskKind::Expire, subject) => {
@@ -174,7 +174,7 @@ impl Upkeep {
         if is_flushing_late && let Ok(paid) = jobs.flush.step(store, budget, now, false) {
             left = left.saturating_sub(paid.cost_bytes);
         }
-        if store.check_not_failed().is_err() {
+        if store.intake.check_not_failed().is_err() {
             return;
         }
         if left > 0 && zero > settings.slow_from_tables {
@@ -197,7 +197,7 @@ impl Upkeep {
     /// Copies out of the value log what a segment has that still counts. Returns the bytes copied.
     pub(crate) fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
         let jobs = &mut *self.jobs.lock();
-        self.store.check_writable()?;
+        self.store.intake.check_writable()?;
         jobs.relocation
             .relocate(&self.store, &mut jobs.flush, records)
     }
@@ -205,7 +205,7 @@ impl Upkeep {
     /// Does a part of what has to be done before the log may let go of a segment.
     pub(crate) fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome> {
         let jobs = &mut *self.jobs.lock();
-        self.store.check_writable()?;
+        self.store.intake.check_writable()?;
         let (flush, relocation) = (&mut jobs.flush, &mut jobs.relocation);
         let settling = &mut jobs.settling;
         settling.settle(&self.store, flush, relocation, segment, budget)

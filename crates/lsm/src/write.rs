@@ -57,7 +57,7 @@ impl Store {
         durability: Durability,
         guard: Option<Guard>,
     ) -> Result<Option<Receipt>> {
-        self.check_writable()?;
+        self.intake.check_writable()?;
         ops.iter().try_for_each(Op::check)?;
         let ops = &*in_effect(ops);
         let is_grouped = self.is_grouped(durability);
@@ -134,7 +134,7 @@ impl Store {
     ) -> Result<Applied> {
         let mut writer = self.writer.lock();
         // Closing and failing wait for the lock, so this is the last word.
-        self.check_writable()?;
+        self.intake.check_writable()?;
         if let Some(guard) = guard
             && self.is_changed(ops, guard)
         {
@@ -172,7 +172,7 @@ impl Store {
     ) -> Result<()> {
         let records = encoded.records(sequence);
         let len = SegmentWriter::appended_len(&records);
-        self.take_room(len, purpose)?;
+        self.intake.take_room(len, purpose)?;
         let log = self.log_for(writer)?;
         let before = log.end();
         let mut locations = Vec::with_capacity(records.len());
