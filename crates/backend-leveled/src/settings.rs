@@ -30,8 +30,10 @@ pub struct LeveledSettings {
     pub compression: Compression,
     /// When they are: `compression` holds from then on.
     pub compression_point: CompressionPoint,
-    /// How tables of the ledger are compressed from level 2 on.
+    /// How tables of the ledger are compressed, if they are.
     pub ledger_compression: Compression,
+    /// The first level of which tables are.
+    pub ledger_compressed_from_level: usize,
     /// Blocks of the ledger's tables of this many bytes.
     pub block_bytes: usize,
     /// When journal files are rewritten.
@@ -53,6 +55,7 @@ impl Default for LeveledSettings {
             compression: Compression::Lz4,
             compression_point: CompressionPoint::OnReceipt,
             ledger_compression: Compression::Lz4,
+            ledger_compressed_from_level: 2,
             block_bytes: 4096,
             journal_policy: JournalPolicy::default(),
             policy: PolicySettings::default(),
@@ -62,7 +65,8 @@ impl Default for LeveledSettings {
 
 impl From<&LeveledSettings> for LsmSettings {
     fn from(settings: &LeveledSettings) -> Self {
-        let young = Compression::None;
+        let mut compression = vec![Compression::None; settings.ledger_compressed_from_level];
+        compression.push(settings.ledger_compression);
         Self {
             name: "leveled",
             belonging: settings.belonging.clone(),
@@ -75,7 +79,7 @@ impl From<&LeveledSettings> for LsmSettings {
             blob_threshold_bytes: usize::MAX,
             blob_compression: settings.compression,
             compression_point: settings.compression_point,
-            compression: vec![young, young, settings.ledger_compression],
+            compression,
             block_bytes: settings.block_bytes,
             journaled: Some(is_object),
             journal_policy: settings.journal_policy,

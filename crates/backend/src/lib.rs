@@ -71,6 +71,7 @@ mod backend;
 mod batch;
 mod belonging;
 mod copy_form;
+mod day_hours;
 mod entry;
 mod error;
 mod facets;
@@ -94,6 +95,7 @@ pub use belonging::{Belonging, FoundStore, HINTS_LABEL, LABEL_BYTES_MAX};
 pub use copy_form::{
     begin_copy, dissect_copy, end_copy, newer_format, open_copy, put_label, take_label,
 };
+pub use day_hours::DayHours;
 pub use entry::{
     EntryPlace, Fields, Lookup, OldEntry, ReadAt, Reading, Sequence, StoreId, StoredEntry,
     StoredHead, Tag, Timestamp,
