@@ -1,225 +1,19 @@
 //! Leveled over its journal: collections write no table, removals stay as long as what they remove, and a lost
 //! ledger is made again.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests stop at any failure, as tests do"
-)]
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
-use kvorum_backend::{
-    Backend, Batch, Durability, ErrorKind, Fields, Flow, FoldEnd, IndexEntry, IndexRange, Lease,
-    Lookup, ReadAt, Reading, Result, StepBudget, TaskKind, Timestamp, Write,
-};
+use kvorum_backend::{Backend, ErrorKind, Lookup, ReadAt, Reading, Result};
 use kvorum_backend_leveldb::Leveldb;
-use kvorum_backend_leveled::{LeveledSettings, Shared};
+use kvorum_backend_leveled::Shared;
 use kvorum_disk::{Disk, MemoryDisk, OpenMode};
-use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
-use kvorum_value_log::{ValueLog, ValueLogSettings};
 
-use crate::tenants::{Opened, leveldb_settings, leveled_settings, tenants_of};
-
-const STORE: &str = "store";
-const NOW: Timestamp = Timestamp(1_000_000);
-const ALL: StepBudget = StepBudget { bytes: u64::MAX };
-const SMALL: StepBudget = StepBudget { bytes: 1_000 };
-const BODY_BYTES: usize = 400;
-const KEYS: usize = 40;
-const LOG: ValueLogSettings = ValueLogSettings {
-    segment_bytes: 4_000,
-    dead_percent_max: 20,
+use crate::leveled_node::{
+    Draw, KEYS, NOW, Node, STORE, close, drawn, files, key_of, open_log, remove_files, settings,
 };
-
-struct Node {
-    log: ValueLog,
-    store: Opened,
-}
-
-fn settings() -> LeveledSettings {
-    LeveledSettings {
-        compression: kvorum_backend_leveled::Compression::None,
-        ..leveled_settings()
-    }
-}
-
-fn open_log(disk: &MemoryDisk) -> ValueLog {
-    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    ValueLog::open(disk, Path::new("log"), 5, LOG).unwrap().0
-}
-
-fn drawn() -> kvorum_backend_leveled::DrawNumber {
-    let drawn = AtomicU64::new(7);
-    Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed))
-}
-
-impl Node {
-    fn open(disk: &MemoryDisk) -> Self {
-        let log = open_log(disk);
-        let shared = Shared::new(1 << 20, 1 << 20);
-        let arc: Arc<dyn Disk> = Arc::new(disk.clone());
-        let path = Path::new(STORE);
-        let store =
-            kvorum_backend_leveled::open(arc, path, &settings(), shared, drawn(), log.clone());
-        let store: Opened = store.unwrap().into();
-        log.admit(&tenants_of(std::slice::from_ref(&store)))
-            .unwrap();
-        Self { log, store }
-    }
-
-    fn put(&self, key: usize, value: u8) {
-        let body = Bytes::from(vec![value; BODY_BYTES]);
-        let entry = IndexEntry {
-            field: Bytes::from_static(b"f_int"),
-            term: Bytes::from(vec![value]),
-        };
-        let write = Write::Put {
-            key: key_of(key),
-            fields: Fields::default(),
-            head: Bytes::from(vec![value]),
-            body,
-            index_entries: vec![entry],
-            old: kvorum_backend::OldEntry::UNKNOWN,
-        };
-        let receipt = self.store.put(&Batch::of(write), Durability::Grouped);
-        receipt.unwrap().wait().unwrap();
-    }
-
-    fn remove(&self, key: usize) {
-        let batch = Batch::of(Write::remove(key_of(key)));
-        let receipt = self.store.put(&batch, Durability::Grouped);
-        receipt.unwrap().wait().unwrap();
-    }
-
-    fn value(&self, key: usize) -> Result<Option<u8>> {
-        let at = ReadAt {
-            reading: Reading::MayBlock,
-            now: NOW,
-        };
-        let head = self.store.head(&key_of(key), at)?;
-        Ok(match self.store.get(&key_of(key), at)? {
-            Lookup::Found(entry) => {
-                assert_eq!(entry.body, vec![entry.body[0]; BODY_BYTES]);
-                assert!(matches!(head, Lookup::Found(head) if head.head[0] == entry.body[0]));
-                Some(entry.body[0])
-            }
-            _ => {
-                assert_eq!(head, Lookup::Absent);
-                None
-            }
-        })
-    }
-
-    fn values(&self) -> BTreeMap<usize, u8> {
-        let values = (0..KEYS).map(|key| (key, self.value(key).unwrap()));
-        values
-            .filter_map(|(key, value)| Some((key, value?)))
-            .collect()
-    }
-
-    /// The keys that the index has, with their terms.
-    fn indexed(&self) -> Result<BTreeMap<usize, u8>> {
-        let range = IndexRange {
-            bucket_prefix: bucket_prefix(&BucketType::default_type(), &bucket()).into(),
-            field: Bytes::from_static(b"f_int"),
-            from: Bound::Unbounded,
-            to: Bound::Unbounded,
-            after: None,
-        };
-        let mut found = BTreeMap::new();
-        let folds = self.store.indexes().unwrap();
-        let visit = &mut |term: &Bytes, key: &StorageKey| {
-            let key = key.decode().unwrap().key;
-            let number = std::str::from_utf8(key.as_bytes()).unwrap();
-            found.insert(number.parse().unwrap(), term[0]);
-            Flow::Continue
-        };
-        let end = folds.fold_index(&range, Lease::Unlimited, NOW, visit)?;
-        assert_eq!(end, FoldEnd::Complete);
-        Ok(found)
-    }
-
-    /// All upkeep of the store but syncs, in small steps.
-    fn keep_store(&self) {
-        for _ in 0..10_000 {
-            let due = self.store.maintenance_due(NOW);
-            let Some(task) = due.iter().find(|it| it.kind != TaskKind::Sync) else {
-                return;
-            };
-            self.store.maintenance_step(task, SMALL, NOW).unwrap();
-        }
-        panic!("upkeep does not end: {:?}", self.store.maintenance_due(NOW));
-    }
-
-    /// Collections of the log until none is due.
-    fn collect(&self) {
-        for _ in 0..1_000 {
-            self.log.usage_changed();
-            while self.log.is_chore_due() && self.log.chore_step().unwrap() {}
-            if self.log.collection_due().is_none() {
-                return;
-            }
-            self.log.collection_step(SMALL).unwrap();
-        }
-    }
-
-    fn keep_all(&self) {
-        for _ in 0..4 {
-            self.keep_store();
-            self.collect();
-        }
-    }
-
-    fn detail(&self, name: &str) -> u64 {
-        let status = self.store.status();
-        let found = status.details.iter().find(|(known, _)| *known == name);
-        found.unwrap().1.parse().unwrap()
-    }
-}
-
-fn key_of(key: usize) -> StorageKey {
-    let key = Key::new(format!("{key:04}").into_bytes());
-    StorageKey::new(&BucketType::default_type(), &bucket(), &key)
-}
-
-fn bucket() -> Bucket {
-    Bucket::new(b"people".to_vec())
-}
-
-fn files(disk: &MemoryDisk, suffix: &str) -> BTreeSet<PathBuf> {
-    let entries = disk.list(Path::new(STORE)).unwrap().into_iter();
-    let named = entries.filter(|it| it.name.ends_with(suffix));
-    named.map(|it| Path::new(STORE).join(it.name)).collect()
-}
-
-fn remove_files(disk: &MemoryDisk, suffix: &str) {
-    let found = files(disk, suffix);
-    assert!(!found.is_empty(), "no {suffix}");
-    found.iter().for_each(|it| disk.remove_file(it).unwrap());
-}
-
-fn close(node: Node) {
-    node.store.close().unwrap();
-    node.log.sync().unwrap();
-}
-
-/// Numbers that look random.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-}
+use crate::tenants::leveldb_settings;
 
 #[test]
 fn a_collection_moves_records_and_leaves_every_table_as_it_is() {
@@ -229,18 +23,7 @@ fn a_collection_moves_records_and_leaves_every_table_as_it_is() {
     (0..KEYS)
         .filter(|key| key % 4 != 0)
         .for_each(|key| node.put(key, 2));
-    node.store
-        .maintenance_step(
-            &kvorum_backend::Task {
-                kind: TaskKind::Flush,
-                subject: 0,
-                urgency: kvorum_backend::Urgency::Normal,
-                cost_bytes: 0,
-            },
-            ALL,
-            NOW,
-        )
-        .unwrap();
+    node.flush();
     node.keep_store();
     let (tables, expected) = (files(&disk, ".sst"), node.values());
     let segments = node.log.status().segments;
@@ -386,7 +169,7 @@ fn stores_of_leveldb_and_of_leveled_are_not_taken_for_one_another() {
     close(Node::open(&disk));
     let arc: Arc<dyn Disk> = Arc::new(disk.clone());
     let shared = || Shared::new(1 << 20, 1 << 20);
-    let log = open_log(&disk);
+    let log = open_log(&disk).0;
     let path = Path::new(STORE);
     let taken = Leveldb::open(
         arc.clone(),

@@ -7,6 +7,8 @@ mod failures;
 mod foreign_copies;
 mod journal;
 mod leveldb_tenant;
+mod leveled_defects;
+mod leveled_node;
 mod leveled_tenant;
 mod log_hints;
 mod lost_batches;
