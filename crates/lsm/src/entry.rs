@@ -102,6 +102,14 @@ impl Entry {
         }
     }
 
+    /// Says of an older entry of the same key that its record may still be where it was logged.
+    pub(crate) fn hide(&mut self, older: &Self) {
+        self.older.add_all(&older.older);
+        if let Some(at) = older.logged_at() {
+            self.older.add(at.segment);
+        }
+    }
+
     /// True of an encoded entry that says where older records of its key may be.
     pub(crate) fn has_older(bytes: &[u8]) -> bool {
         bytes.first().is_some_and(|flags| flags & HAS_OLDER != 0)

@@ -1,237 +1,24 @@
 //! Leveled over its journal: collections write no table, removals stay as long as what they remove, and a lost
 //! ledger is made again.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests stop at any failure, as tests do"
-)]
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Durability, ErrorKind, Fields, Flow, FoldDetail, FoldEnd, FoldFilter,
-    FoldRange, IndexEntry, IndexRange, Lease, Lookup, ReadAt, Reading, Result, StepBudget,
-    TaskKind, Timestamp, Visited, Write,
+    Backend, ErrorKind, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Lookup, ReadAt,
+    Reading, Result, Visited,
 };
 use kvorum_backend_leveldb::Leveldb;
 use kvorum_backend_leveled::repair::{Repair, RepairReport, RepairVerdict};
 use kvorum_backend_leveled::{Compression, CompressionPoint, LeveledSettings, Shared};
 use kvorum_disk::{Disk, Fault, FaultyDisk, MemoryDisk, OpenMode, Operation, Rule};
-use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
-use kvorum_value_log::{ValueLog, ValueLogSettings};
 
-use crate::tenants::{Opened, leveldb_settings, leveled_settings, tenants_of};
-
-const STORE: &str = "store";
-const NOW: Timestamp = Timestamp(1_000_000);
-const ALL: StepBudget = StepBudget { bytes: u64::MAX };
-const SMALL: StepBudget = StepBudget { bytes: 1_000 };
-const BODY_BYTES: usize = 400;
-const KEYS: usize = 40;
-const LOG: ValueLogSettings = ValueLogSettings {
-    segment_bytes: 4_000,
-    dead_percent_max: 20,
+use crate::leveled_node::{
+    BODY_BYTES, Draw, KEYS, NOW, Node, STORE, close, drawn, files, key_of, open_log, remove_files,
+    settings,
 };
-
-struct Node {
-    log: ValueLog,
-    store: Opened,
-}
-
-fn settings() -> LeveledSettings {
-    LeveledSettings {
-        compression: Compression::None,
-        ..leveled_settings()
-    }
-}
-
-fn open_log(disk: &Arc<dyn Disk>) -> ValueLog {
-    ValueLog::open(disk.clone(), Path::new("log"), 5, LOG)
-        .unwrap()
-        .0
-}
-
-fn drawn() -> kvorum_backend_leveled::DrawNumber {
-    let drawn = AtomicU64::new(7);
-    Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed))
-}
-
-impl Node {
-    fn open(disk: &MemoryDisk) -> Self {
-        Self::open_with(disk, &settings())
-    }
-
-    fn open_with(disk: &MemoryDisk, settings: &LeveledSettings) -> Self {
-        Self::open_on(Arc::new(disk.clone()), settings)
-    }
-
-    fn open_on(disk: Arc<dyn Disk>, settings: &LeveledSettings) -> Self {
-        let log = open_log(&disk);
-        let shared = Shared::new(1 << 20, 1 << 20);
-        let path = Path::new(STORE);
-        let store =
-            kvorum_backend_leveled::open(disk, path, settings, shared, drawn(), log.clone());
-        let store: Opened = store.unwrap().into();
-        log.admit(&tenants_of(std::slice::from_ref(&store)))
-            .unwrap();
-        Self { log, store }
-    }
-
-    fn put(&self, key: usize, value: u8) {
-        let body = Bytes::from(vec![value; BODY_BYTES]);
-        let entry = IndexEntry {
-            field: Bytes::from_static(b"f_int"),
-            term: Bytes::from(vec![value]),
-        };
-        let write = Write::Put {
-            key: key_of(key),
-            fields: Fields::default(),
-            head: Bytes::from(vec![value]),
-            body,
-            index_entries: vec![entry],
-            old: kvorum_backend::OldEntry::UNKNOWN,
-        };
-        let receipt = self.store.put(&Batch::of(write), Durability::Grouped);
-        receipt.unwrap().wait().unwrap();
-    }
-
-    fn remove(&self, key: usize) {
-        let batch = Batch::of(Write::remove(key_of(key)));
-        let receipt = self.store.put(&batch, Durability::Grouped);
-        receipt.unwrap().wait().unwrap();
-    }
-
-    fn value(&self, key: usize) -> Result<Option<u8>> {
-        let at = ReadAt {
-            reading: Reading::MayBlock,
-            now: NOW,
-        };
-        let head = self.store.head(&key_of(key), at)?;
-        Ok(match self.store.get(&key_of(key), at)? {
-            Lookup::Found(entry) => {
-                assert_eq!(entry.body, vec![entry.body[0]; BODY_BYTES]);
-                assert!(matches!(head, Lookup::Found(head) if head.head[0] == entry.body[0]));
-                Some(entry.body[0])
-            }
-            _ => {
-                assert_eq!(head, Lookup::Absent);
-                None
-            }
-        })
-    }
-
-    fn values(&self) -> BTreeMap<usize, u8> {
-        let values = (0..KEYS).map(|key| (key, self.value(key).unwrap()));
-        values
-            .filter_map(|(key, value)| Some((key, value?)))
-            .collect()
-    }
-
-    /// The keys that the index has, with their terms.
-    fn indexed(&self) -> Result<BTreeMap<usize, u8>> {
-        let range = IndexRange {
-            bucket_prefix: bucket_prefix(&BucketType::default_type(), &bucket()).into(),
-            field: Bytes::from_static(b"f_int"),
-            from: Bound::Unbounded,
-            to: Bound::Unbounded,
-            after: None,
-        };
-        let mut found = BTreeMap::new();
-        let folds = self.store.indexes().unwrap();
-        let visit = &mut |term: &Bytes, key: &StorageKey| {
-            let key = key.decode().unwrap().key;
-            let number = std::str::from_utf8(key.as_bytes()).unwrap();
-            found.insert(number.parse().unwrap(), term[0]);
-            Flow::Continue
-        };
-        let end = folds.fold_index(&range, Lease::Unlimited, NOW, visit)?;
-        assert_eq!(end, FoldEnd::Complete);
-        Ok(found)
-    }
-
-    /// All upkeep of the store but syncs, in small steps.
-    fn keep_store(&self) {
-        for _ in 0..10_000 {
-            let due = self.store.maintenance_due(NOW);
-            let Some(task) = due.iter().find(|it| it.kind != TaskKind::Sync) else {
-                return;
-            };
-            self.store.maintenance_step(task, SMALL, NOW).unwrap();
-        }
-        let due = self.store.maintenance_due(NOW);
-        assert!(due.is_empty(), "upkeep does not end: {due:?}");
-    }
-
-    /// Collections of the log until none is due.
-    fn collect(&self) {
-        for _ in 0..1_000 {
-            self.log.usage_changed();
-            while self.log.is_chore_due() && self.log.chore_step().unwrap() {}
-            if self.log.collection_due().is_none() {
-                return;
-            }
-            self.log.collection_step(SMALL).unwrap();
-        }
-    }
-
-    fn keep_all(&self) {
-        for _ in 0..4 {
-            self.keep_store();
-            self.collect();
-        }
-    }
-
-    fn detail(&self, name: &str) -> u64 {
-        let status = self.store.status();
-        let found = status.details.iter().find(|(known, _)| *known == name);
-        found.unwrap().1.parse().unwrap()
-    }
-}
-
-fn key_of(key: usize) -> StorageKey {
-    let key = Key::new(format!("{key:04}").into_bytes());
-    StorageKey::new(&BucketType::default_type(), &bucket(), &key)
-}
-
-fn bucket() -> Bucket {
-    Bucket::new(b"people".to_vec())
-}
-
-fn files(disk: &MemoryDisk, suffix: &str) -> BTreeSet<PathBuf> {
-    let entries = disk.list(Path::new(STORE)).unwrap().into_iter();
-    let named = entries.filter(|it| it.name.ends_with(suffix));
-    named.map(|it| Path::new(STORE).join(it.name)).collect()
-}
-
-fn remove_files(disk: &MemoryDisk, suffix: &str) {
-    let found = files(disk, suffix);
-    assert!(!found.is_empty(), "no {suffix}");
-    found.iter().for_each(|it| disk.remove_file(it).unwrap());
-}
-
-fn close(node: Node) {
-    node.store.close().unwrap();
-    node.log.sync().unwrap();
-    drop(node);
-}
-
-/// Numbers that look random.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-}
+use crate::tenants::leveldb_settings;
 
 #[test]
 fn a_collection_moves_records_and_leaves_every_table_as_it_is() {
@@ -241,18 +28,7 @@ fn a_collection_moves_records_and_leaves_every_table_as_it_is() {
     (0..KEYS)
         .filter(|key| key % 4 != 0)
         .for_each(|key| node.put(key, 2));
-    node.store
-        .maintenance_step(
-            &kvorum_backend::Task {
-                kind: TaskKind::Flush,
-                subject: 0,
-                urgency: kvorum_backend::Urgency::Normal,
-                cost_bytes: 0,
-            },
-            ALL,
-            NOW,
-        )
-        .unwrap();
+    node.flush();
     node.keep_store();
     let (tables, expected) = (files(&disk, ".sst"), node.values());
     let segments = node.log.status().segments;
@@ -278,7 +54,7 @@ fn a_collection_moves_records_and_leaves_every_table_as_it_is() {
 
 #[test]
 fn a_lost_ledger_is_made_again_and_nothing_comes_back() {
-    for seed in 0..24 {
+    for seed in 0..60 {
         let (mut draw, disk) = (Draw(seed), MemoryDisk::new());
         let (mut node, mut expected) = (Node::open(&disk), BTreeMap::new());
         for life in 0..3 {
@@ -286,7 +62,7 @@ fn a_lost_ledger_is_made_again_and_nothing_comes_back() {
                 let key = draw.below(KEYS);
                 match draw.below(10) {
                     0..=4 => {
-                        let value = u8::try_from(draw.below(250)).unwrap();
+                        let value = draw.below(250) as u8;
                         node.put(key, value);
                         expected.insert(key, value);
                     }
@@ -324,6 +100,108 @@ fn a_lost_ledger_is_made_again_and_nothing_comes_back() {
             assert_eq!(node.indexed().unwrap(), expected, "{story}");
         }
     }
+}
+
+#[test]
+fn removals_go_with_what_they_remove_however_long_others_stay() {
+    let disk = MemoryDisk::new();
+    let node = Node::open(&disk);
+    // What stays in the log for good, as no segment of it has garbage.
+    (0..KEYS / 2).for_each(|key| node.put(key, 1));
+    let mut sizes = Vec::new();
+    for round in 0..60_u8 {
+        for key in (1..=20).map(|it| KEYS + 20 * usize::from(round) + it) {
+            node.put(key, round);
+            node.remove(key);
+        }
+        node.keep_all();
+        let table_bytes: u64 = files(&disk, ".sst")
+            .iter()
+            .map(|it| disk.info(it).unwrap().unwrap().len)
+            .sum();
+        sizes.push(node.log.status().bytes + node.detail("journal_bytes") + table_bytes);
+    }
+    let most = |sizes: &[u64]| sizes.iter().copied().max().unwrap();
+    let (early, late) = (most(&sizes[..20]), most(&sizes[40..]));
+    assert!(late <= early + early / 4, "{sizes:?}");
+    assert_eq!(node.values().len(), KEYS / 2);
+}
+
+#[test]
+fn a_damaged_body_in_the_journal_is_damaged_and_its_head_is_there() {
+    let disk = MemoryDisk::new();
+    let node = Node::open(&disk);
+    (0..KEYS).for_each(|key| node.put(key, 1));
+    (0..KEYS)
+        .filter(|key| key % 4 != 0)
+        .for_each(|key| node.put(key, 2));
+    node.keep_all();
+    close(node);
+    let path = files(&disk, ".journal").into_iter().next().unwrap();
+    let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
+    let len = disk.info(&path).unwrap().unwrap().len;
+    let mut byte = [0];
+    file.read_at(&mut byte, len / 3, kvorum_disk::Reading::MayBlock)
+        .unwrap();
+    file.write_at(&[byte[0] ^ 1], len / 3).unwrap();
+    drop(file);
+    let node = Node::open(&disk);
+    let read: Vec<Result<Option<u8>>> = (0..KEYS).map(|key| node.value(key)).collect();
+    let failed: Vec<usize> = (0..KEYS).filter(|key| read[*key].is_err()).collect();
+    assert_eq!(failed.len(), 1, "{read:?}");
+    assert_eq!(
+        read[failed[0]].as_ref().unwrap_err().kind(),
+        ErrorKind::Corrupt
+    );
+    let at = ReadAt {
+        reading: Reading::MayBlock,
+        now: NOW,
+    };
+    let head = node.store.head(&key_of(failed[0]), at).unwrap();
+    assert!(matches!(head, Lookup::Found(_)));
+    assert!(
+        node.store
+            .status()
+            .lost
+            .iter()
+            .any(|it| it.file.ends_with(".journal"))
+    );
+}
+
+#[test]
+fn stores_of_leveldb_and_of_leveled_are_not_taken_for_one_another() {
+    let disk = MemoryDisk::new();
+    close(Node::open(&disk));
+    let arc: Arc<dyn Disk> = Arc::new(disk.clone());
+    let shared = || Shared::new(1 << 20, 1 << 20);
+    let log = open_log(&arc).0;
+    let path = Path::new(STORE);
+    let taken = Leveldb::open(
+        arc.clone(),
+        path,
+        &leveldb_settings(),
+        shared(),
+        drawn(),
+        Some(log.clone()),
+    );
+    let error = taken.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Misuse);
+    assert!(error.to_string().contains("leveled"), "{error}");
+    let other = Path::new("other");
+    Leveldb::open(
+        arc.clone(),
+        other,
+        &leveldb_settings(),
+        shared(),
+        drawn(),
+        None,
+    )
+    .unwrap()
+    .close()
+    .unwrap();
+    let taken = kvorum_backend_leveled::open(arc, other, &settings(), shared(), drawn(), log);
+    let error = taken.err().unwrap();
+    assert!(error.to_string().contains("leveldb"), "{error}");
 }
 
 /// Makes a store whole again that is not open.
@@ -420,108 +298,6 @@ fn a_repair_gives_a_damaged_table_up_for_what_the_journal_has() {
             .unwrap();
         file.write_at(&[byte[0] ^ 1], at).unwrap();
     });
-}
-
-#[test]
-fn removals_go_with_what_they_remove_however_long_others_stay() {
-    let disk = MemoryDisk::new();
-    let node = Node::open(&disk);
-    // What stays in the log for good, as no segment of it has garbage.
-    (0..KEYS / 2).for_each(|key| node.put(key, 1));
-    let mut sizes = Vec::new();
-    for round in 0..60_u8 {
-        for key in (1..=20).map(|it| KEYS + 20 * usize::from(round) + it) {
-            node.put(key, round);
-            node.remove(key);
-        }
-        node.keep_all();
-        let table_bytes: u64 = files(&disk, ".sst")
-            .iter()
-            .map(|it| disk.info(it).unwrap().unwrap().len)
-            .sum();
-        sizes.push(node.log.status().bytes + node.detail("journal_bytes") + table_bytes);
-    }
-    let most = |sizes: &[u64]| sizes.iter().copied().max().unwrap();
-    let (early, late) = (most(&sizes[..20]), most(&sizes[40..]));
-    assert!(late <= early + early / 4, "{sizes:?}");
-    assert_eq!(node.values().len(), KEYS / 2);
-}
-
-#[test]
-fn a_damaged_body_in_the_journal_is_damaged_and_its_head_is_there() {
-    let disk = MemoryDisk::new();
-    let node = Node::open(&disk);
-    (0..KEYS).for_each(|key| node.put(key, 1));
-    (0..KEYS)
-        .filter(|key| key % 4 != 0)
-        .for_each(|key| node.put(key, 2));
-    node.keep_all();
-    close(node);
-    let path = files(&disk, ".journal").into_iter().next().unwrap();
-    let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
-    let len = disk.info(&path).unwrap().unwrap().len;
-    let mut byte = [0];
-    file.read_at(&mut byte, len / 3, kvorum_disk::Reading::MayBlock)
-        .unwrap();
-    file.write_at(&[byte[0] ^ 1], len / 3).unwrap();
-    drop(file);
-    let node = Node::open(&disk);
-    let read: Vec<Result<Option<u8>>> = (0..KEYS).map(|key| node.value(key)).collect();
-    let failed: Vec<usize> = (0..KEYS).filter(|key| read[*key].is_err()).collect();
-    assert_eq!(failed.len(), 1, "{read:?}");
-    assert_eq!(
-        read[failed[0]].as_ref().unwrap_err().kind(),
-        ErrorKind::Corrupt
-    );
-    let at = ReadAt {
-        reading: Reading::MayBlock,
-        now: NOW,
-    };
-    let head = node.store.head(&key_of(failed[0]), at).unwrap();
-    assert!(matches!(head, Lookup::Found(_)));
-    assert!(
-        node.store
-            .status()
-            .lost
-            .iter()
-            .any(|it| it.file.ends_with(".journal"))
-    );
-}
-
-#[test]
-fn stores_of_leveldb_and_of_leveled_are_not_taken_for_one_another() {
-    let disk = MemoryDisk::new();
-    close(Node::open(&disk));
-    let arc: Arc<dyn Disk> = Arc::new(disk.clone());
-    let shared = || Shared::new(1 << 20, 1 << 20);
-    let log = open_log(&arc);
-    let path = Path::new(STORE);
-    let taken = Leveldb::open(
-        arc.clone(),
-        path,
-        &leveldb_settings(),
-        shared(),
-        drawn(),
-        Some(log.clone()),
-    );
-    let error = taken.err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::Misuse);
-    assert!(error.to_string().contains("leveled"), "{error}");
-    let other = Path::new("other");
-    Leveldb::open(
-        arc.clone(),
-        other,
-        &leveldb_settings(),
-        shared(),
-        drawn(),
-        None,
-    )
-    .unwrap()
-    .close()
-    .unwrap();
-    let taken = kvorum_backend_leveled::open(arc, other, &settings(), shared(), drawn(), log);
-    let error = taken.err().unwrap();
-    assert!(error.to_string().contains("leveldb"), "{error}");
 }
 
 #[test]
