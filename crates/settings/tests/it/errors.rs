@@ -268,6 +268,13 @@ fn a_merge_window_in_which_hours_count_is_a_warning() {
     };
     assert!(warning.contains("from 22:00 to 4:59 is UTC"), "{warning}");
     assert!(warned.report().contains(warning));
+    let low = "storage_backend = leveled\nleveled.compaction_low_hour = 20\n";
+    let warned = crate::loaded(low);
+    assert!(
+        warned.warnings[0].contains("from 20:00 to 23:59 is UTC"),
+        "{:?}",
+        warned.warnings
+    );
     let all_day = "bitcask.merge.window.start = 5\nbitcask.merge.window.end = 4\n";
     for text in [
         window.to_owned(),
