@@ -287,6 +287,8 @@ fn current_at(store: &Store, key: &Bytes, at: &LogPlace) -> Result<Option<Entry>
     }
     let context = store.read_side.at(Reading::MayBlock);
     let found = match find_in_tables(&version, key, hash, &context) {
+        // Of a store with a journal, it is made again from there.
+        Err(Unread::GivenUp(error)) if store.settings.journaled.is_some() => return Err(error),
         Err(Unread::GivenUp(_)) => None,
         Err(Unread::Lost(error)) => return Err(error),
         Err(Unread::Sst(error)) => return Err(from_sst(&error)),

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_backend::{
-    Backend, Backups, Batch, Capabilities, Durability, IndexFolds, Lease, Lookup, LostRange,
-    ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup,
-    StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
+    Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, IndexFolds, Lease,
+    Lookup, LostRange, ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget,
+    StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergeSettings, SyncStrategy};
 use kvorum_backend_conformance::Opening;
@@ -46,7 +46,8 @@ impl Engine {
             }
             Self::Leveled(own) => {
                 let shared = Shared::new(64 << 10, 1 << 20);
-                let journal = log.expect("a journal");
+                let refusal = || BackendError::new(ErrorKind::Misuse, "leveled without a journal");
+                let journal = log.ok_or_else(refusal)?;
                 kvorum_backend_leveled::open(disk, directory, &own, shared, draw, journal)?.into()
             }
         })
