@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use kvorum_backend::{Result, Timestamp};
 use kvorum_planted_defects::is_planted;
-use kvorum_sst::{KnownTable, Mark, TableWriter};
+use kvorum_sst::{KnownTable, Mark, MarkKind, TableWriter};
 use kvorum_storage_errors::IntoBackend;
 
 use crate::blob::{BlobWriter, blob_path};
@@ -364,8 +364,10 @@ impl Job {
         let sources = self.walk.sources().iter();
         let all = sources.flat_map(|it| it.marks().iter().chain(it.gaps()));
         let clipped = all.filter_map(|mark| mark.clipped(self.range_from.as_ref(), next));
+        // What a journal has of lost keys is read before that is forgotten.
+        let is_in_journal = |mark: &Mark| self.journal.is_some() && mark.kind == MarkKind::Lost;
         clipped
-            .filter(|mark| self.is_needed_above(&mark.from, &mark.to))
+            .filter(|mark| is_in_journal(mark) || self.is_needed_above(&mark.from, &mark.to))
             .collect()
     }
 }

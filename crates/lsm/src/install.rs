@@ -1,11 +1,13 @@
 //! New files take the place of old ones: on disk first, then for readers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_sst::{KnownTable, Table, TableWriter};
 use kvorum_storage_errors::IntoBackend;
+use kvorum_value_log::LogSegment;
 
 use crate::Entry;
 use crate::blob::{BlobFile, blob_path};
@@ -156,8 +158,25 @@ pub(crate) fn install_below(
         .inspect_err(|_| remove_outputs(store, [number], blob))?;
     let bytes = written.file_len;
     store.count_written(bytes);
-    put_on_top(store, &[written], blob, |_| {}, |_| {})?;
+    let segments = segments_named(store, entries);
+    put_on_top(
+        store,
+        &[written],
+        blob,
+        |_| {},
+        |version| version.keep_segments(segments),
+    )?;
     Ok(bytes)
+}
+
+/// The segments of the value log that entries name.
+fn segments_named(store: &Store, entries: &[(Bytes, Entry)]) -> Vec<Arc<LogSegment>> {
+    let places = entries.iter().filter_map(|(_, entry)| entry.logged_at());
+    let numbers: BTreeSet<u32> = places.map(|at| at.segment).collect();
+    let segments = numbers
+        .into_iter()
+        .filter_map(|it| store.log.as_ref()?.segment(it));
+    segments.collect()
 }
 
 fn write_table(store: &Store, number: u64, entries: &[(Bytes, Entry)]) -> Result<KnownTable> {

@@ -1,4 +1,4 @@
-//! Tables made again from the journal, where a table of a store with one is lost.
+//! Tables made again from the journal, where a table of a store with one is lost, or blocks of it were.
 //!
 //! All that is left of the journal is read, the newest segment first, whether the value log still has it or
 //! journal files do. What is newer than all that can be read of its key goes to tables on level 0, below
@@ -7,7 +7,8 @@
 //! their keys were met. Once all was read, the lost tables are listed no longer: until then a key that they may
 //! have had, and that was not found yet, is answered as damaged and not as absent.
 //!
-//! Merges leave lost tables alone meanwhile ([`crate::merging`]). Entries that are derived from others, as those
+//! Merges leave lost tables alone meanwhile ([`crate::merging`]), and those with a mark over what a block had:
+//! such a mark goes to the last level and stays there until then. The value log keeps its segments. Entries that are derived from others, as those
 //! of indexes, are not in the journal: their ranges are in doubt, which is for their owner to settle.
 
 use std::collections::BTreeMap;
@@ -95,7 +96,8 @@ fn is_segment_missing(store: &Store, version: &Version) -> bool {
     named.any(|it| matches!(whereabouts(it), Whereabouts::Missing))
 }
 
-/// Tables that are lost, and that merges leave alone where a journal has what they had.
+/// Tables that are lost, or with marks over what was, and that merges leave alone where a journal has what they
+/// had.
 pub(crate) fn lost_tables<'a>(
     store: &Store,
     version: &'a Version,
@@ -103,7 +105,7 @@ pub(crate) fn lost_tables<'a>(
     let has_journal = store.settings.journaled.is_some();
     version
         .tables()
-        .filter(move |it| has_journal && it.table.is_none())
+        .filter(move |it| has_journal && it.lost_ranges().next().is_some())
 }
 
 impl Rebuilding {
@@ -253,12 +255,15 @@ impl Job {
         install_below(store, &news, None)
     }
 
-    /// All that is left of what the lost tables had is in others.
+    /// All that is left of what was lost of the tables is in others.
     fn drop_lost_tables(&self, store: &Store) -> Result<()> {
-        let is_lost = |it: &LevelTable| it.table.is_none() && self.lost.contains(&it.number);
+        let is_lost = |it: &LevelTable| self.lost.contains(&it.number);
         let change = |version: &mut Version| {
             for level in &mut version.levels {
-                Arc::make_mut(level).retain(|it| !is_lost(it));
+                let tables = Arc::make_mut(level);
+                tables.retain(|it| it.table.is_some() || !is_lost(it));
+                let marked = tables.iter_mut().filter(|it| is_lost(it));
+                marked.for_each(LevelTable::drop_lost_marks);
             }
         };
         let kind = match self.is_whole {

@@ -100,7 +100,7 @@ impl Relocating {
     fn relocate_journaled(&mut self, store: &Store, records: &[LoggedRecord]) -> Result<u64> {
         let mut copied_bytes = 0;
         for record in records {
-            let Some((mut moved, is_current)) = journaled(store, record)? else {
+            let Some(mut moved) = journaled(store, record)? else {
                 continue;
             };
             let is_of_other = |it: &JournalWriter| it.newest_segment() != Some(record.segment);
@@ -113,7 +113,7 @@ impl Relocating {
                 store.note_lost_body(&moved.key, &LoggedPlace { at, len });
             }
             moved.compress(&store.journal_compressor);
-            let added = self.add_to_journal(store, record, &moved, is_current);
+            let added = self.add_to_journal(store, record, &moved);
             if added.is_err() {
                 // A file that was not written to its end.
                 self.abandon(store);
@@ -132,7 +132,6 @@ impl Relocating {
         store: &Store,
         record: &LoggedRecord,
         moved: &JournalRecord,
-        is_current: bool,
     ) -> Result<u64> {
         let writer = match &mut self.journal {
             Some(writer) => writer,
@@ -142,9 +141,6 @@ impl Relocating {
                     .insert(written_journal::begin(store, clean_to)?)
             }
         };
-        if !is_current {
-            writer.set_clean_to(0);
-        }
         let before = writer.len();
         writer.add(&record.place(), moved)?;
         Ok(writer.len() - before)
@@ -265,67 +261,47 @@ fn current_of(store: &Store, record: &LoggedRecord) -> Result<Option<(Bytes, Ent
 }
 
 /// The record as the journal is to have it, if its key has nothing newer: a removal counts as much as a put.
-/// False with it where nobody can tell, since a merge gave up what was newer.
-fn journaled(store: &Store, record: &LoggedRecord) -> Result<Option<(JournalRecord, bool)>> {
+fn journaled(store: &Store, record: &LoggedRecord) -> Result<Option<JournalRecord>> {
     if record.store != StoreId(store.identity()) {
         return Ok(None);
     }
-    let Some(moved) = JournalRecord::of_logged(record) else {
+    let moved = JournalRecord::of_logged(record);
+    let Some(moved) = moved.filter(|it| store.keeping().journals(&it.key)) else {
         return Ok(None);
     };
-    if !store.keeping().journals(&moved.key) {
-        return Ok(None);
-    }
-    Ok(match newest_in_store(store, &moved.key)? {
-        Newest::Entry(entry) => {
-            let newest = entry
-                .logged_at()
-                .filter(|_| entry.sequence == moved.sequence);
-            let is_it = newest.is_some_and(|newest| is_same(&newest, &record.place()));
-            is_it.then_some((moved, true))
-        }
-        Newest::InMemory | Newest::Nothing => None,
-        Newest::GivenUp => Some((moved, false)),
-    })
-}
-
-/// The newest of a key.
-enum Newest {
-    /// It is in memory, and made durable before the segment goes.
-    InMemory,
-    Entry(Entry),
-    Nothing,
-    /// A merge gave up what was newer, and nobody can tell.
-    GivenUp,
+    let newest = newest_in_store(store, &moved.key)?;
+    let newest = newest.filter(|it| it.sequence == moved.sequence);
+    let newest = newest.and_then(|it| it.logged_at());
+    Ok(newest
+        .is_some_and(|newest| is_same(&newest, &record.place()))
+        .then_some(moved))
 }
 
 /// What a key holds, if its body stands at this place of the log. Where a newer layer cannot be read
 /// nobody can tell: it may be readable again later, and so the segment stays as it is.
 fn current_at(store: &Store, key: &Bytes, at: &LogPlace) -> Result<Option<Entry>> {
-    let Newest::Entry(newest) = newest_in_store(store, key)? else {
-        return Ok(None);
-    };
-    let is_it = newest
-        .logged_at()
-        .is_some_and(|newest| is_same(&newest, at));
-    Ok(is_it.then_some(newest))
+    let newest = newest_in_store(store, key)?;
+    Ok(newest.filter(|it| it.logged_at().is_some_and(|newest| is_same(&newest, at))))
 }
 
-fn newest_in_store(store: &Store, key: &Bytes) -> Result<Newest> {
+/// What a key holds in tables, if nothing newer is in memory: that is made durable before the segment goes.
+fn newest_in_store(store: &Store, key: &Bytes) -> Result<Option<Entry>> {
     let version = store.version.load();
     let hash = hash_key(key);
     let is_newer_in_memory = version.memtables().any(|memtable| {
         memtable.newest_of(key, hash).is_some() || memtable.removed_at(key, u64::MAX).is_some()
     });
     if is_newer_in_memory {
-        return Ok(Newest::InMemory);
+        return Ok(None);
     }
     let context = store.read_side.at(Reading::MayBlock);
     match find_in_tables(&version, key, hash, &context) {
-        Err(Unread::GivenUp(_)) => Ok(Newest::GivenUp),
+        // Of a store with a journal, it is made again from there.
+        Err(Unread::GivenUp(error)) if store.settings.journaled.is_some() => Err(error),
+        Err(Unread::GivenUp(_)) => Ok(None),
         Err(Unread::Lost(error)) => Err(error),
         Err(Unread::Sst(error)) => Err(from_sst(&error)),
-        Ok(found) => Ok(found.map_or(Newest::Nothing, Newest::Entry)),
+        Ok(found) => Ok(found),
     }
 }
 

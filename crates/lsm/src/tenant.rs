@@ -20,6 +20,7 @@ use parking_lot::MutexGuard;
 use crate::Lsm;
 use crate::log::decode_logged;
 use crate::logged::{lost_name, taken_bytes};
+use crate::rebuilding::lost_tables;
 use crate::store::{Store, WriteSide};
 
 /// How often sums over tables are made without a lock before puts are made to wait for them.
@@ -194,14 +195,19 @@ pub(crate) fn hold_log(store: &Store) -> Option<Arc<HeldSegments>> {
     Some(store.holds.add(HeldSegments { older, from }))
 }
 
-/// Segments that copies under way need.
+/// Segments that copies under way need, and those of which lost tables are made again.
 fn held_segments(store: &Store) -> BTreeSet<u32> {
     let Some(log) = &store.log else {
         return BTreeSet::new();
     };
     let newest = log.newest_segment();
     let held = store.holds.all();
-    held.iter().flat_map(|it| it.before(newest)).collect()
+    let held = held.iter().flat_map(|it| it.before(newest));
+    let journal = match lost_tables(store, &store.version.load()).next() {
+        Some(_) => log.segments_of(StoreId(store.identity())),
+        None => Vec::new(),
+    };
+    held.chain(journal).collect()
 }
 
 fn of_tables(segment: u32, live_bytes: u64) -> SegmentUse {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_encoding::{KeyRange, successor};
-use kvorum_sst::{Mark, MarkKind, Properties, Table};
+use kvorum_sst::{Mark, MarkKind, Marks, Properties, Table};
 
 use kvorum_value_log::LogSegment;
 
@@ -38,6 +38,14 @@ impl LevelTable {
         let marks = self.properties.marks.iter();
         let lost = marks.filter(|mark| mark.kind == MarkKind::Lost);
         all.into_iter().chain(lost.map(kvorum_sst::Mark::range))
+    }
+
+    /// Forgets the marks over what was lost.
+    pub(crate) fn drop_lost_marks(&mut self) {
+        let properties = Arc::make_mut(&mut self.properties);
+        let marks = properties.marks.iter();
+        let left = marks.filter(|mark| mark.kind != MarkKind::Lost).cloned();
+        properties.marks = Marks::new(left.collect());
     }
 }
 
@@ -214,6 +222,12 @@ impl Version {
     pub(crate) fn journal_of(&self, segment: u32) -> impl Iterator<Item = &Arc<JournalFile>> {
         let files = self.journal.iter();
         files.filter(move |it| it.has_any_of(segment, segment))
+    }
+
+    /// Keeps more segments, which tables name that are new and were not in memory.
+    pub(crate) fn keep_segments(&mut self, more: Vec<Arc<LogSegment>>) {
+        let numbered = more.into_iter().map(|it| (it.number(), it));
+        Arc::make_mut(&mut self.segments).extend(numbered);
     }
 
     /// Takes over the segments that memtables kept whose entries are in tables now, and lets go of those

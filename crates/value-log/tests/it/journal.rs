@@ -62,7 +62,7 @@ fn a_lost_ledger_is_made_again_and_nothing_comes_back() {
                 let key = draw.below(KEYS);
                 match draw.below(10) {
                     0..=4 => {
-                        let value = draw.below(250) as u8;
+                        let value = u8::try_from(draw.below(250)).unwrap();
                         node.put(key, value);
                         expected.insert(key, value);
                     }

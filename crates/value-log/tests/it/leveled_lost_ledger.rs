@@ -32,61 +32,50 @@ fn reopened_without_tables(disk: &MemoryDisk, node: Node, now: Timestamp) -> Nod
     node
 }
 
+/// Keys that are removed or expire, each over a put of its own.
+fn hidden() -> impl Iterator<Item = usize> {
+    (0..KEYS).step_by(2)
+}
+
 /// A removal was found in the journal after the ledger was lost, and the table that was made of it did not say
 /// that the older put was in the journal too. So the removal went with the next merge, and the put came back
 /// when the ledger was lost once more.
 #[test]
 fn a_removal_found_in_the_journal_stays_as_long_as_what_it_removes() {
-    check_that_it_stays_away(NOW, |node| node.remove(0));
+    check_that_they_stay_away(NOW, Node::remove);
 }
 
-/// The same with an entry that expires in place of the removal.
+/// The same with entries that expire in place of removals.
 #[test]
 fn an_expired_entry_found_in_the_journal_stays_as_long_as_what_it_hides() {
-    check_that_it_stays_away(END, |node| node.put_with(0, 7, EXPIRING));
+    check_that_they_stay_away(END, |node, key| node.put_with(key, 7, EXPIRING));
 }
 
-/// The same with a removal that was in memory alone when the tables were lost.
-#[test]
-fn a_removal_that_was_in_memory_stays_as_long_as_what_it_removes() {
+fn check_that_they_stay_away(now: Timestamp, hide: impl Fn(&Node, usize)) {
     let disk = MemoryDisk::new();
-    let node = Node::open(&disk);
-    (0..9).for_each(|key| node.put(key, 1));
-    node.flush();
-    node.keep_store();
-    node.remove(0);
-    let disk = disk.crash_image(CrashOptions::everything());
-    remove_files(&disk, ".sst");
-    let node = Node::open(&disk);
-    node.keep_store();
-    check_that_removals_do_not_go(&disk, node, NOW);
-}
-
-fn check_that_it_stays_away(now: Timestamp, hide: impl Fn(&Node)) {
-    let disk = MemoryDisk::new();
-    let node = Node::open(&disk);
-    // What stays where it is, with the put beside it.
-    (0..9).for_each(|key| node.put(key, 1));
-    node.flush();
-    hide(&node);
-    (10..20).for_each(|key| node.put(key, 2));
+    let mut node = Node::open(&disk);
+    // Each put stays beside others that are needed.
+    for key in 0..KEYS {
+        node.put(key, 1);
+        (0..6).for_each(|other| node.put(100 + 10 * key + other, 1));
+    }
     node.flush();
     node.keep_store_at(now);
-    let node = reopened_without_tables(&disk, node, now);
-    check_that_removals_do_not_go(&disk, node, now);
-}
-
-/// Lets everything go that may go, loses the ledger, and looks for what was hidden.
-fn check_that_removals_do_not_go(disk: &MemoryDisk, node: Node, now: Timestamp) {
-    for value in 3..6 {
-        (10..30).for_each(|key| node.put(key, value));
-        node.flush();
-        node.keep_all_at(now);
+    node.log.roll().unwrap();
+    // What hides it stands among garbage.
+    for key in hidden() {
+        hide(&node, key);
+        (60..72).for_each(|other| node.put(other, 2));
     }
+    node.flush();
+    node.keep_store_at(now);
     let expected = node.values_at(now);
-    assert!(!expected.contains_key(&0) && expected.contains_key(&1));
-    let node = reopened_without_tables(disk, node, now);
-    assert_eq!(node.values_at(now), expected);
+    assert!(hidden().all(|key| !expected.contains_key(&key)));
+    for _ in 0..3 {
+        node = reopened_without_tables(&disk, node, now);
+        node.keep_all_at(now);
+        assert_eq!(node.values_at(now), expected);
+    }
 }
 
 /// What keys hold: the value, and whether it expires.
@@ -101,7 +90,7 @@ fn at(model: &Model, now: Timestamp) -> BTreeMap<usize, u8> {
 /// Puts, removals and upkeep as they are drawn.
 fn write_some(node: &Node, model: &mut Model, draw: &mut Draw, now: Timestamp) {
     for _ in 0..draw.below(200) + 30 {
-        let (key, value) = (draw.below(KEYS), draw.below(250) as u8);
+        let (key, value) = (draw.below(KEYS), u8::try_from(draw.below(250)).unwrap());
         match draw.below(12) {
             0..=3 => {
                 node.put(key, value);

@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
     reason = "helpers of tests stop at any failure, as tests do"
 )]
 
@@ -259,6 +260,7 @@ pub(crate) fn remove_files(disk: &MemoryDisk, suffix: &str) {
 pub(crate) fn close(node: Node) {
     node.store.close().unwrap();
     node.log.sync().unwrap();
+    drop(node);
 }
 
 /// Numbers that look random.

@@ -46,10 +46,8 @@ impl Engine {
             }
             Self::Leveled(own) => {
                 let shared = Shared::new(64 << 10, 1 << 20);
-                let journal = log.ok_or_else(|| {
-                    let detail = "leveled without a journal";
-                    BackendError::new(ErrorKind::Misuse, detail)
-                })?;
+                let refusal = || BackendError::new(ErrorKind::Misuse, "leveled without a journal");
+                let journal = log.ok_or_else(refusal)?;
                 kvorum_backend_leveled::open(disk, directory, &own, shared, draw, journal)?.into()
             }
         })
