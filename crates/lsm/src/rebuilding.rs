@@ -22,6 +22,7 @@ use kvorum_backend::{
 };
 use kvorum_disk::Reading;
 use kvorum_encoding::KeyRange;
+use kvorum_planted_defects::is_planted;
 use kvorum_segment::Location;
 use kvorum_sst::{ReadContext, ScanItem, ScanOptions, TableScan, hash_key};
 use kvorum_value_log::{LogPlace, Records, RecordsItem, Whereabouts};
@@ -224,7 +225,9 @@ impl Job {
 
     /// Keeps the newest entry of a key, which says where older ones were logged.
     fn gather(&mut self, key: Bytes, mut entry: Entry) {
-        if let Some(known) = self.entries.get_mut(&key) {
+        if let Some(known) = self.entries.get_mut(&key)
+            && !is_planted!(OlderRecordRebuilt)
+        {
             if known.sequence > entry.sequence {
                 known.hide(&entry);
             }
