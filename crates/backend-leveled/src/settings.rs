@@ -28,8 +28,10 @@ pub struct LeveledSettings {
     pub log_segments_behind_max: u32,
     /// How bodies are compressed, on receipt.
     pub compression: Compression,
-    /// How tables of the ledger are compressed from level 2 on.
+    /// How tables of the ledger are compressed, if they are.
     pub ledger_compression: Compression,
+    /// The first level of which tables are.
+    pub ledger_compressed_from_level: usize,
     /// Blocks of the ledger's tables of this many bytes.
     pub block_bytes: usize,
     /// When journal files are rewritten.
@@ -50,6 +52,7 @@ impl Default for LeveledSettings {
             log_segments_behind_max: lsm.log_segments_behind_max,
             compression: Compression::Lz4,
             ledger_compression: Compression::Lz4,
+            ledger_compressed_from_level: 2,
             block_bytes: 4096,
             journal_policy: JournalPolicy::default(),
             policy: PolicySettings::default(),
@@ -59,7 +62,8 @@ impl Default for LeveledSettings {
 
 impl From<&LeveledSettings> for LsmSettings {
     fn from(settings: &LeveledSettings) -> Self {
-        let young = Compression::None;
+        let mut compression = vec![Compression::None; settings.ledger_compressed_from_level];
+        compression.push(settings.ledger_compression);
         Self {
             name: "leveled",
             belonging: settings.belonging.clone(),
@@ -71,7 +75,7 @@ impl From<&LeveledSettings> for LsmSettings {
             // Index entries have no bodies, and those of objects are in the journal.
             blob_threshold_bytes: usize::MAX,
             blob_compression: settings.compression,
-            compression: vec![young, young, settings.ledger_compression],
+            compression,
             block_bytes: settings.block_bytes,
             journaled: Some(is_object),
             journal_policy: settings.journal_policy,

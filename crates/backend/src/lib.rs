@@ -70,6 +70,7 @@
 mod backend;
 mod batch;
 mod belonging;
+mod day_hours;
 mod entry;
 mod error;
 mod facets;
@@ -89,6 +90,7 @@ mod unsynced;
 pub use backend::Backend;
 pub use batch::{Batch, IndexEntry, Purpose, Write};
 pub use belonging::{Belonging, FoundStore, HINTS_LABEL, LABEL_BYTES_MAX};
+pub use day_hours::DayHours;
 pub use entry::{
     EntryPlace, Fields, Lookup, OldEntry, ReadAt, Reading, Sequence, StoreId, StoredEntry,
     StoredHead, Tag, Timestamp,

@@ -13,6 +13,7 @@ use kvorum_segment::RecordFront;
 use kvorum_sst::Properties;
 use kvorum_sst::anatomy::ShowKey;
 
+use crate::journal::place_named;
 use crate::{Entry, log, lost, manifest};
 
 /// The kind in the headers of a store's log segments.
@@ -77,6 +78,14 @@ pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
     let fast = kvorum_tiers::fast_of(disk, directory)?;
     let found = manifest::read_in(disk, fast.as_deref().unwrap_or(directory))?;
     Ok(found.content.map(|it| it.identity))
+}
+
+/// The name of a record in a file of the journal: where it was logged.
+pub fn place_shown(name: &[u8]) -> String {
+    match place_named(name) {
+        Some((segment, offset)) => format!("segment {segment}, byte {offset}"),
+        None => kvorum_disk::anatomy::shown(name),
+    }
 }
 
 /// The same of a record that a store has in the value log; `None` for those of other engines.
@@ -181,6 +190,26 @@ fn manifest_lists(fields: &mut Dissection<'_>, bytes: &[u8], show_key: ShowKey) 
         let label = String::from_utf8_lossy(bytes.get(at..at.checked_add(len)?)?).into_owned();
         let _told = fields.field("label of the store", len, label, Check::Covered)?;
     }
+    if bytes.get(8).is_some_and(|version| *version > 4) {
+        manifest_journal(fields)?;
+    }
+    Some(())
+}
+
+fn manifest_journal(fields: &mut Dissection<'_>) -> Option<()> {
+    for _ in 0..varint(fields, "number of journal files")? {
+        for name in [
+            "number of the journal file",
+            "length of its file",
+            "bytes of its records in the value log",
+            "sequence up to which it is clean",
+        ] {
+            varint(fields, name)?;
+        }
+        for _ in 0..varint(fields, "number of segments")? {
+            varint(fields, "distance to the segment")?;
+        }
+    }
     Some(())
 }
 
@@ -241,7 +270,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::manifest::Manifest;
+    use crate::manifest::{JournalFileRecord, Manifest};
     use kvorum_encoding::KeyRange;
     use kvorum_ordered_tree::{BadBlock, DoubtKind, DoubtRecord};
 
@@ -252,6 +281,14 @@ mod tests {
             to: Some(Bytes::from("b")),
         };
         let manifest = Manifest {
+            has_journal: true,
+            journal: vec![JournalFileRecord {
+                number: 300,
+                file_len: 7000,
+                logged_bytes: 6000,
+                clean_to: 5,
+                segments: vec![2, 900],
+            }],
             value_log: 9,
             doubts: DoubtRecord {
                 open: vec![

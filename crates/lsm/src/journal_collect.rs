@@ -7,7 +7,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kvorum_backend::{ErrorKind, Result, StepOutcome, Task, TaskKind, Unreadable, Urgency};
+use kvorum_backend::{
+    ErrorKind, Result, StepOutcome, Task, TaskKind, Timestamp, Unreadable, Urgency,
+};
 use kvorum_disk::Reading;
 use kvorum_sst::{ReadContext, ScanItem, ScanOptions, TableScan};
 
@@ -47,8 +49,14 @@ struct Job {
 
 impl JournalCollecting {
     /// The collection that is going on, or the one that would be next.
-    pub(crate) fn due(&self, store: &Store, version: &Version, urgency: Urgency) -> Option<Task> {
-        let next = || self.next(store, version);
+    pub(crate) fn due(
+        &self,
+        store: &Store,
+        version: &Version,
+        now: Timestamp,
+        urgency: Urgency,
+    ) -> Option<Task> {
+        let next = || self.next(store, version, now);
         let running = self.job.as_ref().map(|it| it.inputs.clone());
         let inputs = running.unwrap_or_else(next);
         let is_input = |it: &&Arc<JournalFile>| inputs.contains(&it.number);
@@ -66,7 +74,12 @@ impl JournalCollecting {
         })
     }
 
-    fn next(&self, store: &Store, version: &Version) -> Vec<u64> {
+    fn next(&self, store: &Store, version: &Version, now: Timestamp) -> Vec<u64> {
+        let policy = &store.settings.journal_policy;
+        let headroom = store.headroom();
+        if !policy.hours.contain(now) && !headroom.is_exhausted() {
+            return Vec::new();
+        }
         // While tables are made again from the journal, its files stay.
         if version.journal.is_empty() || lost_tables(store, version).next().is_some() {
             return Vec::new();
@@ -80,13 +93,11 @@ impl JournalCollecting {
         };
         let is_readable =
             |it: &&Arc<JournalFile>| it.table.is_some() && !self.given_up.contains(&it.number);
-        let headroom = store.headroom();
         let has_room = |it: &JournalFacts| {
             !headroom.is_scarce() || it.live_bytes.min(it.logged_bytes) <= headroom.available
         };
         let files = version.journal.iter().filter(is_readable).map(facts);
         let files: Vec<JournalFacts> = files.filter(has_room).collect();
-        let policy = &store.settings.journal_policy;
         policy.pick(&files, garbage_percent_where_scarce(&headroom))
     }
 
@@ -104,10 +115,11 @@ impl JournalCollecting {
         store: &Store,
         subject: u64,
         budget_bytes: u64,
+        now: Timestamp,
     ) -> Result<StepOutcome> {
         if self.job.is_none() {
             let version = store.version.load_full();
-            let inputs = self.next(store, &version);
+            let inputs = self.next(store, &version, now);
             if inputs.first() != Some(&subject) {
                 return Ok(StepOutcome::nothing_left());
             }

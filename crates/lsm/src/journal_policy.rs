@@ -7,6 +7,8 @@
 //! Beside that, small neighbours are put together, whatever is needed of them: each collection of the value
 //! log makes a file of what it found, however little that was.
 
+use kvorum_backend::DayHours;
+
 /// A file that is smaller than this is put together with its neighbours. Bytes.
 const SMALL_BYTES: u64 = 8 << 20;
 
@@ -19,6 +21,8 @@ pub struct JournalPolicy {
     pub single_file_percent: u8,
     /// A run of the most files, when at most this share of it is. Percent.
     pub longest_run_percent: u8,
+    /// When a collection may begin. It begins at any time while puts are refused for want of space.
+    pub hours: DayHours,
 }
 
 impl Default for JournalPolicy {
@@ -27,6 +31,7 @@ impl Default for JournalPolicy {
             run_files_max: 4,
             single_file_percent: 25,
             longest_run_percent: 75,
+            hours: DayHours::ALL,
         }
     }
 }

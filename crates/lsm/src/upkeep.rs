@@ -90,7 +90,7 @@ impl Upkeep {
             false => Urgency::Idle,
         };
         due.extend(jobs.and_then(|it| it.collect.due(store, &version, urgency)));
-        due.extend(jobs.and_then(|it| it.journal.due(store, &version, urgency)));
+        due.extend(jobs.and_then(|it| it.journal.due(store, &version, now, urgency)));
         due.extend(jobs.and_then(|it| it.rebuilding.due(store, &version)));
         if store.read_side.lost.has_unwritten() || store.read_side.doubts.has_unwritten() {
             due.push(Task {
@@ -129,7 +129,7 @@ impl Upkeep {
                 rebuilding.step(store, flush, budget.bytes)
             }
             (TaskKind::Merge, file) if jobs.journal.is_for(&store.version.load(), file) => {
-                jobs.journal.step(store, file, budget.bytes)
+                jobs.journal.step(store, file, budget.bytes, now)
             }
             (TaskKind::Merge, file) => jobs.collect.step(store, file, budget.bytes),
             (TaskKind::Sync, 0) => {

@@ -61,18 +61,27 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
 
 /// A riak.conf of before has hours of the machine's local time.
 fn merge_window_warning(settings: &Settings) -> Option<String> {
-    let bitcask = &settings.bitcask;
-    let (first, last) = (
-        bitcask.merge_window_start_hour,
-        bitcask.merge_window_end_hour,
-    );
+    let (bitcask, leveled) = (&settings.bitcask, &settings.leveled);
+    let (what, first, last, keys) = match settings.node.storage_backend {
+        StorageBackend::Bitcask if bitcask.merge_policy == MergePolicy::Window => (
+            "`bitcask.merge.window`",
+            bitcask.merge_window_start_hour,
+            bitcask.merge_window_end_hour,
+            "`bitcask.merge.window.start` and `.end`",
+        ),
+        StorageBackend::Leveled => (
+            "compaction of `leveled`",
+            leveled.compaction_first_hour,
+            leveled.compaction_last_hour,
+            "`leveled.compaction_low_hour` and `leveled.compaction_top_hour`",
+        ),
+        _ => return None,
+    };
     let is_all_day = (last + 1) % 24 == first;
-    let is_asked_for = settings.node.storage_backend == StorageBackend::Bitcask
-        && bitcask.merge_policy == MergePolicy::Window;
-    (is_asked_for && !is_all_day).then(|| {
+    (!is_all_day).then(|| {
         format!(
-            "`bitcask.merge.window` from {first}:00 to {last}:59 is UTC, where Riak goes by the machine's \
-             local time: set `bitcask.merge.window.start` and `.end` to the hours of UTC that are meant"
+            "{what} from {first}:00 to {last}:59 is UTC, where Riak goes by the machine's local time: set \
+             {keys} to the hours of UTC that are meant"
         )
     })
 }

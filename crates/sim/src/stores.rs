@@ -586,6 +586,7 @@ fn leveled_settings() -> LeveledSettings {
             run_files_max: 2,
             single_file_percent: 66,
             longest_run_percent: 80,
+            ..JournalPolicy::default()
         },
         policy: leveldb.policy,
         ..LeveledSettings::default()

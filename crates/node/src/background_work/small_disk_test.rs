@@ -24,6 +24,7 @@ use kvorum_backend::{
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergePolicy};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
+use kvorum_backend_leveled::{LeveledSettings, open as open_leveled};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
 use kvorum_maintenance::{disk_room, step_name};
@@ -56,6 +57,7 @@ const REST: Duration = Duration::from_secs(60);
 enum Engine {
     Bitcask,
     Leveldb,
+    Leveled,
 }
 
 struct World {
@@ -305,7 +307,7 @@ impl World {
         // Superseded entries in older tables of leveldb count as used until these are merged.
         let bound = match self.engine {
             Engine::Bitcask => live * 3 / 2,
-            Engine::Leveldb => live * 3,
+            Engine::Leveldb | Engine::Leveled => live * 3,
         };
         let bound = bound + 4 * SEGMENT_BYTES + u64::from(STORES) * STORE_BYTES;
         assert!(
@@ -391,6 +393,13 @@ fn open(
             Engine::Leveldb => {
                 let (own, shared) = (LeveldbSettings::default(), shared.clone());
                 let store = Leveldb::open(seam, &directory, &own, shared, draw, Some(log));
+                let store = store.unwrap();
+                let tenant = store.tenant();
+                (Arc::new(store), tenant)
+            }
+            Engine::Leveled => {
+                let (own, shared) = (LeveledSettings::default(), shared.clone());
+                let store = open_leveled(seam, &directory, &own, shared, draw, log);
                 let store = store.unwrap();
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
@@ -519,6 +528,21 @@ fn bitcask_heals_a_disk_that_small_overwrites_have_filled() {
 #[test]
 fn leveldb_heals_a_disk_that_small_overwrites_have_filled() {
     overwrites_fill_it_and_it_heals(Engine::Leveldb, SMALL_VALUE_BYTES);
+}
+
+#[test]
+fn leveled_heals_a_disk_that_overwrites_have_filled() {
+    overwrites_fill_it_and_it_heals(Engine::Leveled, LARGE_VALUE_BYTES);
+}
+
+#[test]
+fn leveled_heals_a_disk_that_small_overwrites_have_filled() {
+    overwrites_fill_it_and_it_heals(Engine::Leveled, SMALL_VALUE_BYTES);
+}
+
+#[test]
+fn leveled_takes_deletes_on_a_disk_full_of_what_lives() {
+    deletes_make_room_on_a_disk_full_of_what_lives(Engine::Leveled, LARGE_VALUE_BYTES);
 }
 
 #[test]

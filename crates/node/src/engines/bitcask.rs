@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kvorum_backend::DayHours;
 use kvorum_backend_bitcask::{BitcaskSettings, Compression, MergePolicy, MergeSettings, ReadCache};
 use kvorum_settings::{self as settings, Settings, StorageBackend};
 
@@ -44,10 +45,10 @@ pub(super) fn merge_policy(settings: &Settings) -> MergePolicy {
     match bitcask.merge_policy {
         settings::MergePolicy::Always => MergePolicy::Always,
         settings::MergePolicy::Never => MergePolicy::Never,
-        settings::MergePolicy::Window => MergePolicy::Window {
-            first_hour: bitcask.merge_window_start_hour,
-            last_hour: bitcask.merge_window_end_hour,
-        },
+        settings::MergePolicy::Window => MergePolicy::Window(DayHours {
+            first: bitcask.merge_window_start_hour,
+            last: bitcask.merge_window_end_hour,
+        }),
     }
 }
 

@@ -1,10 +1,20 @@
-//! What the settings of both engines on the disk say alike.
+//! What the settings of the engines on the disk say alike.
 
 use kvorum_backend::SyncStrategy;
-use kvorum_settings::{Durability, DurabilityMode, Settings};
+use kvorum_backend_leveldb::Compression;
+use kvorum_settings::{self as settings, Durability, DurabilityMode, Settings};
 
 /// Zstandard's level for values: the fastest, which is still much denser than LZ4.
 pub(super) const ZSTD_LEVEL: i32 = 1;
+
+/// How merge trees pack bodies or tables.
+pub(super) fn compression_of(asked: settings::Compression) -> Compression {
+    match asked {
+        settings::Compression::None => Compression::None,
+        settings::Compression::Lz4 => Compression::Lz4,
+        settings::Compression::Zstd => Compression::Zstd(ZSTD_LEVEL),
+    }
+}
 
 /// When a store syncs.
 pub(super) fn sync_strategy(durability: &Durability) -> SyncStrategy {

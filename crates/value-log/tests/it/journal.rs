@@ -1,6 +1,11 @@
 //! Leveled over its journal: collections write no table, removals stay as long as what they remove, and a lost
 //! ledger is made again.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests stop at any failure, as tests do"
+)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,10 +13,12 @@ use std::sync::Arc;
 use kvorum_backend::{Backend, ErrorKind, Lookup, ReadAt, Reading, Result};
 use kvorum_backend_leveldb::Leveldb;
 use kvorum_backend_leveled::Shared;
-use kvorum_disk::{Disk, MemoryDisk, OpenMode};
+use kvorum_backend_leveled::repair::{Repair, RepairReport, RepairVerdict};
+use kvorum_disk::{Disk, MemoryDisk};
 
 use crate::leveled_node::{
-    Draw, KEYS, NOW, Node, STORE, close, drawn, files, key_of, open_log, remove_files, settings,
+    Draw, KEYS, NOW, Node, STORE, close, drawn, files, flip, key_of, open_log, read_file,
+    remove_files, settings,
 };
 use crate::tenants::leveldb_settings;
 
@@ -97,6 +104,97 @@ fn a_lost_ledger_is_made_again_and_nothing_comes_back() {
     }
 }
 
+/// Makes a store whole again that is not open.
+fn repair(disk: &MemoryDisk) -> RepairReport {
+    let arc: Arc<dyn Disk> = Arc::new(disk.clone());
+    let options = kvorum_backend_leveled::repair::options(false, false);
+    let repair = Repair::begin(arc, Path::new(STORE), options).unwrap();
+    loop {
+        for unit in repair.units() {
+            repair.run(unit, &|_| {}).unwrap();
+        }
+        if !repair.next_stage().unwrap() {
+            return repair.report();
+        }
+    }
+}
+
+/// Puts, removes and keeps up, does harm to the store that is not open, and repairs it: then what is known is
+/// right, and in the end all is known.
+fn nothing_is_lost_and_nothing_comes_back(harm: impl Fn(&MemoryDisk)) {
+    for seed in 100..120 {
+        let (mut draw, disk) = (Draw(seed), MemoryDisk::new());
+        let (mut node, mut expected) = (Node::open(&disk), BTreeMap::new());
+        for life in 0..3 {
+            for _ in 0..draw.below(150) + 60 {
+                let key = draw.below(KEYS);
+                match draw.below(10) {
+                    0..=4 => {
+                        let value = u8::try_from(draw.below(250)).unwrap();
+                        node.put(key, value);
+                        expected.insert(key, value);
+                    }
+                    5..=7 => {
+                        node.remove(key);
+                        expected.remove(&key);
+                    }
+                    8 => node.keep_store(),
+                    _ => node.collect(),
+                }
+            }
+            node.keep_all();
+            close(node);
+            let story = format!("seed {seed}, life {life}");
+            let journal = files(&disk, ".journal");
+            harm(&disk);
+            assert_eq!(repair(&disk).verdict, RepairVerdict::Repaired, "{story}");
+            assert_eq!(files(&disk, ".journal"), journal, "{story}");
+            node = Node::open(&disk);
+            for key in 0..KEYS {
+                match node.value(key) {
+                    Ok(value) => assert_eq!(value, expected.get(&key).copied(), "{story}, {key}"),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{story}"),
+                }
+            }
+            node.keep_store();
+            assert_eq!(node.values(), expected, "{story}");
+            assert_eq!(node.indexed().unwrap(), expected, "{story}");
+            close(node);
+            node = Node::open(&disk);
+            node.keep_all();
+            assert_eq!(node.values(), expected, "{story}");
+        }
+    }
+}
+
+fn remove_manifests(disk: &MemoryDisk) {
+    for name in ["manifest-0", "manifest-1"] {
+        disk.remove_file(&Path::new(STORE).join(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_repair_without_a_manifest_lists_the_journal_again() {
+    nothing_is_lost_and_nothing_comes_back(remove_manifests);
+}
+
+#[test]
+fn a_repair_without_a_manifest_and_tables_has_the_ledger_made_again() {
+    nothing_is_lost_and_nothing_comes_back(|disk| {
+        remove_manifests(disk);
+        remove_files(disk, ".sst");
+    });
+}
+
+#[test]
+fn a_repair_gives_a_damaged_table_up_for_what_the_journal_has() {
+    nothing_is_lost_and_nothing_comes_back(|disk| {
+        let tables = files(disk, ".sst");
+        let path = tables.first().unwrap();
+        flip(disk, path, read_file(disk, path).len() / 3);
+    });
+}
+
 #[test]
 fn removals_go_with_what_they_remove_however_long_others_stay() {
     let disk = MemoryDisk::new();
@@ -133,13 +231,7 @@ fn a_damaged_body_in_the_journal_is_damaged_and_its_head_is_there() {
     node.keep_all();
     close(node);
     let path = files(&disk, ".journal").into_iter().next().unwrap();
-    let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
-    let len = disk.info(&path).unwrap().unwrap().len;
-    let mut byte = [0];
-    file.read_at(&mut byte, len / 3, kvorum_disk::Reading::MayBlock)
-        .unwrap();
-    file.write_at(&[byte[0] ^ 1], len / 3).unwrap();
-    drop(file);
+    flip(&disk, &path, read_file(&disk, &path).len() / 3);
     let node = Node::open(&disk);
     let read: Vec<Result<Option<u8>>> = (0..KEYS).map(|key| node.value(key)).collect();
     let failed: Vec<usize> = (0..KEYS).filter(|key| read[*key].is_err()).collect();
