@@ -31,11 +31,12 @@ fn groups_for(defect: PlantedDefect) -> &'static [Group] {
         | PlantedDefect::RenameBeforeSync
         | PlantedDefect::GroupNotAwaited => &[Group::Crash],
         PlantedDefect::StaleHintTrusted => &[Group::Damage, Group::Crash],
+        PlantedDefect::LiveRecordNotCollected => &[Group::Model, Group::Crash],
         PlantedDefect::TombstoneDroppedTooEarly => &[Group::Sentences, Group::Model, Group::Crash],
         PlantedDefect::ExpiredEntryReturned | PlantedDefect::SnapshotSeesLaterWrites => {
             &[Group::Sentences, Group::Model]
         }
-        // Of a node: the simulator looks for it.
+        // Of a node: the simulator looks for it. Or it shows when a ledger is lost twice: tests of the engine do.
         _ => &[],
     }
 }

@@ -250,7 +250,8 @@ impl Job {
             return Some(entry);
         }
         let older = entry.older();
-        let is_needed = !older.is_empty() || self.is_needed_above(key, key);
+        let is_in_journal = !older.is_empty() && !is_planted!(RemovalLeftToJournal);
+        let is_needed = is_in_journal || self.is_needed_above(key, key);
         is_needed.then(|| {
             let removed_at = self.journal.as_ref().and_then(|_| entry.logged_at());
             Moved::Entry(Entry {

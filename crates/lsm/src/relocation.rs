@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use kvorum_backend::{Result, StoreId, Timestamp};
 use kvorum_disk::Reading;
+use kvorum_planted_defects::is_planted;
 use kvorum_sst::hash_key;
 use kvorum_storage_errors::from_sst;
 use kvorum_value_log::{LogPlace, LoggedRecord};

@@ -77,6 +77,12 @@ list_defects! {
     StaleHintTrusted,
     /// A removal is forgotten while an older entry of the key is still on disk.
     TombstoneDroppedTooEarly,
+    /// A ledger forgets a removal while the journal has an older record of the key.
+    RemovalLeftToJournal,
+    /// A collection of the journal leaves out some of what is needed.
+    LiveRecordNotCollected,
+    /// A ledger that is made again takes the oldest record of a key for its newest.
+    OlderRecordRebuilt,
     /// Expiry is not looked at when reading.
     ExpiredEntryReturned,
     /// A snapshot shows writes that came after it.

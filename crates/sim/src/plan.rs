@@ -20,6 +20,8 @@ pub enum Engine {
     Bitcask,
     /// Sorted tables over the node's value log, on disks that can fail.
     Leveldb,
+    /// A journal, which the node's value log is, and sorted tables of keys, on disks that can fail.
+    Leveled,
     /// Memory: quick, for faults that no disk has a part in.
     Memory,
 }
@@ -112,7 +114,8 @@ impl RunPlan {
         let engine = match draw.below(100) {
             0..60 => Engine::Bitcask,
             _ if focus.is_some() => Engine::Bitcask,
-            60..80 => Engine::Leveldb,
+            60..72 => Engine::Leveldb,
+            72..86 => Engine::Leveled,
             _ => Engine::Memory,
         };
         // Draws of their own: those of before stay what they were.

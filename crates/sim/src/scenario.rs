@@ -110,11 +110,12 @@ const SCENARIOS: [Scenario; 15] = [
             DiskFull,
             DiskFull,
         ],
-        // Both show a write that the log has yet to write, and may find no room for.
+        // All show a write that the log has yet to write, and may find no room for.
         adapt: |plan| {
-            plan.engine = match plan.seed.is_multiple_of(2) {
-                true => Engine::Bitcask,
-                false => Engine::Leveldb,
+            plan.engine = match plan.seed % 3 {
+                0 => Engine::Bitcask,
+                1 => Engine::Leveldb,
+                _ => Engine::Leveled,
             }
         },
     },
@@ -174,7 +175,7 @@ const SCENARIOS: [Scenario; 15] = [
         holds: "a power cut at any point of a flush or a compaction leaves a store that opens",
         kinds: &[CrashAll, Crash, SyncError],
         adapt: |plan| {
-            plan.engine = Engine::Leveldb;
+            alternate_trees(plan);
             plan.value_bytes_max = 3_000;
         },
     },
@@ -223,11 +224,19 @@ const SCENARIOS: [Scenario; 15] = [
     },
 ];
 
-/// Every other seed has leveldb, for what each engine has to do in its own way.
+/// Every other seed has a tree, for what each engine has to do in its own way.
 fn alternate_engines(plan: &mut RunPlan) {
     if plan.seed.is_multiple_of(2) {
-        plan.engine = Engine::Leveldb;
+        alternate_trees(plan);
     }
+}
+
+/// Of two seeds that have a tree, one has it with a journal.
+fn alternate_trees(plan: &mut RunPlan) {
+    plan.engine = match plan.seed / 2 % 2 {
+        0 => Engine::Leveldb,
+        _ => Engine::Leveled,
+    };
 }
 
 #[cfg(test)]
@@ -252,7 +261,7 @@ mod tests {
         for id in ["R-28", "R-29"] {
             let scenario = Scenario::of_id(id).unwrap();
             let engines: Vec<Engine> = (0..40).map(|seed| scenario.plan(seed).engine).collect();
-            for engine in [Engine::Bitcask, Engine::Leveldb] {
+            for engine in [Engine::Bitcask, Engine::Leveldb, Engine::Leveled] {
                 assert!(engines.contains(&engine), "{id}: {engine:?}");
             }
         }

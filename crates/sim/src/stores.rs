@@ -1,4 +1,4 @@
-//! The stores of a simulated node, on a disk that can fail: bitcask or leveldb with their entries in the
+//! The stores of a simulated node, on a disk that can fail: bitcask, leveldb or leveled with their entries in the
 //! value log, or memory.
 
 use std::collections::BTreeMap;
@@ -15,6 +15,7 @@ use kvorum_backend::{
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
+use kvorum_backend_leveled::{JournalPolicy, LeveledSettings};
 use kvorum_backend_memory::MemoryBackend;
 use kvorum_disk::Disk;
 use kvorum_member::{Found, StoreError, Stores};
@@ -300,6 +301,17 @@ impl SimulatedStores {
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
             }
+            Engine::Leveled => {
+                let own = LeveledSettings {
+                    belonging,
+                    ..leveled_settings()
+                };
+                let shared = self.shared();
+                let opened = kvorum_backend_leveled::open(disk, path, &own, shared, draw, log);
+                let store = opened.with_context(told)?;
+                let tenant = store.tenant();
+                (Arc::new(store), tenant)
+            }
             _ => {
                 let own = BitcaskSettings {
                     belonging,
@@ -423,6 +435,7 @@ impl Stores for MemberStores {
         let found = match self.0.engine {
             Engine::Memory => return Ok(Found::NotKept),
             Engine::Leveldb => kvorum_backend_leveldb::find_store(disk, &directory, &belonging)?,
+            Engine::Leveled => kvorum_backend_leveled::find_store(disk, &directory, &belonging)?,
             Engine::Bitcask => {
                 kvorum_backend_bitcask::check::find_store(disk, &directory, &belonging)?
             }
@@ -559,6 +572,25 @@ fn leveldb_settings() -> LeveldbSettings {
     settings.policy.table_bytes_max = TABLE_BYTES_MAX;
     settings.policy.base_bytes = 4 * TABLE_BYTES_MAX;
     settings
+}
+
+/// The same of a ledger, whose journal files are rewritten when a third of them is garbage.
+fn leveled_settings() -> LeveledSettings {
+    let leveldb = leveldb_settings();
+    LeveledSettings {
+        sync: leveldb.sync,
+        log_segments_behind_max: leveldb.log_segments_behind_max,
+        ledger_buffer_bytes: TABLE_BYTES_MAX,
+        block_bytes: leveldb.block_bytes,
+        journal_policy: JournalPolicy {
+            run_files_max: 2,
+            single_file_percent: 66,
+            longest_run_percent: 80,
+            ..JournalPolicy::default()
+        },
+        policy: leveldb.policy,
+        ..LeveledSettings::default()
+    }
 }
 
 fn directory(size: RingSize, which: Which) -> PathBuf {

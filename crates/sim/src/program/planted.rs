@@ -39,6 +39,7 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
     use PlantedDefect as Defect;
     match defect {
         Defect::AcknowledgedBeforeSync | Defect::ReplaySkipped => &[CrashAll],
+        Defect::LiveRecordNotCollected => &[Restart],
         Defect::FailedSyncForgotten => &[SyncError, SyncError, SyncError, CrashAll],
         Defect::CounterLeaseIgnored => &[Wipe, IsolateOne, SlowNode],
         Defect::EpochRuleSkippedOnReceiver => &[
@@ -80,6 +81,8 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         | Defect::GroupNotAwaited
         | Defect::StaleHintTrusted
         | Defect::TombstoneDroppedTooEarly
+        | Defect::RemovalLeftToJournal
+        | Defect::OlderRecordRebuilt
         | Defect::ExpiredEntryReturned
         | Defect::SnapshotSeesLaterWrites
         | Defect::SentBeforeLearned
@@ -112,8 +115,9 @@ fn engines(defect: PlantedDefect) -> &'static [Engine] {
     use PlantedDefect as Defect;
     match defect {
         Defect::AcknowledgedBeforeSync | Defect::FailedSyncForgotten | Defect::ReplaySkipped => {
-            &[Engine::Bitcask, Engine::Leveldb]
+            &[Engine::Bitcask, Engine::Leveldb, Engine::Leveled]
         }
+        Defect::LiveRecordNotCollected => &[Engine::Leveled],
         _ => &[Engine::Bitcask],
     }
 }

@@ -9,9 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use kvorum_backend::{ErrorKind, Lookup, ReadAt, Reading, TaskKind};
-use kvorum_disk::{CrashOptions, Disk, MemoryDisk, OpenMode};
+use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 
-use crate::leveled_node::{BODY_BYTES, KEYS, NOW, Node, SMALL, close, files, key_of, remove_files};
+use crate::leveled_node::{
+    BODY_BYTES, KEYS, NOW, Node, SMALL, close, files, flip, key_of, read_file, remove_files,
+};
 
 /// What a step may take beyond its budget: the two records that it stands on, and a table's end.
 const STEP_BYTES_MAX: u64 = SMALL.bytes + 8 * BODY_BYTES as u64;
@@ -43,21 +45,6 @@ fn put_over_values() -> BTreeMap<usize, u8> {
         }
     };
     (0..KEYS).map(|key| (key, value(key))).collect()
-}
-
-fn read_file(disk: &MemoryDisk, path: &Path) -> Vec<u8> {
-    let len = disk.info(path).unwrap().unwrap().len;
-    let mut bytes = vec![0; usize::try_from(len).unwrap()];
-    let file = disk.open(path, OpenMode::Read).unwrap();
-    file.read_at(&mut bytes, 0, kvorum_disk::Reading::MayBlock)
-        .unwrap();
-    bytes
-}
-
-fn flip(disk: &MemoryDisk, path: &Path, offset: usize) {
-    let byte = read_file(disk, path)[offset] ^ 1;
-    let file = disk.open(path, OpenMode::ReadWrite).unwrap();
-    file.write_at(&[byte], offset as u64).unwrap();
 }
 
 /// The files of a directory with such a name in which the body of this value stands, and where.

@@ -18,7 +18,7 @@ use kvorum_backend::{
     Reading, Result, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency, Write,
 };
 use kvorum_backend_leveled::{LeveledSettings, Shared};
-use kvorum_disk::{Disk, MemoryDisk};
+use kvorum_disk::{Disk, MemoryDisk, OpenMode};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
 use kvorum_value_log::{ValueLog, ValueLogOpening, ValueLogSettings};
 
@@ -261,6 +261,22 @@ pub(crate) fn close(node: Node) {
     node.store.close().unwrap();
     node.log.sync().unwrap();
     drop(node);
+}
+
+pub(crate) fn read_file(disk: &MemoryDisk, path: &Path) -> Vec<u8> {
+    let len = disk.info(path).unwrap().unwrap().len;
+    let mut bytes = vec![0; usize::try_from(len).unwrap()];
+    let file = disk.open(path, OpenMode::Read).unwrap();
+    file.read_at(&mut bytes, 0, kvorum_disk::Reading::MayBlock)
+        .unwrap();
+    bytes
+}
+
+/// Changes one bit.
+pub(crate) fn flip(disk: &MemoryDisk, path: &Path, offset: usize) {
+    let byte = read_file(disk, path)[offset] ^ 1;
+    let file = disk.open(path, OpenMode::ReadWrite).unwrap();
+    file.write_at(&[byte], offset as u64).unwrap();
 }
 
 /// Numbers that look random.

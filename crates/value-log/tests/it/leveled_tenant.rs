@@ -10,7 +10,7 @@ use kvorum_backend_leveled::{Compression, LeveledSettings, Shared, SyncStrategy}
 use crate::tenants::{LOG, TenantBackend, is_incomplete, leveled_settings};
 
 /// Leveled as the server runs it.
-struct LeveledTenant;
+pub(crate) struct LeveledTenant;
 
 impl EngineUnderTest for LeveledTenant {
     fn name(&self) -> &str {

@@ -10,6 +10,7 @@ mod leveldb_tenant;
 mod leveled_defects;
 mod leveled_lost_ledger;
 mod leveled_node;
+mod leveled_planted;
 mod leveled_tenant;
 mod log_hints;
 mod lost_batches;
