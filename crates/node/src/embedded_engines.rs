@@ -135,3 +135,39 @@ fn draw() -> u64 {
         .build_hasher()
         .finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use kvorum_backend::{
+        Batch, Durability, Fields, Lookup, ReadAt, Reading, StoreId, Timestamp, Write,
+    };
+    use kvorum_encoding::StorageKey;
+
+    use super::*;
+
+    #[test]
+    fn every_engine_opens_and_takes_what_is_put() {
+        let root = tempfile::tempdir().unwrap();
+        let mut identities = Vec::new();
+        for engine in &EMBEDDED {
+            let directory = root.path().join(engine.name);
+            std::fs::create_dir(&directory).unwrap();
+            let store = (engine.open)(&directory).unwrap();
+            assert_eq!(store.status().engine, engine.name);
+            let key = StorageKey::from_encoded(b"key".to_vec());
+            let (head, body) = (Bytes::from_static(b"head"), Bytes::from_static(b"body"));
+            let write = Write::put(key.clone(), Fields::default(), head, body.clone());
+            let receipt = store.put(&Batch::of(write), Durability::Grouped);
+            receipt.unwrap().wait().unwrap();
+            let at = ReadAt {
+                reading: Reading::MayBlock,
+                now: Timestamp(1),
+            };
+            let found = store.get(&key, at).unwrap();
+            assert!(matches!(found, Lookup::Found(it) if it.body == body));
+            identities.push(store.identity());
+        }
+        assert!(!identities.contains(&StoreId(0)), "{identities:?}");
+    }
+}

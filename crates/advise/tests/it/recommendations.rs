@@ -64,7 +64,7 @@ fn sessions_go_to_bitcask() {
 }
 
 #[test]
-fn indexes_rule_bitcask_out_and_engines_to_come_are_marked_so() {
+fn indexes_rule_bitcask_out() {
     let advice = advice(
         &[
             ("uses_indexes", "yes"),
@@ -74,10 +74,22 @@ fn indexes_rule_bitcask_out_and_engines_to_come_are_marked_so() {
         ],
         &[],
     );
-    assert_eq!(advice.recommended.as_deref(), Some("leveldb"));
-    assert_eq!(advice.better_later.as_deref(), Some("leveled"));
-    assert!(advice.to_string().contains("leveled (not built in yet)"));
+    assert_eq!(advice.recommended.as_deref(), Some("leveled"));
+    assert_eq!(advice.better_later, None);
     assert!(advice.missing.contains(&"keys".to_owned()));
+}
+
+#[test]
+fn engines_to_come_are_marked_so() {
+    let said = [
+        ("value_bytes", "100"),
+        ("write_share", "80%"),
+        ("tail_matters", "yes"),
+        ("must_survive", "yes"),
+    ];
+    let advice = advice(&said, &[]);
+    assert_eq!(advice.better_later.as_deref(), Some("hanoidb"));
+    assert!(advice.to_string().contains("hanoidb (not built in yet)"));
 }
 
 #[test]
@@ -151,12 +163,12 @@ fn what_is_said_counts_more_than_what_was_measured() {
 fn several_subjects_get_one_backend_that_can_be_configured() {
     let sessions = advice(&[("keys", "1m"), ("expires", "yes")], &[]);
     let mut documents = advice(&[("uses_indexes", "yes")], &[]);
-    assert_eq!(documents.recommended.as_deref(), Some("leveldb"));
+    assert_eq!(documents.recommended.as_deref(), Some("leveled"));
     let mut both = vec![sessions, documents.clone()];
     join(&mut both);
     assert!(
         both.iter()
-            .all(|it| it.recommended.as_deref() == Some("leveldb"))
+            .all(|it| it.recommended.as_deref() == Some("leveled"))
     );
     assert_eq!(both[1].best_alone, None);
     let alone = both[0].best_alone.clone();

@@ -262,61 +262,69 @@ fn tables_are_packed_from_the_level_on() {
     assert_eq!(table_bytes(&["leveled.compression_level = 1"]), none);
 }
 
-/// A node with so many files of the journal, of each of which so many of 100 bodies are needed.
-fn journal(lines: &[&str], files: u32, needed: u32) -> (MemoryDisk, Running) {
+/// A node with some files of the journal, in each of which so many of ten bodies are needed.
+fn journal(lines: &[&str], needed: u32) -> (MemoryDisk, Running) {
     let disk = MemoryDisk::new();
     let plain = ["leveled.compression_method = none"];
     let running = run_node(&disk, &[&plain, lines].concat());
-    for file in 0..files {
-        let first = file * 1_000;
-        running.fill(first..first + 100);
+    for round in 0..4 {
+        running.fill(round * 100..round * 100 + 100);
         // Others make the segments worth collecting.
         (0..200).for_each(|_| running.put(u32::MAX, text(1, BODY_BYTES)));
         running.flush(&disk);
         running.collect();
     }
-    for file in 0..files {
-        let first = file * 1_000;
-        running.fill(first + needed..first + 100);
-    }
+    let again = (0..400).filter(|it| it % 10 >= needed);
+    again.for_each(|it| running.put(it, text(it, BODY_BYTES)));
     running.flush(&disk);
     (disk, running)
 }
 
+/// So long a run never is, so that nothing is rewritten for being small.
+const LONGEST: &str = "leveled.max_run_length = 64";
+
 fn so_many_files_are_rewritten_at_once() {
     let cost = |length: &str| {
         let line = format!("leveled.max_run_length = {length}");
-        let (disk, running) = journal(&[&line], 6, 100);
+        let (disk, running) = journal(&[&line], 10);
         let files = bytes(&disk, ".journal");
-        assert_eq!(files.len(), 6, "{files:?}");
-        running.rewriting_at(0).unwrap() / 2 / files[0]
+        let largest = files.iter().copied().max().unwrap();
+        (running.rewriting_at(0).unwrap() / 2, largest)
     };
-    assert_eq!((cost("2"), cost("4")), (2, 4));
+    let ((two, largest), (four, _)) = (cost("2"), cost("4"));
+    assert!(two <= 2 * largest && four > 2 * largest, "{two}, {four}");
+    assert!(four <= 4 * largest, "{four}");
+    assert_eq!(journal(&[LONGEST], 10).1.rewriting_at(0), None);
 }
 
 fn one_file_is_rewritten_when_little_of_it_is_needed() {
-    let is_due = |line: &str| journal(&[line], 1, 40).1.rewriting_at(0).is_some();
-    assert!(!is_due("leveled.singlefile_compactionpercentage = 25.0"));
-    assert!(is_due("leveled.singlefile_compactionpercentage = 45.0"));
+    let is_due = |percent: &str| {
+        let line = format!("leveled.singlefile_compactionpercentage = {percent}");
+        let run = "leveled.maxrunlength_compactionpercentage = 25";
+        journal(&[LONGEST, run, &line], 4).1.rewriting_at(0)
+    };
+    assert_eq!(is_due("25.0"), None);
+    assert!(is_due("55.0").is_some());
 }
 
 fn a_run_is_rewritten_when_its_part_is_needed() {
     let is_due = |percent: &str| {
         let line = format!("leveled.maxrunlength_compactionpercentage = {percent}");
-        let three = "leveled.max_run_length = 3";
-        journal(&[three, &line], 2, 40).1.rewriting_at(0).is_some()
+        journal(&[LONGEST, &line], 4).1.rewriting_at(0)
     };
-    // Of two files half the way from 25 to this may be needed.
-    assert!(!is_due("45.0") && is_due("75.0"));
+    // Of a shorter run a part of the way from 25 to this may be needed.
+    assert_eq!(is_due("30.0"), None);
+    assert!(is_due("100.0").is_some());
 }
 
 /// Hours of two days in which a file is rewritten.
 fn hours(low: &str, top: &str) -> Vec<u64> {
     let lines = [
-        &format!("leveled.compaction_low_hour = {low}")[..],
+        LONGEST,
+        &format!("leveled.compaction_low_hour = {low}"),
         &format!("leveled.compaction_top_hour = {top}"),
     ];
-    let (_disk, running) = journal(&lines, 1, 10);
+    let (_disk, running) = journal(&lines, 1);
     let allowed = (0..48).filter(|hour| running.rewriting_at(*hour).is_some());
     allowed.collect()
 }
