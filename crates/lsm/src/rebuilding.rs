@@ -23,6 +23,7 @@ use kvorum_backend::{
 use kvorum_disk::Reading;
 use kvorum_encoding::KeyRange;
 use kvorum_ordered_tree::DoubtKind;
+use kvorum_planted_defects::is_planted;
 use kvorum_segment::Location;
 use kvorum_sst::{ReadContext, ScanItem, ScanOptions, TableScan, hash_key};
 use kvorum_value_log::{LogPlace, Records, RecordsItem, Whereabouts};

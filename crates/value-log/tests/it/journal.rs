@@ -20,8 +20,8 @@ use kvorum_backend_leveled::{Compression, CompressionPoint, LeveledSettings, Sha
 use kvorum_disk::{Disk, Fault, FaultyDisk, MemoryDisk, OpenMode, Operation, Rule};
 
 use crate::leveled_node::{
-    BODY_BYTES, Draw, KEYS, NOW, Node, STORE, close, drawn, files, key_of, open_log, remove_files,
-    settings,
+    BODY_BYTES, Draw, KEYS, NOW, Node, STORE, close, drawn, files, flip, key_of, open_log,
+    read_file, remove_files, settings,
 };
 use crate::tenants::leveldb_settings;
 
