@@ -223,6 +223,8 @@ pub(crate) fn entry_of(record: &JournalRecord, at: LogPlace) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use kvorum_segment::Location;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -279,5 +281,35 @@ mod tests {
             let cut = Bytes::copy_from_slice(&out[..len]);
             assert!(JournalRecord::decode(&cut).is_err(), "{len} bytes");
         }
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_are_refused_without_a_panic(bytes in vec(any::<u8>(), 0..60)) {
+            check_hostile(bytes);
+        }
+
+        #[test]
+        fn changed_bytes_are_refused_or_read_without_a_panic(
+            changes in vec((0_usize..19, any::<u8>()), 1..4),
+        ) {
+            let mut bytes = Vec::new();
+            record().encode(&mut bytes);
+            for (at, byte) in changes {
+                bytes[at] = byte;
+            }
+            check_hostile(bytes);
+        }
+    }
+
+    /// What decodes is taken for an entry or refused, and is encoded as it was.
+    fn check_hostile(bytes: Vec<u8>) {
+        let Ok(decoded) = JournalRecord::decode(&bytes.into()) else {
+            return;
+        };
+        let _entry = entry_of(&decoded, at(1, 2));
+        let mut again = Vec::new();
+        decoded.encode(&mut again);
+        assert_eq!(JournalRecord::decode(&again.into()), Ok(decoded));
     }
 }

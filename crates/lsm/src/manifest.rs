@@ -489,6 +489,9 @@ mod tests {
     use kvorum_disk::{MemoryDisk, OpenMode, replace_file};
     use kvorum_encoding::{KeyRange, checksum, checksum_append, mask_checksum};
     use kvorum_ordered_tree::DoubtKind;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
 
     use super::*;
 
@@ -568,8 +571,7 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_journal_stands_behind_the_label() {
+    fn with_journal() -> Manifest {
         let journal = vec![JournalFileRecord {
             number: 1,
             file_len: 2,
@@ -577,16 +579,44 @@ mod tests {
             clean_to: 4,
             segments: vec![5, 7, 300],
         }];
-        let with_journal = Manifest {
+        Manifest {
             has_journal: true,
             journal,
             ..manifest()
-        };
-        let (bytes, before) = (with_journal.encode(), manifest().encode());
+        }
+    }
+
+    #[test]
+    fn a_journal_stands_behind_the_label() {
+        let (bytes, before) = (with_journal().encode(), manifest().encode());
         assert_eq!((bytes[8], before[8]), (5, 2));
         assert!(bytes.ends_with(&[0, 1, 1, 2, 3, 4, 3, 5, 2, 0xa5, 2]));
         let decoded = Manifest::decode(&bytes, Path::new("x")).unwrap();
-        assert_eq!(decoded, Some(with_journal));
+        assert_eq!(decoded, Some(with_journal()));
+    }
+
+    proptest! {
+        /// Under a good checksum, as of somebody who means harm.
+        #[test]
+        fn hostile_fields_are_refused_or_come_back_as_they_were(
+            changes in vec((any::<Index>(), any::<u8>()), 0..4),
+            cut in any::<Index>(),
+            version in 1..=VERSION,
+        ) {
+            let bytes = with_journal().encode();
+            let mut fields = bytes[16..].to_vec();
+            for (at, byte) in changes {
+                let len = fields.len();
+                fields[at.index(len)] = byte;
+            }
+            let len = fields.len();
+            for end in [len, cut.index(len)] {
+                if let Ok(decoded) = Manifest::decode_fields(&fields[..end], version) {
+                    let again = Manifest::decode(&decoded.encode(), Path::new("x")).unwrap();
+                    prop_assert_eq!(again, Some(decoded));
+                }
+            }
+        }
     }
 
     #[test]

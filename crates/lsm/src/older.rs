@@ -103,6 +103,9 @@ impl Older {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn of(segments: impl IntoIterator<Item = u32>) -> Older {
@@ -146,5 +149,25 @@ mod tests {
         put_varint(&mut out, 1);
         assert!(Older::decode(&mut ByteReader::new(&out)).is_err());
         assert!(Older::decode(&mut ByteReader::new(&[3, 1])).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_are_refused_or_make_ranges_to_go_on_with(
+            bytes in vec(any::<u8>(), 0..60),
+            more in vec(any::<u32>(), 0..40),
+        ) {
+            let Ok(mut older) = Older::decode(&mut ByteReader::new(&bytes)) else {
+                return Ok(());
+            };
+            for segment in more {
+                older.add(segment);
+                prop_assert!(older.ranges.iter().any(|it| it.0 <= segment && segment <= it.1));
+            }
+            prop_assert!(older.ranges.is_sorted());
+            let mut out = Vec::new();
+            older.encode(&mut out);
+            prop_assert_eq!(Older::decode(&mut ByteReader::new(&out)), Ok(older));
+        }
     }
 }
