@@ -21,7 +21,7 @@ pub fn reference_page() -> String {
     for family in riak_families() {
         let _ = writeln!(text, "\n### {}\n", family.title);
         let _ = writeln!(text, "| Key of Riak | What becomes of it |\n|---|---|");
-        for key in family.keys {
+        for key in family.keys() {
             let _ = match key.fate {
                 Fate::Mapped(to) => writeln!(text, "| `{}` | mapped to `{to}` |", key.name),
                 Fate::Ignored(reason) => {

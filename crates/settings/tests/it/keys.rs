@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kvorum_settings::{
-    Category, Choice, Fate, Key, Kind, Name, Settings, honoured_keys, lookup, riak_families,
+    Category, Choice, Family, Fate, Key, Kind, Name, Settings, honoured_keys, lookup, riak_families,
 };
 
 /// The key's name with its free word filled in.
@@ -120,7 +120,7 @@ fn every_name_is_there_once() {
     let mut names = BTreeSet::new();
     let riak = riak_families()
         .iter()
-        .flat_map(|family| family.keys)
+        .flat_map(Family::keys)
         .map(|key| key.name);
     for name in honoured_keys().map(|key| key.name).chain(riak) {
         assert!(names.insert(name), "{name} is there twice");
@@ -141,7 +141,7 @@ fn every_key_is_explained_in_sentences() {
         assert!(!key.kind.expected().is_empty(), "{}", key.name);
         assert!(Category::ALL.contains(&key.category));
     }
-    for key in riak_families().iter().flat_map(|family| family.keys) {
+    for key in riak_families().iter().flat_map(Family::keys) {
         if let Fate::Ignored(reason) | Fate::Guarded(reason) = key.fate {
             assert!(
                 reason.len() > 20 && !reason.ends_with('.'),
@@ -154,7 +154,7 @@ fn every_key_is_explained_in_sentences() {
 
 #[test]
 fn every_mapping_leads_to_a_key_that_is_honoured() {
-    for key in riak_families().iter().flat_map(|family| family.keys) {
+    for key in riak_families().iter().flat_map(Family::keys) {
         if let Fate::Mapped(to) = key.fate {
             assert!(
                 honoured_keys().any(|honoured| honoured.name == to),
