@@ -16,12 +16,11 @@ use kvorum_backend::{
     Durability, FoldDetail, IndexCounts, Lookup, ReadAt, Reading, StepBudget, Task, TaskKind,
     Timestamp, Urgency,
 };
-use kvorum_disk::{Disk, EntryKind, MemoryDisk};
+use kvorum_disk::{Disk, EntryKind, FaultyDisk, MemoryDisk};
 
 use self::stage::{Stage, fold_everything, put, put_durably, put_expiring, put_large, remove};
 use crate::names::{KEYS, key};
-use crate::observed::ObservedDisk;
-use crate::script::{PlannedBound, PlannedFold, PlannedWrite, Script, Step};
+use crate::script::{PlannedBound, PlannedFold, PlannedWrite, Step};
 use crate::trial::Trial;
 use crate::violation::{MustSucceed, ensure};
 use crate::{Checked, EngineUnderTest, Plan, Violation};
@@ -170,13 +169,13 @@ fn folds(stage: &Stage<'_>) -> Checked {
 }
 
 fn cached_reads(stage: &Stage<'_>) -> Checked {
-    let disk = ObservedDisk::new(Arc::new(MemoryDisk::new()));
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let rng = stage.plan.rng(0);
     let mut trial = Trial::open(stage.engine, Arc::new(disk.clone()), stage.variation, rng)?;
     let mut steps: Vec<Step> = (0..KEYS).map(put_large).collect();
     steps.extend([put_expiring(1, 0, &[]), Step::Sync, Step::Reopen]);
-    trial.play(&Script { steps })?;
-    let waits = disk.waits();
+    trial.play(&steps)?;
+    disk.clear_log();
     for key in crate::names::keys() {
         let store = trial.store()?;
         store.get(&key, trial.at(Reading::CachedOnly)).must("get")?;
@@ -184,11 +183,10 @@ fn cached_reads(stage: &Stage<'_>) -> Checked {
             .head(&key, trial.at(Reading::CachedOnly))
             .must("head")?;
     }
-    ensure(disk.waits() == waits, 11, || {
-        format!(
-            "cached reads did {} operations that may wait",
-            disk.waits() - waits
-        )
+    let log = disk.log();
+    let waits = log.iter().filter(|it| !it.is_cached_read).count();
+    ensure(waits == 0, 11, || {
+        format!("cached reads did {waits} operations that may wait")
     })
 }
 
@@ -235,10 +233,7 @@ fn expiry(stage: &Stage<'_>) -> Checked {
     ];
     let trial = stage.play(steps)?;
     // An entry from before the epoch of all tests was expired from the start.
-    let at = ReadAt {
-        reading: Reading::MayBlock,
-        now: Timestamp(u64::MAX),
-    };
+    let at = ReadAt::may_block(Timestamp(u64::MAX));
     let found = trial.store()?.get(&key(1), at).must("get")?;
     match (found, trial.capabilities().persistent) {
         (Lookup::Found(_), _) => Ok(()),
@@ -397,16 +392,14 @@ fn erasing(stage: &Stage<'_>) -> Checked {
     let fresh = bytes_below(&disk, Path::new(""))?;
     let mut steps: Vec<Step> = (0..10 * KEYS).map(put_large).collect();
     steps.push(Step::Sync);
-    trial.play(&Script { steps })?;
+    trial.play(&steps)?;
     let filled = bytes_below(&disk, Path::new(""))?;
-    trial.play(&Script {
-        steps: vec![Step::Erase],
-    })?;
+    trial.play(&[Step::Erase])?;
     let after = bytes_below(&disk, Path::new(""))?;
     ensure(after <= fresh.max(filled / 4), 18, || {
         format!("erasing left {after} of {filled} bytes; a new store takes {fresh}")
     })?;
-    let usable = vec![
+    let usable = [
         put(1),
         put(2),
         Step::Erase,
@@ -415,7 +408,7 @@ fn erasing(stage: &Stage<'_>) -> Checked {
         put(3),
         Step::Reopen,
     ];
-    trial.play(&Script { steps: usable })?;
+    trial.play(&usable)?;
     let erased = [put_durably(1), Step::Sync, Step::Erase, put_durably(2)];
     stage.play_and_crash(&erased, |trial, store| {
         durability::expect_all(18, trial, store)?;

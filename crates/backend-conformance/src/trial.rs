@@ -1,7 +1,6 @@
 //! A trial: one store under test beside its model, and the steps that are played on both.
 
 pub(crate) mod backup;
-mod held_backup;
 mod reading;
 mod upkeep;
 
@@ -21,10 +20,10 @@ use parking_lot::Mutex;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use self::held_backup::HeldBackup;
+use self::backup::HeldBackup;
 use crate::model::State;
 use crate::names;
-use crate::script::{PlannedValue, PlannedWrite, Script, Step};
+use crate::script::{PlannedValue, PlannedWrite, Step};
 use crate::violation::{MustSucceed, ensure, unexpected};
 use crate::{Checked, EngineUnderTest, Opening, Violation};
 
@@ -114,8 +113,8 @@ impl<'a> Trial<'a> {
     }
 
     /// Plays a script; a violation names the step at which it appeared.
-    pub(crate) fn play(&mut self, script: &Script) -> Checked {
-        for (number, step) in script.steps.iter().enumerate() {
+    pub(crate) fn play(&mut self, steps: &[Step]) -> Checked {
+        for (number, step) in steps.iter().enumerate() {
             self.step(step)
                 .map_err(|violation| violation.after(format!("step {number}: {step:?}")))?;
         }

@@ -1,7 +1,5 @@
 //! Sentences about what a power cut leaves.
 
-use std::sync::Arc;
-
 use kvorum_backend::{Backend, Lookup, Reading, Sequence};
 use kvorum_disk::{CrashOptions, MemoryDisk};
 
@@ -29,9 +27,10 @@ impl Stage<'_> {
             for step in steps {
                 trial.step(step)?;
             }
-            let mut opening = trial.opening.clone();
-            opening.disk = Arc::new(disk.crash_image(options));
-            let store = self.engine.open(&opening).must("opening after a crash")?;
+            let opened = self
+                .engine
+                .open(&trial.opening.on(disk.crash_image(options)));
+            let store = opened.must("opening after a crash")?;
             check(&trial, &*store).map_err(|violation| violation.after(format!("{options:?}")))?;
         }
         Ok(())

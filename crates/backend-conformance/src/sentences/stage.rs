@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kvorum_backend::FoldDetail;
 use kvorum_disk::MemoryDisk;
 
-use crate::script::{PlannedFold, PlannedWrite, Script, Step};
+use crate::script::{PlannedFold, PlannedWrite, Step};
 use crate::trial::Trial;
 use crate::{Checked, EngineUnderTest, Plan};
 
@@ -24,7 +24,7 @@ impl<'a> Stage<'a> {
 
     pub(super) fn play(&self, steps: Vec<Step>) -> Checked<Trial<'a>> {
         let mut trial = self.open(&MemoryDisk::new())?;
-        trial.play(&Script { steps })?;
+        trial.play(&steps)?;
         Ok(trial)
     }
 }

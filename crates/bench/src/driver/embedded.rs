@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Durability, Durable, Fields, Lookup, ReadAt, Reading, Timestamp, Write,
+    Backend, Batch, Durability, Durable, Fields, Lookup, ReadAt, Timestamp, Write,
 };
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 
@@ -332,10 +332,7 @@ impl EmbeddedDriver {
 }
 
 fn read_at() -> ReadAt {
-    ReadAt {
-        reading: Reading::MayBlock,
-        now: Timestamp(microseconds_now()),
-    }
+    ReadAt::may_block(Timestamp(microseconds_now()))
 }
 
 fn failed(error: &kvorum_backend::BackendError) -> Outcome {
