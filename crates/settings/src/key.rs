@@ -1,5 +1,7 @@
 //! What a key's declaration says.
 
+use strum::{IntoStaticStr, VariantArray};
+
 use crate::kind::Kind;
 
 /// One key that Kvorum honours: its declaration, and through [`Kind`] where its value goes.
@@ -58,67 +60,51 @@ impl Key {
 }
 
 /// Headings of the reference page and the sample file, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]
 pub enum Category {
     /// The node, its directories and its partitions.
+    #[strum(serialize = "Node and directories")]
     Node,
     /// Addresses and protocols.
+    #[strum(serialize = "Listeners and protocols")]
     Listeners,
     /// Encryption of what goes over the network.
+    #[strum(serialize = "Encryption between nodes")]
     Encryption,
     /// Requests: limits, deletes, jobs.
     Requests,
     /// Limits of objects.
+    #[strum(serialize = "Object limits")]
     Objects,
     /// Default properties of buckets without a type.
+    #[strum(serialize = "Default bucket properties")]
     Buckets,
     /// When a write is safe.
     Durability,
     /// The bitcask backend.
+    #[strum(serialize = "Bitcask backend")]
     Bitcask,
     /// The leveldb backend.
+    #[strum(serialize = "LevelDB backend")]
     Leveldb,
     /// The memory backend.
+    #[strum(serialize = "Memory backend")]
     Memory,
     /// Background work.
+    #[strum(serialize = "Background work")]
     Maintenance,
     /// Logs.
+    #[strum(serialize = "Logs")]
     Log,
 }
 
 impl Category {
     /// All headings in their order.
-    pub const ALL: [Category; 12] = [
-        Category::Node,
-        Category::Listeners,
-        Category::Encryption,
-        Category::Requests,
-        Category::Objects,
-        Category::Buckets,
-        Category::Durability,
-        Category::Bitcask,
-        Category::Leveldb,
-        Category::Memory,
-        Category::Maintenance,
-        Category::Log,
-    ];
+    pub const ALL: &[Category] = Category::VARIANTS;
 
     /// The heading's text.
     pub fn title(self) -> &'static str {
-        match self {
-            Category::Node => "Node and directories",
-            Category::Listeners => "Listeners and protocols",
-            Category::Encryption => "Encryption between nodes",
-            Category::Requests => "Requests",
-            Category::Objects => "Object limits",
-            Category::Buckets => "Default bucket properties",
-            Category::Durability => "Durability",
-            Category::Bitcask => "Bitcask backend",
-            Category::Leveldb => "LevelDB backend",
-            Category::Memory => "Memory backend",
-            Category::Maintenance => "Background work",
-            Category::Log => "Logs",
-        }
+        self.into()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::riak::Fate;
 /// becomes of it.
 pub fn reference_page() -> String {
     let mut text = String::from(INTRODUCTION);
-    for category in Category::ALL {
+    for category in Category::ALL.iter().copied() {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "\n## {}", category.title());
         for key in honoured_keys().filter(|key| key.category == category) {

@@ -15,7 +15,7 @@ pub fn sample_file() -> String {
          ## `kvorum chkconfig` checks the file, `kvorum describe KEY` tells more.\n\
          ## This file is generated: cargo run -p kvorum-settings --example write_reference\n",
     );
-    for category in Category::ALL {
+    for category in Category::ALL.iter().copied() {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "\n\n## ---- {} ----", category.title());
         for key in honoured_keys().filter(|key| key.category == category) {

@@ -67,7 +67,6 @@ pub(super) fn throughput_over_time(run: &RunResult) -> Chart {
     Chart {
         id: "throughput-time".to_owned(),
         title: "Throughput over time".to_owned(),
-        note: None,
         x_title: "time since the start".to_owned(),
         y_title: "operations per second".to_owned(),
         x: time_axis(std::iter::once(run)),
@@ -94,7 +93,6 @@ pub(super) fn throughput_over_volume(run: &RunResult) -> Option<Chart> {
     Some(Chart {
         id: "throughput-volume".to_owned(),
         title: "Throughput over accumulated volume".to_owned(),
-        note: None,
         x_title: "payload moved since the start".to_owned(),
         y_title: "operations per second".to_owned(),
         x: volume_axis(&lines),
@@ -131,7 +129,6 @@ pub(super) fn latencies_over_time(run: &RunResult) -> Vec<Chart> {
         .map(|(operation, lines)| Chart {
             id: format!("latency-{}", operation.label),
             title: format!("Latency of {}", operation.label),
-            note: None,
             x_title: "time since the start".to_owned(),
             y_title: "latency".to_owned(),
             x: time_axis(std::iter::once(run)),
@@ -167,7 +164,6 @@ pub(super) fn server_charts(run: &RunResult) -> Vec<Chart> {
         is_known.then(|| Chart {
             id: id.to_owned(),
             title: title.to_owned(),
-            note: None,
             x_title: "time since the start".to_owned(),
             y_title: y_title.to_owned(),
             x: time_axis(std::iter::once(run)),
