@@ -1,6 +1,6 @@
 //! Finding a key by its name, and the nearest names when there is none.
 
-use crate::honoured::TABLES;
+use crate::honoured::SECTIONS;
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::name::Name;
@@ -35,7 +35,7 @@ pub enum Known {
 
 /// All keys that Kvorum honours, in the order of the reference page.
 pub fn honoured_keys() -> impl Iterator<Item = &'static Key> {
-    TABLES.iter().flat_map(|table| table.iter())
+    SECTIONS.iter().flat_map(|section| section.keys)
 }
 
 /// All other keys of Riak's, in the order of the reference page.
