@@ -115,7 +115,7 @@ fn order(stage: &Stage<'_>) -> Checked {
         put(1),
         twice,
     ];
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 /// Around the sizes at which engines read, cut or keep values in other ways; each the last one of its
@@ -131,7 +131,7 @@ fn sizes(stage: &Stage<'_>) -> Checked {
         steps.push(Step::ReadAll);
     }
     steps.extend([Step::Reopen, Step::MaintainAll, fold_everything(None)]);
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 fn folds(stage: &Stage<'_>) -> Checked {
@@ -165,7 +165,7 @@ fn folds(stage: &Stage<'_>) -> Checked {
             steps.push(Step::Fold { slot: None, fold });
         }
     }
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 fn cached_reads(stage: &Stage<'_>) -> Checked {
@@ -192,13 +192,13 @@ fn cached_reads(stage: &Stage<'_>) -> Checked {
 
 fn heads_agree(stage: &Stage<'_>) -> Checked {
     let sizes = [0, 1, 511, 4_000];
-    let steps = sizes
+    let steps: Vec<Step> = sizes
         .into_iter()
         .enumerate()
         .map(|(number, size)| Step::put_buffered(vec![PlannedWrite::put(number, size)]))
         .chain([Step::Reopen, Step::MaintainAll])
         .collect();
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 fn expiry(stage: &Stage<'_>) -> Checked {
@@ -231,7 +231,7 @@ fn expiry(stage: &Stage<'_>) -> Checked {
         Step::Advance { micros: 50 },
         Step::MaintainAll,
     ];
-    let trial = stage.play(steps)?;
+    let trial = stage.play(&steps)?;
     // An entry from before the epoch of all tests was expired from the start.
     let at = ReadAt::may_block(Timestamp(u64::MAX));
     let found = trial.store()?.get(&key(1), at).must("get")?;
@@ -267,7 +267,7 @@ fn expired_index_entries(stage: &Stage<'_>) -> Checked {
             fold(0),
         ]);
     }
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 /// Batches with index entries and without, overwritten, removed, removed again.
@@ -281,7 +281,7 @@ fn index_counts(stage: &Stage<'_>) -> Checked {
         remove(3),
         put(2),
     ];
-    let trial = stage.play(steps)?;
+    let trial = stage.play(&steps)?;
     let Some(indexes) = trial.store()?.indexes() else {
         return Ok(());
     };
@@ -318,7 +318,7 @@ fn snapshots(stage: &Stage<'_>) -> Checked {
     steps.extend([Step::DropSnapshot { slot: 0 }, Step::MaintainAll]);
     steps.extend([fold_everything(Some(1)), Step::DropSnapshot { slot: 1 }]);
     steps.extend([put(1), Step::MaintainAll, fold_everything(Some(2))]);
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 fn leases(stage: &Stage<'_>) -> Checked {
@@ -331,7 +331,7 @@ fn leases(stage: &Stage<'_>) -> Checked {
     steps.extend([Step::Advance { micros: 9 }, fold_everything(Some(0))]);
     steps.extend([Step::Advance { micros: 1 }, fold_everything(Some(0))]);
     steps.extend([Step::MaintainAll, fold_everything(Some(0))]);
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 fn steps(stage: &Stage<'_>) -> Checked {
@@ -351,11 +351,11 @@ fn steps(stage: &Stage<'_>) -> Checked {
         }
     }
     steps.extend([Step::DropAndReopen, Step::MaintainAll, Step::Reopen]);
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 fn needless_tasks(stage: &Stage<'_>) -> Checked {
-    let trial = stage.play(vec![put(1), Step::MaintainAll])?;
+    let trial = stage.play(&[put(1), Step::MaintainAll])?;
     let kinds = [
         TaskKind::Merge,
         TaskKind::Compact,
@@ -440,7 +440,7 @@ fn backups(stage: &Stage<'_>) -> Checked {
     }
     steps.extend([put(1), Step::Backup, Step::Erase, put(2), Step::Backup]);
     steps.extend([Step::DropAndReopen, put(3), Step::MaintainAll]);
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 fn trial_batch() -> kvorum_backend::Batch {

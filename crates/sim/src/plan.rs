@@ -301,9 +301,9 @@ mod tests {
             }
         }
         assert!(meeting > 5, "{meeting}");
-        for kind in FaultKind::ALL.iter().copied() {
+        for kind in FaultKind::ALL {
             assert!(
-                counts.get(&kind).is_some_and(|count| *count > 10),
+                counts.get(kind).is_some_and(|count| *count > 10),
                 "{kind:?}"
             );
         }

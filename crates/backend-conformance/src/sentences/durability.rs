@@ -89,7 +89,7 @@ pub(super) fn removed_keys_stay_away(stage: &Stage<'_>) -> Checked {
         steps.extend((4..8).map(remove));
         steps.extend([Step::MaintainAll, Step::Reopen, Step::MaintainAll]);
     }
-    stage.play(steps.clone())?;
+    stage.play(&steps)?;
     steps.push(Step::Sync);
     stage.play_and_crash(&steps, |trial, store| expect_all(8, trial, store))
 }

@@ -22,9 +22,9 @@ impl<'a> Stage<'a> {
         Trial::open(self.engine, Arc::new(disk.clone()), self.variation, rng)
     }
 
-    pub(super) fn play(&self, steps: Vec<Step>) -> Checked<Trial<'a>> {
+    pub(super) fn play(&self, steps: &[Step]) -> Checked<Trial<'a>> {
         let mut trial = self.open(&MemoryDisk::new())?;
-        trial.play(&steps)?;
+        trial.play(steps)?;
         Ok(trial)
     }
 }

@@ -60,10 +60,7 @@ pub(super) fn columns_of(table: &Table) -> Vec<Column> {
 pub(super) fn throughput_over_time(run: &RunResult) -> Chart {
     let lines = throughput_lines(run, &run.summary.numbers("elapsed"));
     let mut table = columns_of(&run.summary);
-    table.push(Column {
-        head: "successful/s".to_owned(),
-        values: rate_in_window(&run.summary, "successful"),
-    });
+    table.push(successful(run));
     Chart {
         id: "throughput-time".to_owned(),
         title: "Throughput over time".to_owned(),
@@ -82,14 +79,13 @@ pub(super) fn throughput_over_volume(run: &RunResult) -> Option<Chart> {
     let volume = volume_of_rows(run)?;
     let lines = throughput_lines(run, &volume);
     let places = volume.iter().copied().map(Some).collect();
-    let mut table = vec![Column {
-        head: "payload_bytes".to_owned(),
-        values: places,
-    }];
-    table.push(Column {
-        head: "successful/s".to_owned(),
-        values: rate_in_window(&run.summary, "successful"),
-    });
+    let table = vec![
+        Column {
+            head: "payload_bytes".to_owned(),
+            values: places,
+        },
+        successful(run),
+    ];
     Some(Chart {
         id: "throughput-volume".to_owned(),
         title: "Throughput over accumulated volume".to_owned(),
@@ -101,6 +97,13 @@ pub(super) fn throughput_over_volume(run: &RunResult) -> Option<Chart> {
         bands: stalls_over_volume(run),
         table,
     })
+}
+
+fn successful(run: &RunResult) -> Column {
+    Column {
+        head: "successful/s".to_owned(),
+        values: rate_in_window(&run.summary, "successful"),
+    }
 }
 
 fn throughput_lines(run: &RunResult, x: &[f64]) -> Vec<Line> {
