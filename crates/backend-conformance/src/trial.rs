@@ -20,12 +20,17 @@ use parking_lot::Mutex;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use self::backup::HeldBackup;
 use crate::model::State;
 use crate::names;
 use crate::script::{PlannedValue, PlannedWrite, Step};
 use crate::violation::{MustSucceed, ensure, unexpected};
 use crate::{Checked, EngineUnderTest, Opening, Violation};
+
+/// A backup that a trial keeps, and what it has to hold for ever.
+struct HeldBackup {
+    directory: PathBuf,
+    state: State,
+}
 
 /// When every trial starts.
 const START: Timestamp = Timestamp(1_700_000_000_000_000);

@@ -6,13 +6,15 @@
 mod chart;
 mod labels;
 mod scale;
+mod scale_kind;
 mod svg;
 mod thinning;
 mod ticks;
 mod unit;
 
 pub use chart::{Band, Chart, Column, Ink, Line};
-pub use scale::{Scale, ScaleKind};
+pub use scale::Scale;
+pub use scale_kind::ScaleKind;
 pub use svg::{Frame, draw};
 pub use unit::{Unit, digits};
 pub(crate) use unit::{counted, grouped, times};

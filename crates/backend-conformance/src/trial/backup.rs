@@ -6,17 +6,10 @@ use std::path::{Path, PathBuf};
 use kvorum_backend::Backend;
 use kvorum_disk::{Disk, EntryKind, MemoryDisk, create_directory_durably};
 
-use super::Trial;
-use crate::model::State;
+use super::{HeldBackup, Trial};
 use crate::script::PlannedWrite;
 use crate::violation::MustSucceed;
 use crate::{Checked, EngineUnderTest, Opening, Violation};
-
-/// A backup that a trial keeps, and what it has to hold for ever.
-pub(super) struct HeldBackup {
-    directory: PathBuf,
-    state: State,
-}
 
 impl Trial<'_> {
     /// Makes a backup, and looks again at the one before.

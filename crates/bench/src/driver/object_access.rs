@@ -11,8 +11,7 @@ use percent_encoding::percent_encode;
 
 use super::http_raw::{ACCEPTED, KEY_ESCAPED, VCLOCK};
 use super::http_session::{HttpRequest, HttpSession};
-use super::pb_session::{Bucket, Found, PbSession, Timeouts};
-use super::riakc_pb::timeouts;
+use super::pb_session::{Bucket, Found, PbSession, Timeouts, timeouts};
 use super::targets::Targets;
 use crate::configuration::{Configuration, ConfigurationError};
 use kvorum_erlang_terms::Term;

@@ -10,7 +10,7 @@ use kvorum_protocol::request::{DeleteOptions, GetOptions, PutOptions};
 use super::connect_options;
 use super::index_query::IndexQuery;
 use super::nhs_records::record_entries_with_dashes;
-use super::pb_session::{Bucket, Found, PbSession, Timeouts};
+use super::pb_session::{Bucket, Found, PbSession, Timeouts, timeouts};
 use super::targets::Targets;
 use super::{Draws, Driver, Ended, Outcome, Plan, actions};
 use crate::configuration::{Configuration, ConfigurationError};
@@ -137,21 +137,6 @@ pub(super) fn replicas(term: &Term) -> Result<u32, String> {
             .filter(|n| *n <= 64),
     };
     value.ok_or_else(|| "expected one, quorum, all, default or a number of replicas".to_owned())
-}
-
-/// The timeouts of `pb_timeout_*`, with the driver's default in milliseconds.
-pub(super) fn timeouts(
-    configuration: &Configuration,
-    default_ms: u64,
-) -> Result<Timeouts, ConfigurationError> {
-    let milliseconds = |key, default| configuration.integer(key, 1..=1_000_000_000, default);
-    let general = milliseconds("pb_timeout_general", default_ms)?;
-    let specific = |key| milliseconds(key, general).map(Duration::from_millis);
-    Ok(Timeouts {
-        read: specific("pb_timeout_read")?,
-        write: specific("pb_timeout_write")?,
-        list_keys: specific("pb_timeout_listkeys")?,
-    })
 }
 
 /// The bucket under a key, or one of this name.

@@ -1,16 +1,8 @@
 //! Scales: from a value to its place between the ends of an axis.
 
+use super::scale_kind::ScaleKind;
 use super::ticks;
 use super::unit::Unit;
-
-/// How an axis grows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ScaleKind {
-    /// Equal differences are equal lengths.
-    Linear,
-    /// Equal ratios are equal lengths.
-    Logarithmic,
-}
 
 /// An axis: its ends, its unit and its ticks.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use super::chart::{Chart, Ink, Line};
 use super::labels::spread;
-use super::scale::ScaleKind;
+use super::scale_kind::ScaleKind;
 use super::thinning::{Point, thin};
 
 /// The size of a drawing in pixels.

@@ -1,6 +1,6 @@
 //! Units: how a value is written for people, on an axis and in a sentence.
 
-use super::scale::ScaleKind;
+use super::scale_kind::ScaleKind;
 
 /// What a number counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
