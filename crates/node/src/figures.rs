@@ -46,8 +46,8 @@ pub(crate) struct Figures {
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) vnode_figures: VnodeFigures,
     pub(crate) data_directory: PathBuf,
-    /// Of the leveldb engine.
-    pub(crate) leveldb: Option<Shared>,
+    /// Of an engine over merge trees.
+    pub(crate) trees: Option<Shared>,
 }
 
 /// Records finished requests under Riak's names.
@@ -276,7 +276,7 @@ impl Figures {
         if let Some(log) = &self.node_log {
             value_log_metrics(&log.values, &mut text);
         }
-        self.leveldb_metrics(&mut text);
+        self.trees_metrics(&mut text);
         self.read_cache_metrics(&mut text);
         self.maintenance.metrics(&mut text);
         text.finish()
@@ -407,31 +407,32 @@ impl Figures {
         }
     }
 
-    fn leveldb_metrics(&self, text: &mut MetricsText) {
-        let Some(shared) = &self.leveldb else { return };
+    fn trees_metrics(&self, text: &mut MetricsText) {
+        let Some(shared) = &self.trees else { return };
         for (name, help, value) in [
             (
-                "leveldb_cache_bytes",
+                "cache_bytes",
                 "Bytes in the block cache",
                 shared.cache.bytes(),
             ),
             (
-                "leveldb_cache_bytes_max",
+                "cache_bytes_max",
                 "Bound of the block cache",
                 shared.cache.bytes_max(),
             ),
             (
-                "leveldb_memtable_bytes",
+                "memtable_bytes",
                 "Bytes in write buffers",
                 shared.memory.used(),
             ),
             (
-                "leveldb_memtable_bytes_max",
+                "memtable_bytes_max",
                 "Bound of all write buffers",
                 shared.memory.bytes_max(),
             ),
         ] {
-            text.family(MetricKind::Gauge, name, help, [(&[][..], value)]);
+            let name = format!("{}_{name}", self.engine);
+            text.family(MetricKind::Gauge, &name, help, [(&[][..], value)]);
         }
     }
 

@@ -383,20 +383,52 @@ pub(crate) const FAMILIES: [Family; 16] = [
     },
     Family {
         title: "Leveled backend",
-        fates: &[ignored(
-            "leveled.data_root leveled.sync_strategy leveled.cache_size \
-                 leveled.cache_multiple leveled.penciller_cache_size leveled.compression_method \
-                 leveled.ledger_compression leveled.compression_point leveled.compression_level \
-                 leveled.log_level leveled.journal_size leveled.journal_objectcount \
-                 leveled.ledger_pagecachelevel leveled.compaction_runs_perday \
-                 leveled.compaction_scores_perday leveled.compaction_low_hour \
-                 leveled.compaction_top_hour leveled.max_run_length \
-                 leveled.maxrunlength_compactionpercentage \
-                 leveled.singlefile_compactionpercentage leveled.snapshot_timeout_short \
-                 leveled.snapshot_timeout_long leveled.stats_percentage \
-                 leveled.stats_logfrequency leveled_reload_recalc",
-            "the leveled backend is not built in yet",
-        )],
+        fates: &[
+            ignored(
+                "leveled.cache_size leveled.cache_multiple leveled.penciller_cache_size",
+                "what the ledger keeps in memory is bounded in bytes: `leveled.ledger_buffer`, and \
+                 `leveled.maximum_memory` for all partitions",
+            ),
+            ignored(
+                "leveled.compression_point",
+                "bodies are packed when they are put, before they are written for the first time, and \
+                 moved as they are",
+            ),
+            ignored(
+                "leveled.log_level",
+                "the node has one level for everything: `logger.level`",
+            ),
+            ignored(
+                "leveled.journal_size leveled.journal_objectcount",
+                "the journal begins in the value log, whose files have `commit_log.segment_bytes`, and \
+                 goes on in files that are cut where they may be rewritten on their own",
+            ),
+            ignored(
+                "leveled.ledger_pagecachelevel",
+                "blocks of the ledger that are read often are in the node's own cache",
+            ),
+            ignored(
+                "leveled.compaction_runs_perday leveled.compaction_scores_perday",
+                "files are scored by exact counts whenever there is time for background work, and \
+                 rewritten when it pays",
+            ),
+            ignored(
+                "leveled.waste_retention_period",
+                "files that are not needed go at once; backups have their own names for what they hold",
+            ),
+            ignored(
+                "leveled.snapshot_timeout_short leveled.snapshot_timeout_long",
+                "a snapshot ends with the request that it is for",
+            ),
+            ignored(
+                "leveled.stats_percentage leveled.stats_logfrequency",
+                "everything is counted, at no cost worth leaving some out: see the statistics",
+            ),
+            ignored(
+                "leveled_reload_recalc",
+                "index entries of a ledger that is made again come from the objects themselves",
+            ),
+        ],
     },
     Family {
         title: "Several backends on one node",

@@ -62,9 +62,10 @@ pub(super) fn key(path: &str) -> Option<ErlangKey> {
 fn keys() -> impl Iterator<Item = ErlangKey> {
     let same = SAME_NAMES.split_whitespace();
     let same = same.filter_map(|path| Some((path, path.split_once('.')?.1)));
+    let whole = WHOLE_NAMES.split_whitespace().map(|path| (path, path));
     let other = OTHER_NAMES.lines();
     let other = other.filter_map(|line| line.trim().split_once(char::is_whitespace));
-    let plain = same.chain(other);
+    let plain = same.chain(whole).chain(other);
     let plain = plain.map(|(path, conf)| with(path, conf.trim_start(), Form::Plain));
     plain.chain(OTHER_FORMS.iter().copied())
 }
@@ -116,19 +117,29 @@ const SAME_NAMES: &str = "
     riak_kv.worker_pool_size riak_kv.worker_pool_strategy
 ";
 
+/// Keys that riak.conf has under the whole of this name; their values are plain.
+const WHOLE_NAMES: &str = "
+    bitcask.data_root bitcask.io_mode bitcask.max_file_size bitcask.open_timeout
+    leveled.cache_multiple leveled.cache_size leveled.compaction_low_hour
+    leveled.compaction_runs_perday leveled.compaction_scores_perday leveled.compaction_top_hour
+    leveled.compression_level leveled.compression_method leveled.compression_point
+    leveled.data_root leveled.journal_objectcount leveled.journal_size
+    leveled.ledger_compression leveled.ledger_pagecachelevel leveled.log_level
+    leveled.max_run_length leveled.maxrunlength_compactionpercentage
+    leveled.penciller_cache_size leveled.singlefile_compactionpercentage
+    leveled.snapshot_timeout_long leveled.snapshot_timeout_short leveled.stats_logfrequency
+    leveled.stats_percentage leveled.sync_strategy leveled.waste_retention_period
+";
+
 /// Keys that riak.conf has under another name, each with that; their values are plain.
 const OTHER_NAMES: &str = "
-    bitcask.data_root                       bitcask.data_root
     bitcask.dead_bytes_merge_trigger        bitcask.merge.triggers.dead_bytes
     bitcask.dead_bytes_threshold            bitcask.merge.thresholds.dead_bytes
     bitcask.expiry_grace_time               bitcask.expiry.grace_time
     bitcask.frag_merge_trigger              bitcask.merge.triggers.fragmentation
     bitcask.frag_threshold                  bitcask.merge.thresholds.fragmentation
-    bitcask.io_mode                         bitcask.io_mode
-    bitcask.max_file_size                   bitcask.max_file_size
     bitcask.max_fold_age                    bitcask.fold.max_age
     bitcask.max_fold_puts                   bitcask.fold.max_puts
-    bitcask.open_timeout                    bitcask.open_timeout
     bitcask.require_hint_crc                bitcask.hintfile_checksums
     bitcask.small_file_threshold            bitcask.merge.thresholds.small_file
     eleveldb.block_cache_threshold          leveldb.block_cache_threshold

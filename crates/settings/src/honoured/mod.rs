@@ -5,6 +5,7 @@ mod buckets;
 mod durability;
 mod encryption;
 mod leveldb;
+mod leveled;
 mod listeners;
 mod log;
 mod maintenance;
@@ -16,7 +17,7 @@ mod requests;
 use crate::key::{Key, Section};
 
 /// All keys, in the order of the reference page.
-pub(crate) const SECTIONS: [Section; 12] = [
+pub(crate) const SECTIONS: [Section; 13] = [
     section("Node and directories", node::KEYS),
     section("Listeners and protocols", listeners::KEYS),
     section("Encryption between nodes", encryption::KEYS),
@@ -26,6 +27,7 @@ pub(crate) const SECTIONS: [Section; 12] = [
     section("Durability", durability::KEYS),
     section("Bitcask backend", bitcask::KEYS),
     section("LevelDB backend", leveldb::KEYS),
+    section("Leveled backend", leveled::KEYS),
     section("Memory backend", memory::KEYS),
     section("Background work", maintenance::KEYS),
     section("Logs", log::KEYS),
