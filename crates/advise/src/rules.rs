@@ -51,7 +51,6 @@ pub struct Rule {
     #[serde(default = "yes")]
     pub holds_here: bool,
     /// What is so here, with its figure where it was measured.
-    #[serde(default)]
     pub here: Option<String>,
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use kvorum_backend::{Backend, Durability, Lookup, ReadAt, Reading, Sequence};
+use kvorum_backend::{Backend, Durability, Lookup, ReadAt, Sequence};
 use kvorum_disk::{CrashOptions, MemoryDisk};
 use rand::RngExt;
 use rand::seq::{IndexedRandom, SliceRandom};
@@ -17,9 +17,9 @@ use crate::history::{History, Required};
 use crate::observe::{Absent, observe};
 use crate::recording::{Outcome, Recording, another_batch, failed_without_cause};
 use crate::script::{PlannedWrite, Script, Step};
-use crate::shrink::shrink;
+use crate::shrink::check_script;
 use crate::violation::{MustSucceed, ensure, unexpected};
-use crate::{Checked, EngineUnderTest, Opening, Plan, Violation, generate};
+use crate::{Checked, EngineUnderTest, Plan, Violation, generate};
 
 /// Where this group's randomness starts.
 const STREAM: u64 = 2 << 32;
@@ -43,12 +43,7 @@ pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
             cuts_max: plan.amount(60, usize::MAX),
             images: plan.amount(2, 6),
         };
-        let fails = |script: &Script| sweep.check(script).err();
-        if let Some(violation) = fails(&script) {
-            let (script, violation) = shrink(script, violation, fails);
-            let variation = sweep.variation;
-            return Err(violation.after(format!("variation {variation} of {script}")));
-        }
+        check_script(script, sweep.variation, |script| sweep.check(script))?;
     }
     Ok(())
 }
@@ -202,17 +197,10 @@ impl Recovery<'_> {
         &self.recording.history
     }
 
-    fn opening_on(&self, disk: &MemoryDisk) -> Opening {
-        Opening {
-            disk: Arc::new(disk.clone()),
-            ..self.recording.opening().clone()
-        }
-    }
-
     fn open(&self, disk: &MemoryDisk) -> Checked<Box<dyn Backend>> {
         let engine = self.recording.trial().engine;
         engine
-            .open(&self.opening_on(disk))
+            .open(&self.recording.opening().on(disk.clone()))
             .must("opening after a crash")
     }
 
@@ -256,10 +244,7 @@ impl Recovery<'_> {
         let again = disk.crash_image(CrashOptions::drawn(rng.random()));
         drop(store);
         let store = self.open(&again)?;
-        let at = ReadAt {
-            reading: Reading::MayBlock,
-            now: self.recording.trial().now,
-        };
+        let at = ReadAt::may_block(self.recording.trial().now);
         let found = store.get(batch.writes[0].key(), at).must("get")?;
         ensure(
             matches!(&found, Lookup::Found(it) if it.sequence == sequence),
@@ -273,7 +258,7 @@ impl Recovery<'_> {
         let disk = copy_of(&self.image);
         disk.cut_after(cut);
         let engine = self.recording.trial().engine;
-        let recovered = engine.open(&self.opening_on(&disk));
+        let recovered = engine.open(&self.recording.opening().on(disk.clone()));
         let options = CrashOptions::drawn(rng.random());
         let again = disk.crash_image(options);
         drop(recovered);

@@ -4,7 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_backend::{Backend, Capabilities, Result, Status};
-use kvorum_disk::Disk;
+use kvorum_disk::{Disk, MemoryDisk};
+#[cfg(feature = "planted-defects")]
+use kvorum_disk::{Fault, FaultyDisk, Operation, Rule};
+#[cfg(feature = "planted-defects")]
+use kvorum_planted_defects::is_planted;
 
 /// Draws a random number; where engines get their [`kvorum_backend::StoreId`] from.
 pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -26,9 +30,34 @@ impl Opening {
     pub fn disk(&self) -> Arc<dyn Disk> {
         let disk = self.disk.clone();
         #[cfg(feature = "planted-defects")]
-        let disk = crate::forgetful_disk::forgetful_disk(disk);
+        let disk = forgetful(disk);
         disk
     }
+
+    /// The same on another disk.
+    pub(crate) fn on(&self, disk: MemoryDisk) -> Self {
+        Self {
+            disk: Arc::new(disk),
+            ..self.clone()
+        }
+    }
+}
+
+/// The disk with the defect that is planted: a directory that is not synced, or a rename before a
+/// sync. It stands below whichever engine is tested, so that the engine's own code is what is tested.
+#[cfg(feature = "planted-defects")]
+fn forgetful(disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
+    let forgotten = Rule::new(Fault::Forgotten);
+    let rule = if is_planted!(DirectoryNotSynced) {
+        forgotten.on(Operation::SyncDirectory)
+    } else if is_planted!(RenameBeforeSync) {
+        forgotten.on(Operation::Sync).path_ends_with(".tmp")
+    } else {
+        return disk;
+    };
+    let disk = FaultyDisk::new(disk);
+    disk.add_rule(rule);
+    Arc::new(disk)
 }
 
 /// An engine, as its tests show it to the suite.

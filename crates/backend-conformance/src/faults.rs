@@ -17,9 +17,9 @@ use crate::history::{History, Required};
 use crate::observe::{Absent, observe};
 use crate::recording::{Recording, failed_without_cause};
 use crate::script::{PlannedWrite, Script, Step};
-use crate::shrink::shrink;
+use crate::shrink::check_script;
 use crate::violation::{MustSucceed, unexpected};
-use crate::{Checked, EngineUnderTest, Opening, Plan, Violation, generate};
+use crate::{Checked, EngineUnderTest, Plan, Violation, generate};
 
 /// Where this group's randomness starts.
 const STREAM: u64 = 3 << 32;
@@ -81,12 +81,7 @@ pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
             // A slow engine's operations are more numerous too.
             stride_max: plan.amount(6 * engine.slowness().max(1), 1) as u64,
         };
-        let fails = |script: &Script| sweep.check(script).err();
-        if let Some(violation) = fails(&script) {
-            let (script, violation) = shrink(script, violation, fails);
-            let variation = sweep.variation;
-            return Err(violation.after(format!("variation {variation} of {script}")));
-        }
+        check_script(script, sweep.variation, |script| sweep.check(script))?;
     }
     Ok(())
 }
@@ -177,14 +172,8 @@ impl Sweep<'_> {
         let opening = recording.opening().clone();
         drop(recording);
         for (what, disk) in [("a power cut", crashed), ("a kill", killed)] {
-            let opening = Opening {
-                disk: Arc::new(disk),
-                ..opening.clone()
-            };
-            let store = self
-                .engine
-                .open(&opening)
-                .must("opening on a healthy disk")?;
+            let opened = self.engine.open(&opening.on(disk));
+            let store = opened.must("opening on a healthy disk")?;
             check_reopened(&*store, &history, now, kind)
                 .map_err(|violation| violation.after(what))?;
         }
@@ -240,11 +229,9 @@ fn check_reopening_after_failed_sync(
         .must("opening after a failed sync")?;
     recording.step(&Step::Sync)?;
     recording.step(&put(3))?;
-    let opening = Opening {
-        disk: Arc::new(memory.crash_image(CrashOptions::nothing_unsynced())),
-        ..recording.opening().clone()
-    };
-    let store = engine.open(&opening).must("opening after a crash")?;
+    let crashed = memory.crash_image(CrashOptions::nothing_unsynced());
+    let opened = engine.open(&recording.opening().on(crashed));
+    let store = opened.must("opening after a crash")?;
     let now = recording.trial().now;
     check_reopened(&*store, &recording.history, now, Kind::Sync).map_err(|violation| {
         violation.after("a failed sync, reopening, a good sync and a power cut")

@@ -57,8 +57,6 @@ mod damage;
 mod disk_copy;
 mod engine;
 mod faults;
-#[cfg(feature = "planted-defects")]
-mod forgetful_disk;
 mod generate;
 mod golden;
 mod group;
@@ -67,7 +65,6 @@ mod model;
 mod model_based;
 mod names;
 mod observe;
-mod observed;
 #[cfg(feature = "planted-defects")]
 mod planted;
 mod recording;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use kvorum_backend::{
     Batch, Fields, FoldDetail, FoldFilter, FoldRange, IndexEntry, IndexRange, Sequence,
-    StoredEntry, Timestamp, Write,
+    StoredEntry, Timestamp, Visited, Write,
 };
 use kvorum_encoding::StorageKey;
 
@@ -44,6 +44,17 @@ impl Seen {
             fields: entry.fields,
             head: entry.head,
             body: entry.body,
+        }
+    }
+
+    /// What a fold has shown.
+    pub(crate) fn visited(visited: Visited<'_>) -> Self {
+        Self {
+            key: visited.key.clone(),
+            sequence: visited.sequence,
+            fields: visited.fields,
+            head: visited.head,
+            body: visited.body,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use kvorum_backend::{
     Backend, BackendError, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Lookup, ReadAt,
-    Reading, Timestamp,
+    Timestamp,
 };
 
 use crate::history::{IndexFold, Observation, index_ranges};
@@ -31,10 +31,7 @@ pub(crate) fn observe(
     on_error: OnError<'_>,
 ) -> Checked<Observation> {
     let mut observation = Observation::default();
-    let at = ReadAt {
-        reading: Reading::MayBlock,
-        now,
-    };
+    let at = ReadAt::may_block(now);
     for key in names::keys() {
         match store.get(&key, at) {
             Err(error) => on_error("get", &error)?,
@@ -94,13 +91,7 @@ fn check_fold(
             &FoldRange::all(),
             &filter,
             &mut |visited| {
-                folded.push(Seen {
-                    key: visited.key.clone(),
-                    sequence: visited.sequence,
-                    fields: visited.fields,
-                    head: visited.head,
-                    body: visited.body,
-                });
+                folded.push(Seen::visited(visited));
                 Flow::Continue
             },
         )

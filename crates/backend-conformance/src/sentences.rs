@@ -16,12 +16,11 @@ use kvorum_backend::{
     Durability, FoldDetail, IndexCounts, Lookup, ReadAt, Reading, StepBudget, Task, TaskKind,
     Timestamp, Urgency,
 };
-use kvorum_disk::{Disk, EntryKind, MemoryDisk};
+use kvorum_disk::{Disk, EntryKind, FaultyDisk, MemoryDisk};
 
 use self::stage::{Stage, fold_everything, put, put_durably, put_expiring, put_large, remove};
 use crate::names::{KEYS, key};
-use crate::observed::ObservedDisk;
-use crate::script::{PlannedBound, PlannedFold, PlannedWrite, Script, Step};
+use crate::script::{PlannedBound, PlannedFold, PlannedWrite, Step};
 use crate::trial::Trial;
 use crate::violation::{MustSucceed, ensure};
 use crate::{Checked, EngineUnderTest, Plan, Violation};
@@ -116,7 +115,7 @@ fn order(stage: &Stage<'_>) -> Checked {
         put(1),
         twice,
     ];
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 /// Around the sizes at which engines read, cut or keep values in other ways; each the last one of its
@@ -132,7 +131,7 @@ fn sizes(stage: &Stage<'_>) -> Checked {
         steps.push(Step::ReadAll);
     }
     steps.extend([Step::Reopen, Step::MaintainAll, fold_everything(None)]);
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 fn folds(stage: &Stage<'_>) -> Checked {
@@ -166,17 +165,17 @@ fn folds(stage: &Stage<'_>) -> Checked {
             steps.push(Step::Fold { slot: None, fold });
         }
     }
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 fn cached_reads(stage: &Stage<'_>) -> Checked {
-    let disk = ObservedDisk::new(Arc::new(MemoryDisk::new()));
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let rng = stage.plan.rng(0);
     let mut trial = Trial::open(stage.engine, Arc::new(disk.clone()), stage.variation, rng)?;
     let mut steps: Vec<Step> = (0..KEYS).map(put_large).collect();
     steps.extend([put_expiring(1, 0, &[]), Step::Sync, Step::Reopen]);
-    trial.play(&Script { steps })?;
-    let waits = disk.waits();
+    trial.play(&steps)?;
+    disk.clear_log();
     for key in crate::names::keys() {
         let store = trial.store()?;
         store.get(&key, trial.at(Reading::CachedOnly)).must("get")?;
@@ -184,23 +183,22 @@ fn cached_reads(stage: &Stage<'_>) -> Checked {
             .head(&key, trial.at(Reading::CachedOnly))
             .must("head")?;
     }
-    ensure(disk.waits() == waits, 11, || {
-        format!(
-            "cached reads did {} operations that may wait",
-            disk.waits() - waits
-        )
+    let log = disk.log();
+    let waits = log.iter().filter(|it| !it.is_cached_read).count();
+    ensure(waits == 0, 11, || {
+        format!("cached reads did {waits} operations that may wait")
     })
 }
 
 fn heads_agree(stage: &Stage<'_>) -> Checked {
     let sizes = [0, 1, 511, 4_000];
-    let steps = sizes
+    let steps: Vec<Step> = sizes
         .into_iter()
         .enumerate()
         .map(|(number, size)| Step::put_buffered(vec![PlannedWrite::put(number, size)]))
         .chain([Step::Reopen, Step::MaintainAll])
         .collect();
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 fn expiry(stage: &Stage<'_>) -> Checked {
@@ -233,12 +231,9 @@ fn expiry(stage: &Stage<'_>) -> Checked {
         Step::Advance { micros: 50 },
         Step::MaintainAll,
     ];
-    let trial = stage.play(steps)?;
+    let trial = stage.play(&steps)?;
     // An entry from before the epoch of all tests was expired from the start.
-    let at = ReadAt {
-        reading: Reading::MayBlock,
-        now: Timestamp(u64::MAX),
-    };
+    let at = ReadAt::may_block(Timestamp(u64::MAX));
     let found = trial.store()?.get(&key(1), at).must("get")?;
     match (found, trial.capabilities().persistent) {
         (Lookup::Found(_), _) => Ok(()),
@@ -272,7 +267,7 @@ fn expired_index_entries(stage: &Stage<'_>) -> Checked {
             fold(0),
         ]);
     }
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 /// Batches with index entries and without, overwritten, removed, removed again.
@@ -286,7 +281,7 @@ fn index_counts(stage: &Stage<'_>) -> Checked {
         remove(3),
         put(2),
     ];
-    let trial = stage.play(steps)?;
+    let trial = stage.play(&steps)?;
     let Some(indexes) = trial.store()?.indexes() else {
         return Ok(());
     };
@@ -323,7 +318,7 @@ fn snapshots(stage: &Stage<'_>) -> Checked {
     steps.extend([Step::DropSnapshot { slot: 0 }, Step::MaintainAll]);
     steps.extend([fold_everything(Some(1)), Step::DropSnapshot { slot: 1 }]);
     steps.extend([put(1), Step::MaintainAll, fold_everything(Some(2))]);
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 fn leases(stage: &Stage<'_>) -> Checked {
@@ -336,7 +331,7 @@ fn leases(stage: &Stage<'_>) -> Checked {
     steps.extend([Step::Advance { micros: 9 }, fold_everything(Some(0))]);
     steps.extend([Step::Advance { micros: 1 }, fold_everything(Some(0))]);
     steps.extend([Step::MaintainAll, fold_everything(Some(0))]);
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 fn steps(stage: &Stage<'_>) -> Checked {
@@ -356,11 +351,11 @@ fn steps(stage: &Stage<'_>) -> Checked {
         }
     }
     steps.extend([Step::DropAndReopen, Step::MaintainAll, Step::Reopen]);
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 fn needless_tasks(stage: &Stage<'_>) -> Checked {
-    let trial = stage.play(vec![put(1), Step::MaintainAll])?;
+    let trial = stage.play(&[put(1), Step::MaintainAll])?;
     let kinds = [
         TaskKind::Merge,
         TaskKind::Compact,
@@ -398,16 +393,14 @@ fn erasing(stage: &Stage<'_>) -> Checked {
     let fresh = bytes_below(&disk, Path::new(""))?;
     let mut steps: Vec<Step> = (0..10 * KEYS).map(put_large).collect();
     steps.push(Step::Sync);
-    trial.play(&Script { steps })?;
+    trial.play(&steps)?;
     let filled = bytes_below(&disk, Path::new(""))?;
-    trial.play(&Script {
-        steps: vec![Step::Erase],
-    })?;
+    trial.play(&[Step::Erase])?;
     let after = bytes_below(&disk, Path::new(""))?;
     ensure(after <= fresh.max(filled / 4), 18, || {
         format!("erasing left {after} of {filled} bytes; a new store takes {fresh}")
     })?;
-    let usable = vec![
+    let usable = [
         put(1),
         put(2),
         Step::Erase,
@@ -416,7 +409,7 @@ fn erasing(stage: &Stage<'_>) -> Checked {
         put(3),
         Step::Reopen,
     ];
-    trial.play(&Script { steps: usable })?;
+    trial.play(&usable)?;
     let erased = [put_durably(1), Step::Sync, Step::Erase, put_durably(2)];
     stage.play_and_crash(&erased, |trial, store| {
         durability::expect_all(18, trial, store)?;
@@ -448,7 +441,7 @@ fn backups(stage: &Stage<'_>) -> Checked {
     }
     steps.extend([put(1), Step::Backup, Step::Erase, put(2), Step::Backup]);
     steps.extend([Step::DropAndReopen, put(3), Step::MaintainAll]);
-    stage.play(steps).map(drop)
+    stage.play(&steps).map(drop)
 }
 
 fn trial_batch() -> kvorum_backend::Batch {

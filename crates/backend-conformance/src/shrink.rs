@@ -3,51 +3,55 @@
 //! Steps are taken out in halves, quarters and so on down to single ones (delta debugging), then the
 //! writes of batches. A store is opened for each attempt, so attempts are bounded.
 
-use crate::Violation;
 use crate::script::{Script, Step};
+use crate::{Checked, Violation};
 
 /// How many scripts are tried.
 const ATTEMPTS_MAX: usize = 600;
 
-/// Returns the smallest failing script found, and how it fails.
-pub(crate) fn shrink(
+/// Checks a script. The violation is that of the smallest failing one found.
+pub(crate) fn check_script(
     script: Script,
-    violation: Violation,
-    fails: impl Fn(&Script) -> Option<Violation>,
-) -> (Script, Violation) {
+    variation: u32,
+    check: impl Fn(&Script) -> Checked,
+) -> Checked {
+    let Err(violation) = check(&script) else {
+        return Ok(());
+    };
     let mut search = Search {
         best: script,
         violation,
         attempts: 0,
-        fails,
+        check,
     };
     search.drop_steps();
     search.drop_writes();
     search.drop_steps();
-    (search.best, search.violation)
+    let script = search.best;
+    Err(search
+        .violation
+        .after(format!("variation {variation} of {script}")))
 }
 
 struct Search<F> {
     best: Script,
     violation: Violation,
     attempts: usize,
-    fails: F,
+    check: F,
 }
 
-impl<F: Fn(&Script) -> Option<Violation>> Search<F> {
+impl<F: Fn(&Script) -> Checked> Search<F> {
     fn keeps_failing(&mut self, candidate: Script) -> bool {
         self.attempts += 1;
         if self.attempts > ATTEMPTS_MAX {
             return false;
         }
-        match (self.fails)(&candidate) {
-            Some(violation) => {
-                self.best = candidate;
-                self.violation = violation;
-                true
-            }
-            None => false,
-        }
+        let Err(violation) = (self.check)(&candidate) else {
+            return false;
+        };
+        self.best = candidate;
+        self.violation = violation;
+        true
     }
 
     fn drop_steps(&mut self) {

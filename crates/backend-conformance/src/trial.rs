@@ -1,7 +1,6 @@
 //! A trial: one store under test beside its model, and the steps that are played on both.
 
 pub(crate) mod backup;
-mod held_backup;
 mod reading;
 mod upkeep;
 
@@ -21,12 +20,17 @@ use parking_lot::Mutex;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use self::held_backup::HeldBackup;
 use crate::model::State;
 use crate::names;
-use crate::script::{PlannedValue, PlannedWrite, Script, Step};
+use crate::script::{PlannedValue, PlannedWrite, Step};
 use crate::violation::{MustSucceed, ensure, unexpected};
 use crate::{Checked, EngineUnderTest, Opening, Violation};
+
+/// A backup that a trial keeps, and what it has to hold for ever.
+struct HeldBackup {
+    directory: PathBuf,
+    state: State,
+}
 
 /// When every trial starts.
 const START: Timestamp = Timestamp(1_700_000_000_000_000);
@@ -114,8 +118,8 @@ impl<'a> Trial<'a> {
     }
 
     /// Plays a script; a violation names the step at which it appeared.
-    pub(crate) fn play(&mut self, script: &Script) -> Checked {
-        for (number, step) in script.steps.iter().enumerate() {
+    pub(crate) fn play(&mut self, steps: &[Step]) -> Checked {
+        for (number, step) in steps.iter().enumerate() {
             self.step(step)
                 .map_err(|violation| violation.after(format!("step {number}: {step:?}")))?;
         }

@@ -137,6 +137,16 @@ pub struct ReadAt {
     pub now: Timestamp,
 }
 
+impl ReadAt {
+    /// A read that may wait for a device.
+    pub fn may_block(now: Timestamp) -> Self {
+        Self {
+            reading: Reading::MayBlock,
+            now,
+        }
+    }
+}
+
 /// The answer to a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup<T> {

@@ -25,11 +25,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::configuration::{Configuration, ConfigurationError};
 use crate::key_generator::{Exhausted, KeyGenerator};
 use crate::random::WorkerRandom;
+use crate::settings::Operation;
 use crate::value_generator::ValueGenerator;
 use crate::verification::{Verification, Verifier};
 use kvorum_erlang_terms::Term;
+use pb_session::Found;
 
 /// How an operation ended, as far as accounting is concerned.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,10 +57,28 @@ impl From<Exhausted> for Outcome {
     }
 }
 
+impl From<Term> for Outcome {
+    fn from(reason: Term) -> Self {
+        Self::Failed(reason)
+    }
+}
+
+/// How an operation went. An error is an outcome that ended it early.
+pub type Ended = Result<Outcome, Outcome>;
+
 impl Outcome {
     /// Whether the operation counts as done.
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Done | Self::Missed | Self::Timed(_))
+    }
+
+    /// Itself as long as the operation may go on after it.
+    fn go_on(self) -> Ended {
+        if self.is_success() {
+            Ok(self)
+        } else {
+            Err(self)
+        }
     }
 
     /// An error whose reason is an atom.
@@ -148,6 +169,25 @@ impl Draws {
         self.verified(key, []).unwrap_or(Outcome::Missed)
     }
 
+    /// The outcome of a read that found nothing, where that is an error if the key must exist.
+    fn judge_missing(&self, key: &[u8], must_exist: bool) -> Outcome {
+        match self.judge_absent(key) {
+            Outcome::Missed if must_exist => {
+                let key = Term::Binary(key.to_vec());
+                Outcome::Failed(Term::Tuple(vec![Term::atom("not_found"), key]))
+            }
+            judged => judged,
+        }
+    }
+
+    /// The outcome of a read that came back with this.
+    fn judge_found(&self, key: &[u8], found: Option<&Found>) -> Outcome {
+        match found {
+            Some(found) => self.judge(key, found.values()),
+            None => self.judge_absent(key),
+        }
+    }
+
     /// What is wrong with what was read, if the run verifies.
     fn verified<'value>(
         &self,
@@ -177,7 +217,7 @@ pub trait Driver: Send + 'static {
     fn connect(&mut self) -> impl Future<Output = Result<(), String>>;
 
     /// Performs the operation with this index in the configuration's list.
-    fn run(&mut self, operation: usize, draws: &mut Draws) -> impl Future<Output = Outcome>;
+    fn run(&mut self, operation: usize, draws: &mut Draws) -> impl Future<Output = Ended>;
 }
 
 /// A driver as configured; makes the workers' drivers.
@@ -192,4 +232,19 @@ pub trait Plan {
     fn why_without_effect(_key: &str) -> Option<&'static str> {
         None
     }
+}
+
+/// The operations as a driver's actions; the reason why one is none of them is a person's.
+fn actions<Action>(
+    configuration: &Configuration,
+    operations: &[Operation],
+    action: impl Fn(&Term) -> Result<Action, String>,
+) -> Result<Vec<Action>, ConfigurationError> {
+    operations
+        .iter()
+        .map(|operation| {
+            action(&operation.operation)
+                .map_err(|reason| configuration.refusal("operations", &operation.operation, reason))
+        })
+        .collect()
 }

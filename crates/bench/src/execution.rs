@@ -10,7 +10,6 @@ use anyhow::{Context as _, bail};
 use indexmap::IndexMap;
 
 use crate::arguments::{Part, RunArguments};
-use crate::calendar::civil_date;
 use crate::configuration::Configuration;
 use crate::driver::embedded::{Embedded, EmbeddedPlan, Engine, engine_of};
 use crate::driver::http_raw::HttpRawPlan;
@@ -403,9 +402,8 @@ fn seed_of_now() -> io::Result<Seed> {
 
 /// The present time as `YYYYMMDD_HHMMSS`, in UTC.
 fn utc_name() -> String {
-    let seconds = since_1970().as_secs();
-    let days = i64::try_from(seconds / 86_400).unwrap_or(0);
-    let (year, month, day) = civil_date(days);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}{month:02}{day:02}_{hour:02}{minute:02}{second:02}")
+    let now = time::OffsetDateTime::now_utc();
+    let day = now.date().to_string().replace('-', "");
+    let (hour, minute, second) = now.to_hms();
+    format!("{day}_{hour:02}{minute:02}{second:02}")
 }

@@ -11,7 +11,6 @@
 
 mod activity;
 pub mod arguments;
-mod calendar;
 mod command;
 pub mod configuration;
 pub mod driver;

@@ -70,10 +70,8 @@ pub struct RunRecord {
     #[serde(default)]
     pub was_filled: bool,
     /// What gets could find, where that can be told.
-    #[serde(default)]
     pub hits: Option<Hits>,
     /// How late operations of an open loop began: from due to begun.
-    #[serde(default)]
     pub lateness: Option<OperationTotals>,
     /// Seconds between interval rows of the CSV files.
     pub report_interval_seconds: f64,

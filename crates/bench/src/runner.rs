@@ -12,6 +12,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, SystemTime};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use tokio::task::LocalSet;
 
 use crate::activity::Activity;
@@ -210,29 +212,15 @@ fn work<D: Driver>(
 
 /// Ends the run early, but in order, when the person or the system asks for it.
 fn stop_on_signal(events: &Sender<Event>) {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let events = events.clone();
     // Without signals the run still ends by itself; they are a convenience.
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else {
+        return;
+    };
+    let events = events.clone();
     let _ = std::thread::Builder::new()
         .name("bench-signals".to_owned())
         .spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
-            let Ok(runtime) = runtime else { return };
-            runtime.block_on(async {
-                let (Ok(mut interrupt), Ok(mut terminate)) = (
-                    signal(SignalKind::interrupt()),
-                    signal(SignalKind::terminate()),
-                ) else {
-                    return;
-                };
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-                let _ = events.send(Event::Interrupted);
-            });
+            signals.forever().next();
+            let _ = events.send(Event::Interrupted);
         });
 }

@@ -158,7 +158,8 @@ impl<D: Driver> Worker<D> {
         self.draws.payload_bytes = 0;
         self.activity.begin();
         let begun = Instant::now();
-        let outcome = self.driver.run(operation, &mut self.draws).await;
+        let ran = self.driver.run(operation, &mut self.draws).await;
+        let outcome = ran.unwrap_or_else(|ended_early| ended_early);
         let ended = Instant::now();
         self.activity.end();
         self.draws.settle(outcome.is_success());

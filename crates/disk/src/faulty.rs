@@ -192,8 +192,10 @@ impl Disk for FaultyDisk {
 
     fn sync_directory(&self, path: &Path) -> Result<()> {
         let call = Call::new(Operation::SyncDirectory, path);
-        self.shared
-            .run(&call, |_| self.shared.below.sync_directory(path))
+        self.shared.run(&call, |fault| match fault {
+            Some(Fault::Forgotten) => Ok(()),
+            _ => self.shared.below.sync_directory(path),
+        })
     }
 
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn DiskLock>> {

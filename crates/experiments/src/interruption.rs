@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+
 /// Somebody asked for the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("interrupted")]
@@ -17,36 +19,10 @@ impl Interruption {
     /// Listens to SIGINT and SIGTERM from now on. Where that is not possible, they end the process
     /// as they always do.
     pub(crate) fn listen() -> Self {
-        use tokio::signal::unix::{SignalKind, signal};
-
         let interruption = Self::default();
-        let flag = Arc::clone(&interruption.0);
-        let (ready, listening) = std::sync::mpsc::channel();
-        let watch = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
-            let Ok(runtime) = runtime else { return };
-            runtime.block_on(async {
-                let (Ok(mut interrupt), Ok(mut terminate)) = (
-                    signal(SignalKind::interrupt()),
-                    signal(SignalKind::terminate()),
-                ) else {
-                    return;
-                };
-                let _ = ready.send(());
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-                flag.store(true, Ordering::Relaxed);
-            });
-        };
-        let _ = std::thread::Builder::new()
-            .name("bench-signals".to_owned())
-            .spawn(watch);
-        // Ready, or gone: either way it is known from here on which.
-        let _ = listening.recv();
+        for signal in [SIGINT, SIGTERM] {
+            let _ = signal_hook::flag::register(signal, Arc::clone(&interruption.0));
+        }
         interruption
     }
 

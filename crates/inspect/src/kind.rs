@@ -278,28 +278,28 @@ const UNCHECKED_FORMATS: [&str; 3] = ["1", "2", "3"];
 /// Engines that were written without a checksum.
 const UNCHECKED_ENGINES: [&str; 3] = ["bitcask", "leveldb", "memory"];
 
+/// What a file without a checksum can be checked for.
+fn check_form(text: &str, is_right: bool, expected: &str) -> Check {
+    if is_right {
+        return Check::Covered;
+    }
+    Check::Bad {
+        got: format!("{text:?}"),
+        expected: expected.to_owned(),
+    }
+}
+
 /// The format that earlier versions wrote: a number without a checksum.
 fn format_piece(bytes: &[u8]) -> Piece {
     let text = String::from_utf8_lossy(bytes);
     let is_number = text
         .strip_suffix('\n')
         .is_some_and(|version| UNCHECKED_FORMATS.contains(&version));
-    let check = if is_number {
-        Check::Covered
-    } else {
-        Check::Bad {
-            got: format!("{text:?}"),
-            expected: "a line with a checksum, or an early version and the end of the line"
-                .to_owned(),
-        }
-    };
+    let expected = "a line with a checksum, or an early version and the end of the line";
+    let check = check_form(&text, is_number, expected);
     let mut fields = Dissection::new(bytes, 0);
-    fields.field(
-        "version of the layout",
-        bytes.len(),
-        text.trim().to_owned(),
-        check,
-    );
+    let shown = text.trim().to_owned();
+    fields.field("version of the layout", bytes.len(), shown, check);
     fields.finish("format of a data directory")
 }
 
@@ -313,14 +313,8 @@ fn engine_piece(bytes: &[u8]) -> Piece {
     let is_formed = lines.is_some_and(|(engine, hints)| {
         UNCHECKED_ENGINES.contains(&engine) && (hints == "unknown" || hints.parse::<u64>().is_ok())
     });
-    let check = if is_formed {
-        Check::Covered
-    } else {
-        Check::Bad {
-            got: format!("{text:?}"),
-            expected: "a line with a checksum, or an engine and how many hints wait".to_owned(),
-        }
-    };
+    let expected = "a line with a checksum, or an engine and how many hints wait";
+    let check = check_form(&text, is_formed, expected);
     let mut fields = Dissection::new(bytes, 0);
     let shown = text.trim_end().escape_debug().to_string();
     fields.field("engine and hints", bytes.len(), shown, check);

@@ -115,7 +115,7 @@ pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Gues
         node: caller.node,
         lane: caller.lane,
         is_asking: false,
-        is_encrypted: stream.is_encrypted(),
+        is_encrypted: kvorum_tls::is_encrypted(&stream),
     };
     let outbox = Arc::new(Outbox::new(settings.queued_bytes_max));
     let answers = Arc::new(Answers::new(outbox.clone()));
@@ -124,7 +124,7 @@ pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Gues
         .callers
         .note(connected, is_member, answers.clone());
     let _guest = (!caller.is_member).then_some(guest);
-    let (mut input, output) = stream.into_split();
+    let (mut input, output) = kvorum_tls::split(stream);
     // Guarded: when this future is dropped, the connection ends in both directions.
     let writing = runtime.spawn("peer writing", connection::write(outbox.clone(), output));
     let _writing = writing.abort_on_drop();
@@ -168,7 +168,7 @@ async fn greet(
         heard.map_err(|_| NotGreeted::HungUp)?;
         (stream, Some(certified))
     } else {
-        (stream.into(), None)
+        (kvorum_tls::plain(stream), None)
     };
     let hello = hear_rest(&start, &mut stream).await;
     let hello = hello.ok_or(Refusal::NoHello)?;

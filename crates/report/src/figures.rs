@@ -129,96 +129,79 @@ pub fn summary(run: &RunResult) -> Vec<Figure> {
         all.iter().filter_map(statistic).reduce(f64::max)
     };
     let mean = (count > 0.0).then(|| sum / count);
-    let known = [
-        (
-            "Throughput",
-            Unit::Rate,
-            Better::Higher,
-            Some(throughput(run)),
-        ),
-        ("Mean latency", Unit::Microseconds, Better::Lower, mean),
-        (
-            "99th percentile of the slowest operation",
-            Unit::Microseconds,
-            Better::Lower,
-            slowest(|totals| totals.p99_us),
-        ),
-        (
-            "Longest latency",
-            Unit::Microseconds,
-            Better::Lower,
-            slowest(|totals| totals.max_us),
-        ),
-    ];
     let misses: f64 = all.iter().filter_map(|totals| totals.misses).sum();
     let missed = (misses > 0.0).then(|| misses / count);
-    let not_found = (
-        "Found nothing, of all operations",
-        Unit::Share,
-        Better::Lower,
-        missed,
-    );
-    let mut figures: Vec<Figure> = known
-        .into_iter()
-        .chain([not_found])
-        .filter_map(|(title, unit, better, value)| {
-            Some(Figure {
-                group: String::new(),
-                title: title.to_owned(),
-                unit,
-                better,
-                value: value?,
-            })
-        })
-        .collect();
+    let p99 = slowest(|totals| totals.p99_us);
+    let longest = slowest(|totals| totals.max_us);
+    let latency = Unit::Microseconds;
+    let mut figures = vec![Figure::throughput(run)];
+    figures.extend(known(
+        "",
+        [
+            ("Mean latency", latency, mean),
+            ("99th percentile of the slowest operation", latency, p99),
+            ("Longest latency", latency, longest),
+            ("Found nothing, of all operations", Unit::Share, missed),
+        ],
+    ));
     figures.extend(of_server(run));
     figures
 }
 
+impl Figure {
+    fn throughput(run: &RunResult) -> Self {
+        Self {
+            better: Better::Higher,
+            ..Self::of("", THROUGHPUT, Unit::Rate, throughput(run))
+        }
+    }
+
+    /// One that is the better the lower it is, as all are but throughput.
+    fn of(group: &str, title: &str, unit: Unit, value: f64) -> Self {
+        Self {
+            group: group.to_owned(),
+            title: title.to_owned(),
+            unit,
+            better: Better::Lower,
+            value,
+        }
+    }
+}
+
+/// Those whose values are known.
+fn known<const COUNT: usize>(
+    group: &str,
+    figures: [(&str, Unit, Option<f64>); COUNT],
+) -> impl Iterator<Item = Figure> {
+    let figures = figures.into_iter();
+    figures.filter_map(move |(title, unit, value)| Some(Figure::of(group, title, unit, value?)))
+}
+
 fn of_the_whole(run: &RunResult) -> Vec<Figure> {
-    let figure = |title: &str, unit, better, value| Figure {
-        group: String::new(),
-        title: title.to_owned(),
-        unit,
-        better,
-        value,
-    };
-    let mut figures = vec![
-        figure(THROUGHPUT, Unit::Rate, Better::Higher, throughput(run)),
-        figure("Errors", Unit::Number, Better::Lower, errors(run)),
-    ];
+    let errors = Figure::of("", "Errors", Unit::Number, errors(run));
+    let mut figures = vec![Figure::throughput(run), errors];
     if run.description.is_some() {
         let stalled = run.stalls().iter().map(|stall| stall.seconds).sum();
-        figures.push(figure("Stalled", Unit::Seconds, Better::Lower, stalled));
+        figures.push(Figure::of("", "Stalled", Unit::Seconds, stalled));
     }
     figures
 }
 
 fn of_operation(operation: &Operation) -> Vec<Figure> {
     let totals = totals(operation);
-    let columns = [
-        ("mean", totals.mean_us),
-        ("median", totals.p50_us),
-        ("95th", totals.p95_us),
-        ("99th", totals.p99_us),
-        ("99.9th", totals.p999_us),
-        ("max", totals.max_us),
-    ];
-    let figure = |title: &str, unit, value| Figure {
-        group: operation.label.clone(),
-        title: title.to_owned(),
-        unit,
-        better: Better::Lower,
-        value,
-    };
-    let mut figures: Vec<Figure> = columns
-        .into_iter()
-        .filter_map(|(title, value)| Some(figure(title, Unit::Microseconds, value?)))
-        .collect();
     // A store that has nothing to read is fast: no latency can be judged without this.
     let missed = missed_share(&totals).filter(|share| *share > 0.0);
-    figures.extend(missed.map(|share| figure("not found", Unit::Share, share)));
-    figures
+    let latency = Unit::Microseconds;
+    let figures = [
+        ("mean", latency, totals.mean_us),
+        ("median", latency, totals.p50_us),
+        ("95th", latency, totals.p95_us),
+        ("99th", latency, totals.p99_us),
+        ("99.9th", latency, totals.p999_us),
+        ("max", latency, totals.max_us),
+        ("not found", Unit::Share, missed),
+    ];
+    known(&operation.label, figures).collect()
 }
 
 /// The share of successful operations that found nothing.
@@ -230,30 +213,16 @@ pub fn missed_share(totals: &OperationTotals) -> Option<f64> {
 fn of_server(run: &RunResult) -> Vec<Figure> {
     let largest = |head: &str| run.server.as_ref()?.largest(head);
     let last = |head: &str| run.server.as_ref()?.last(head);
-    let known = [
+    let amplification = write_amplification(run);
+    let figures = [
         ("CPU per operation", Unit::CpuTime, cpu_per_operation(run)),
         ("Memory at most", Unit::Bytes, largest("resident_bytes")),
         ("Disk space at the end", Unit::Bytes, last("disk_bytes")),
         ("Written to disk", Unit::Bytes, growth(run, "written_bytes")),
         ("Read from disk", Unit::Bytes, growth(run, "read_bytes")),
-        (
-            "Write amplification",
-            Unit::Number,
-            write_amplification(run),
-        ),
+        ("Write amplification", Unit::Number, amplification),
     ];
-    known
-        .into_iter()
-        .filter_map(|(title, unit, value)| {
-            Some(Figure {
-                group: SERVER.to_owned(),
-                title: title.to_owned(),
-                unit,
-                better: Better::Lower,
-                value: value?,
-            })
-        })
-        .collect()
+    known(SERVER, figures).collect()
 }
 
 /// A value as a multiple of the base's. None where the base is zero and the value is not: no

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
-use http::header::{HeaderValue, VARY};
+use http::header::HeaderValue;
 use http::{Method, StatusCode};
 use kvorum_coordinator::{
     Continuation, IndexMatch, IndexOptions, IndexQuery, IndexQueryError, IndexResults,
@@ -17,11 +17,11 @@ use kvorum_coordinator::{
 };
 use serde_json::Value;
 
-use crate::body::{Abandoned, Body};
+use crate::body::Abandoned;
 use crate::exchange::Exchange;
 use crate::listing::check_enabled;
 use crate::name_list::{NameList, put_text};
-use crate::reply::{ACCEPT_ENCODING, Answer, JSON, Outcome, Refusal, json, text, with_body};
+use crate::reply::{JSON, Outcome, Refusal, in_pieces, json, text};
 use crate::route::IndexPath;
 use crate::{failure, origin};
 
@@ -161,15 +161,6 @@ fn results_max(exchange: &Exchange<'_>) -> Result<Option<NonZeroU32>, Refusal> {
 
 fn bad_request(message: String) -> Refusal {
     text(StatusCode::BAD_REQUEST, message).into()
-}
-
-fn in_pieces(
-    content_type: HeaderValue,
-    pieces: impl Stream<Item = Result<Bytes, Abandoned>> + Send + 'static,
-) -> Answer {
-    let mut answer = with_body(StatusCode::OK, content_type, Body::Pieces(Box::pin(pieces)));
-    answer.headers_mut().insert(VARY, ACCEPT_ENCODING);
-    answer
 }
 
 /// How results are written.

@@ -8,16 +8,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
-use http::header::VARY;
 use http::{Method, StatusCode};
 use kvorum_coordinator::{BucketListing, KeyListing, RequestError};
 use kvorum_encoding::{Bucket, BucketType, Key};
 use serde_json::{Map, Value};
 
-use crate::body::{Abandoned, Body};
+use crate::body::Abandoned;
 use crate::exchange::Exchange;
 use crate::name_list::NameList;
-use crate::reply::{ACCEPT_ENCODING, Answer, JSON, Outcome, Refusal, json, page, text, with_body};
+use crate::reply::{JSON, Outcome, Refusal, in_pieces, json, page, text};
 use crate::route::{BucketPath, Form};
 use crate::{failure, origin, properties};
 
@@ -123,22 +122,16 @@ async fn answer(
     bucket_type: &BucketType,
 ) -> Outcome {
     if *exchange.method() == Method::HEAD {
-        return Ok(in_pieces(stream::empty()));
+        return Ok(in_pieces(JSON, stream::empty()));
     }
     match mode {
         Mode::Whole => whole(listing, opening, bucket_type).await,
         Mode::Stream => {
             let opening = (!opening.is_empty()).then(|| Value::Object(opening).to_string());
             let opening = stream::iter(opening.map(|object| Ok(Bytes::from(object))));
-            Ok(in_pieces(opening.chain(objects(listing))))
+            Ok(in_pieces(JSON, opening.chain(objects(listing))))
         }
     }
-}
-
-fn in_pieces(pieces: impl Stream<Item = Result<Bytes, Abandoned>> + Send + 'static) -> Answer {
-    let mut answer = with_body(StatusCode::OK, JSON, Body::Pieces(Box::pin(pieces)));
-    answer.headers_mut().insert(VARY, ACCEPT_ENCODING);
-    answer
 }
 
 async fn whole(
@@ -158,7 +151,7 @@ async fn whole(
         }
         if object.len() + list.waiting_bytes() > HELD_BACK_BYTES {
             let so_far = stream::iter([Ok(Bytes::from(object))]);
-            return Ok(in_pieces(so_far.chain(rest_of_object(listing, list))));
+            return Ok(in_pieces(JSON, so_far.chain(rest_of_object(listing, list))));
         }
     }
     list.end(&mut object);

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use http::StatusCode;
-use kvorum_encoding::{Address, Key};
+use kvorum_encoding::Key;
 use serde_json::Value;
 
 use crate::exchange::Exchange;
@@ -15,16 +15,7 @@ use crate::{failure, origin};
 pub(crate) fn get(exchange: &Exchange<'_>, path: &BucketPath, key: Key) -> Outcome {
     origin::check(exchange)?;
     let coordinator = exchange.coordinator();
-    let BucketPath {
-        bucket_type,
-        bucket,
-        ..
-    } = path.clone();
-    let address = Address {
-        bucket_type,
-        bucket,
-        key,
-    };
+    let address = path.address(key);
     let places = coordinator
         .preference_list_by_ring(&address)
         .map_err(|error| failure::of_request(&error, &path.bucket_type))?;

@@ -1,10 +1,11 @@
 //! Answers: those that have a body of their own, and those that need none.
 
 use bytes::Bytes;
+use futures_util::Stream;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, VARY};
 use http::{HeaderMap, Response, StatusCode};
 
-use crate::body::Body;
+use crate::body::{Abandoned, Body};
 
 /// An answer.
 pub(crate) type Answer = Response<Body>;
@@ -76,6 +77,16 @@ pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
 /// An answer in JSON.
 pub(crate) fn json(status: StatusCode, json: impl Into<Bytes>) -> Answer {
     let mut answer = with_body(status, JSON, Body::Whole(json.into()));
+    answer.headers_mut().insert(VARY, ACCEPT_ENCODING);
+    answer
+}
+
+/// An answer that is sent as it comes.
+pub(crate) fn in_pieces(
+    content_type: HeaderValue,
+    pieces: impl Stream<Item = Result<Bytes, Abandoned>> + Send + 'static,
+) -> Answer {
+    let mut answer = with_body(StatusCode::OK, content_type, Body::Pieces(Box::pin(pieces)));
     answer.headers_mut().insert(VARY, ACCEPT_ENCODING);
     answer
 }

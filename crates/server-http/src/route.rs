@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use http::Method;
-use kvorum_encoding::{Bucket, BucketType, Key};
+use kvorum_encoding::{Address, Bucket, BucketType, Key};
 use kvorum_protocol::http_fields::{UrlGeneration, decode_percent_and_plus, encode_percent};
 
 /// The first path piece of the old URLs.
@@ -56,6 +56,15 @@ pub(crate) struct IndexPath {
 }
 
 impl BucketPath {
+    /// The address of a key in this bucket.
+    pub(crate) fn address(&self, key: Key) -> Address {
+        Address {
+            bucket_type: self.bucket_type.clone(),
+            bucket: self.bucket.clone(),
+            key,
+        }
+    }
+
     /// The URL of an object in this bucket.
     pub(crate) fn location(&self, key: &Key) -> String {
         let bucket = encode_percent(self.bucket.as_bytes());

@@ -1,10 +1,10 @@
 //! Finding a key by its name, and the nearest names when there is none.
 
-use crate::honoured::TABLES;
+use crate::honoured::SECTIONS;
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::name::Name;
-use crate::riak::{FAMILIES, Family, Fate, MULTI, MULTI_PREFIX, RiakKey};
+use crate::riak::{DIRECTORIES, FAMILIES, Family, Fate, MULTI, MULTI_PREFIX, RiakKey};
 
 /// What is known of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum Known {
 
 /// All keys that Kvorum honours, in the order of the reference page.
 pub fn honoured_keys() -> impl Iterator<Item = &'static Key> {
-    TABLES.iter().flat_map(|table| table.iter())
+    SECTIONS.iter().flat_map(|section| section.keys)
 }
 
 /// All other keys of Riak's, in the order of the reference page.
@@ -70,17 +70,19 @@ pub fn lookup(name: &Name) -> Option<Known> {
         .map(|_| Known::Ignored { reason: MULTI })
 }
 
-fn riak_key(name: &Name) -> Option<&'static RiakKey> {
+fn riak_key(name: &Name) -> Option<RiakKey> {
     riak_keys().find(|key| name.matches(key.name).is_some())
 }
 
-fn riak_keys() -> impl Iterator<Item = &'static RiakKey> {
-    FAMILIES.iter().flat_map(|family| family.keys.iter())
+fn riak_keys() -> impl Iterator<Item = RiakKey> {
+    FAMILIES.iter().flat_map(Family::keys)
 }
 
 /// The default of a key of Riak's that others refer to as `$(name)`.
 pub(crate) fn riak_default(name: &Name) -> Option<&'static str> {
-    riak_key(name).and_then(|key| key.default)
+    let name = name.to_string();
+    let found = DIRECTORIES.iter().find(|(known, _)| *known == name);
+    found.map(|(_, default)| *default)
 }
 
 /// Whether the value of a key is a path; of keys that are ignored, those with a default are.

@@ -70,15 +70,7 @@ pub(crate) fn parse_override(text: &str, place: Place) -> Result<Setting, Proble
     let name = Name::parse(key.trim()).ok_or_else(|| unreadable("a key made of words and dots"))?;
     let value = value.trim();
     let value = quoted(value, str::is_empty).unwrap_or(value);
-    if value.is_empty() && !takes_nothing(&name) {
-        return Err(unreadable("a value after the `=`"));
-    }
-    Ok(Setting {
-        place,
-        name,
-        value: value.to_owned(),
-        written: None,
-    })
+    setting(place, name, value).ok_or_else(|| unreadable("a value after the `=`"))
 }
 
 fn parse_line(line: &str, place: Place) -> Result<Setting, Problem> {
@@ -98,10 +90,13 @@ fn parse_line(line: &str, place: Place) -> Result<Setting, Problem> {
     let rest = rest.trim_start();
     let value = quoted(rest, |tail| tail.is_empty() || tail.starts_with('#'))
         .unwrap_or_else(|| rest.split('#').next().unwrap_or_default().trim_end());
-    if value.is_empty() && !takes_nothing(&name) {
-        return Err(unreadable("a value after the `=`"));
-    }
-    Ok(Setting {
+    setting(place, name, value).ok_or_else(|| unreadable("a value after the `=`"))
+}
+
+/// None without a value, where the key needs one.
+fn setting(place: Place, name: Name, value: &str) -> Option<Setting> {
+    let is_whole = !value.is_empty() || takes_nothing(&name);
+    is_whole.then(|| Setting {
         place,
         name,
         value: value.to_owned(),

@@ -6,7 +6,7 @@ use crate::catalogue::{self, Known};
 use crate::conf_file;
 use crate::configuration::{Configuration, Effective, Origin};
 use crate::name::Name;
-use crate::problem::{Place, Problem};
+use crate::problem::Problem;
 
 impl Configuration {
     /// Every honoured key with its value, one a line, in the form of a configuration file;
@@ -89,23 +89,14 @@ fn list<'a>(entries: impl Iterator<Item = &'a Effective>) -> String {
             Origin::Set {
                 place,
                 through: None,
-            } => writeln!(text, "{value}  # {}", short(*place)),
+            } => writeln!(text, "{value}  # {}", place.in_short()),
             Origin::Set {
                 place,
                 through: Some(name),
             } => {
-                writeln!(text, "{value}  # {}, as {name}", short(*place))
+                writeln!(text, "{value}  # {}, as {name}", place.in_short())
             }
         };
     }
     text
-}
-
-fn short(place: Place) -> String {
-    match place {
-        Place::Default => "default".to_owned(),
-        Place::Line(number) => format!("line {number}"),
-        Place::Terms(file) => file.name().to_owned(),
-        Place::Set(_) => "--set".to_owned(),
-    }
 }

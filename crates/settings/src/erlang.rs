@@ -17,7 +17,7 @@ use crate::name::Name;
 use crate::problem::{Place, Problem, TermsFile};
 use crate::secret;
 
-use keys::{APPLICATIONS, ErlangKey, Form, KEYS};
+use keys::{APPLICATIONS, ErlangKey, Form};
 use values::{Misfit, Translated};
 
 const FORM: &str = "one list of applications, `[{riak_kv, [{delete_mode, keep}]}].`";
@@ -137,8 +137,8 @@ impl ErlangSettings {
         }
         for (name, value) in pairs {
             let path = format!("{application}.{name}");
-            match KEYS.iter().find(|key| key.path == path) {
-                Some(key) => self.take_key(place, key, &value),
+            match keys::key(&path) {
+                Some(key) => self.take_key(place, &key, &value),
                 None if OLD_LISTENERS.iter().any(|old| old.has(application, &name)) => {}
                 None if APPLICATIONS.contains(&application) => {
                     self.ignore(place, path, &value, NO_MEANING);

@@ -3,7 +3,7 @@
 use crate::kind::Kind;
 
 /// One key that Kvorum honours: its declaration, and through [`Kind`] where its value goes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Key {
     /// The name, or a pattern with one free word: `listener.http.$name`.
     pub name: &'static str,
@@ -14,8 +14,6 @@ pub struct Key {
     pub default: Option<&'static str>,
     /// For a pattern: the word that stands for `$...` in the default's name.
     pub default_word: &'static str,
-    /// Under which heading the reference page has it.
-    pub category: Category,
     /// When a change takes effect.
     pub change: Change,
     /// The first version that had the key.
@@ -26,13 +24,19 @@ pub struct Key {
     pub help: &'static str,
 }
 
+/// The keys under one heading of the reference page and the sample file.
+#[derive(Debug)]
+pub(crate) struct Section {
+    pub(crate) title: &'static str,
+    pub(crate) keys: &'static [Key],
+}
+
 impl Key {
     /// A key of Riak's with the same name and meaning, read at start.
     pub(crate) const fn new(
         name: &'static str,
         kind: Kind,
         default: Option<&'static str>,
-        category: Category,
         help: &'static str,
     ) -> Key {
         Key {
@@ -40,7 +44,6 @@ impl Key {
             kind,
             default,
             default_word: "internal",
-            category,
             change: Change::Restart,
             since: "0.1.0",
             ancestry: Ancestry::Riak,
@@ -57,73 +60,24 @@ impl Key {
     }
 }
 
-/// Headings of the reference page and the sample file, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Category {
-    /// The node, its directories and its partitions.
-    Node,
-    /// Addresses and protocols.
-    Listeners,
-    /// Encryption of what goes over the network.
-    Encryption,
-    /// Requests: limits, deletes, jobs.
-    Requests,
-    /// Limits of objects.
-    Objects,
-    /// Default properties of buckets without a type.
-    Buckets,
-    /// When a write is safe.
-    Durability,
-    /// The bitcask backend.
-    Bitcask,
-    /// The leveldb backend.
-    Leveldb,
-    /// The leveled backend.
-    Leveled,
-    /// The memory backend.
-    Memory,
-    /// Background work.
-    Maintenance,
-    /// Logs.
-    Log,
+/// A key of Riak's that has a default.
+pub(crate) const fn key(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    help: &'static str,
+) -> Key {
+    Key::new(name, kind, Some(default), help)
 }
 
-impl Category {
-    /// All headings in their order.
-    pub const ALL: [Category; 13] = [
-        Category::Node,
-        Category::Listeners,
-        Category::Encryption,
-        Category::Requests,
-        Category::Objects,
-        Category::Buckets,
-        Category::Durability,
-        Category::Bitcask,
-        Category::Leveldb,
-        Category::Leveled,
-        Category::Memory,
-        Category::Maintenance,
-        Category::Log,
-    ];
-
-    /// The heading's text.
-    pub fn title(self) -> &'static str {
-        match self {
-            Category::Node => "Node and directories",
-            Category::Listeners => "Listeners and protocols",
-            Category::Encryption => "Encryption between nodes",
-            Category::Requests => "Requests",
-            Category::Objects => "Object limits",
-            Category::Buckets => "Default bucket properties",
-            Category::Durability => "Durability",
-            Category::Bitcask => "Bitcask backend",
-            Category::Leveldb => "LevelDB backend",
-            Category::Leveled => "Leveled backend",
-            Category::Memory => "Memory backend",
-            Category::Maintenance => "Background work",
-            Category::Log => "Logs",
-        }
-    }
+/// A key that Riak does not have, with a default.
+pub(crate) const fn own_key(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    help: &'static str,
+) -> Key {
+    key(name, kind, default, help).own()
 }
 
 /// When a changed value takes effect.

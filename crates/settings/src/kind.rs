@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::{RangeFrom, RangeInclusive};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,75 +15,31 @@ use crate::duration::{self, Unit};
 use crate::settings::{DeleteMode, LogFormat, QuorumValue, Settings};
 
 /// The type of a key's value, with the setter of the field it fills.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub enum Kind {
     /// `on`/`off`, `true`/`false`, `enabled`/`disabled`.
     Flag(fn(&mut Settings, bool)),
-    /// A whole number within bounds, both included.
-    Integer {
-        /// Smallest value.
-        least: u64,
-        /// Largest value.
-        most: u64,
-        /// Where it goes.
-        set: fn(&mut Settings, u64),
-    },
-    /// A whole number within bounds, or the word that means there is no limit.
-    IntegerOr {
-        /// The word.
-        word: &'static str,
-        /// Smallest value.
-        least: u64,
-        /// Largest value.
-        most: u64,
-        /// Where it goes; the word is `None`.
-        set: fn(&mut Settings, Option<u64>),
-    },
-    /// A power of two within bounds, both included.
-    PowerOfTwo {
-        /// Smallest value.
-        least: u64,
-        /// Largest value.
-        most: u64,
-        /// Where it goes.
-        set: fn(&mut Settings, u64),
-    },
+    /// A whole number within bounds.
+    Integer(RangeInclusive<u64>, fn(&mut Settings, u64)),
+    /// The word that means there is no limit (the setter gets `None`), or a whole number within
+    /// bounds.
+    IntegerOr(
+        &'static str,
+        RangeInclusive<u64>,
+        fn(&mut Settings, Option<u64>),
+    ),
+    /// A power of two within bounds.
+    PowerOfTwo(RangeInclusive<u64>, fn(&mut Settings, u64)),
     /// 0 to 100, with or without `%`; a fraction is rounded.
     Percent(fn(&mut Settings, u8)),
-    /// A duration of at least `least`.
-    Duration {
-        /// The unit of a bare number.
-        unit: Unit,
-        /// Smallest value.
-        least: Duration,
-        /// Where it goes.
-        set: fn(&mut Settings, Duration),
-    },
-    /// A duration above zero, or the word that stands for none.
-    DurationOr {
-        /// The word.
-        word: &'static str,
-        /// The unit of a bare number.
-        unit: Unit,
-        /// Where it goes; the word is `None`.
-        set: fn(&mut Settings, Option<Duration>),
-    },
-    /// A size of at least `least` bytes.
-    Bytes {
-        /// Smallest value, bytes.
-        least: u64,
-        /// Where it goes, bytes.
-        set: fn(&mut Settings, u64),
-    },
-    /// A size of at least `least` bytes, or the word that stands for none.
-    BytesOr {
-        /// The word.
-        word: &'static str,
-        /// Smallest value, bytes.
-        least: u64,
-        /// Where it goes, bytes; the word is `None`.
-        set: fn(&mut Settings, Option<u64>),
-    },
+    /// A duration from a smallest on; a bare number is in the unit.
+    Duration(Unit, RangeFrom<Duration>, fn(&mut Settings, Duration)),
+    /// The word that stands for none, or a duration above zero; a bare number is in the unit.
+    DurationOr(&'static str, Unit, fn(&mut Settings, Option<Duration>)),
+    /// A size in bytes, from a smallest on.
+    Bytes(RangeFrom<u64>, fn(&mut Settings, u64)),
+    /// The word that stands for none, or a size in bytes, from a smallest on.
+    BytesOr(&'static str, RangeFrom<u64>, fn(&mut Settings, Option<u64>)),
     /// `ip:port`, or `off`, under the free word of the key's name.
     Address(fn(&mut Settings, &str, Option<SocketAddr>)),
     /// One of some words.
@@ -94,13 +51,9 @@ pub enum Kind {
     NodeName(fn(&mut Settings, String)),
     /// A word of at most 64 letters, digits, `-`, `_` and `.`.
     Word(fn(&mut Settings, String)),
-    /// `one`, `quorum`, `all` or a count of replicas from `least` on.
-    Quorum {
-        /// Smallest count: 0 where none may be asked for.
-        least: u64,
-        /// Where it goes.
-        set: fn(&mut Settings, QuorumValue),
-    },
+    /// `one`, `quorum`, `all` or a count of replicas, from a smallest on: 0 where none may be asked
+    /// for.
+    Quorum(RangeFrom<u64>, fn(&mut Settings, QuorumValue)),
     /// `keep`, `immediate` or a duration (bare numbers are milliseconds).
     DeleteMode(fn(&mut Settings, DeleteMode)),
     /// `logfmt` or `json`; a template of Erlang's logger is passed over.
@@ -152,7 +105,7 @@ impl Kind {
     /// # Errors
     /// The value is not of this type, or is known but not built in.
     pub fn apply(&self, settings: &mut Settings, word: &str, text: &str) -> Result<(), Refusal> {
-        match *self {
+        match self {
             Kind::Choice(choices) => return choose(settings, choices, text),
             _ => self.read(settings, word, text),
         }
@@ -160,52 +113,36 @@ impl Kind {
     }
 
     fn read(&self, settings: &mut Settings, free: &str, text: &str) -> Option<()> {
-        match *self {
+        match self {
             Kind::Flag(set) => set(settings, flag(text)?),
-            Kind::Integer { least, most, set } => set(settings, integer(text, least, most)?),
-            Kind::IntegerOr {
-                word,
-                least,
-                most,
-                set,
-            } => {
-                set(
-                    settings,
-                    or_word(text, word, |text| integer(text, least, most))?,
-                );
+            Kind::Integer(bounds, set) => set(settings, integer(text, bounds)?),
+            Kind::IntegerOr(word, bounds, set) => {
+                set(settings, or_word(text, word, |text| integer(text, bounds))?);
             }
-            Kind::PowerOfTwo { least, most, set } => {
-                let value = integer(text, least, most).filter(|value| value.is_power_of_two())?;
+            Kind::PowerOfTwo(bounds, set) => {
+                let value = integer(text, bounds).filter(|value| value.is_power_of_two())?;
                 set(settings, value);
             }
             Kind::Percent(set) => set(settings, percent(text)?),
-            Kind::Duration { unit, least, set } => {
-                set(
-                    settings,
-                    duration::parse(text, unit).filter(|value| *value >= least)?,
-                );
+            Kind::Duration(unit, bounds, set) => {
+                let value = duration::parse(text, *unit).filter(|value| bounds.contains(value))?;
+                set(settings, value);
             }
-            Kind::DurationOr { word, unit, set } => {
+            Kind::DurationOr(word, unit, set) => {
                 let read =
-                    |text: &str| duration::parse(text, unit).filter(|value| !value.is_zero());
+                    |text: &str| duration::parse(text, *unit).filter(|value| !value.is_zero());
                 set(settings, or_word(text, word, read)?);
             }
-            Kind::Bytes { least, set } => {
-                set(
-                    settings,
-                    byte_size::parse(text).filter(|value| *value >= least)?,
-                );
-            }
-            Kind::BytesOr { word, least, set } => {
-                let read = |text: &str| byte_size::parse(text).filter(|value| *value >= least);
-                set(settings, or_word(text, word, read)?);
+            Kind::Bytes(bounds, set) => set(settings, size(text, bounds)?),
+            Kind::BytesOr(word, bounds, set) => {
+                set(settings, or_word(text, word, |text| size(text, bounds))?);
             }
             Kind::Address(set) => set(settings, free, or_word(text, "off", address)?),
             Kind::Choice(_) => return None,
             Kind::Path(set) => set(settings, PathBuf::from(text)),
             Kind::NodeName(set) => set(settings, node_name(text)?),
             Kind::Word(set) => set(settings, word_of(text)?),
-            Kind::Quorum { least, set } => set(settings, quorum(text, least)?),
+            Kind::Quorum(counts, set) => set(settings, quorum(text, counts)?),
             Kind::DeleteMode(set) => set(settings, delete_mode(text)?),
             Kind::LogFormat(set) => match text {
                 "logfmt" => set(settings, LogFormat::Logfmt),
@@ -218,38 +155,31 @@ impl Kind {
 
     /// What this type takes, as a phrase that fits after "expected".
     pub fn expected(&self) -> String {
-        match *self {
+        match self {
             Kind::Flag(_) => "on or off (also true, false, enabled, disabled)".to_owned(),
-            Kind::Integer { least, most, .. } => range("a whole number", least, most),
-            Kind::IntegerOr {
-                word, least, most, ..
-            } => {
-                format!("`{word}` or {}", range("a whole number", least, most))
+            Kind::Integer(bounds, _) => range("a whole number", bounds),
+            Kind::IntegerOr(word, bounds, _) => {
+                format!("`{word}` or {}", range("a whole number", bounds))
             }
-            Kind::PowerOfTwo { least, most, .. } => range("a power of two", least, most),
+            Kind::PowerOfTwo(bounds, _) => range("a power of two", bounds),
             Kind::Percent(_) => "a percentage from 0 to 100".to_owned(),
-            Kind::Duration { unit, least, .. } if least.is_zero() => {
+            Kind::Duration(unit, bounds, _) if bounds.start.is_zero() => {
                 format!(
                     "a duration such as 10s, 1h or 500ms (a bare number is {})",
-                    plural(unit)
+                    plural(*unit)
                 )
             }
-            Kind::Duration { unit, least, .. } => format!(
+            Kind::Duration(unit, bounds, _) => format!(
                 "a duration of at least {}, such as 10s, 1h or 500ms (a bare number is {})",
-                duration::render(least),
-                plural(unit)
+                duration::render(bounds.start),
+                plural(*unit)
             ),
-            Kind::DurationOr { word, unit, .. } => format!(
+            Kind::DurationOr(word, unit, _) => format!(
                 "`{word}` or a duration above zero such as 10s, 1h or 500ms (a bare number is {})",
-                plural(unit)
+                plural(*unit)
             ),
-            Kind::Bytes { least, .. } => at_least("a size such as 4096, 5MB or 1GB", least),
-            Kind::BytesOr { word, least, .. } => {
-                format!(
-                    "`{word}` or {}",
-                    at_least("a size such as 4096, 5MB or 1GB", least)
-                )
-            }
+            Kind::Bytes(bounds, _) => sizes(bounds),
+            Kind::BytesOr(word, bounds, _) => format!("`{word}` or {}", sizes(bounds)),
             Kind::Address(_) => "ip:port such as 127.0.0.1:8087 or [::1]:8087, or `off`".to_owned(),
             Kind::Choice(choices) => format!("one of {}", words(choices)),
             Kind::Path(_) => "a path".to_owned(),
@@ -257,11 +187,9 @@ impl Kind {
             Kind::Word(_) => {
                 "at most 64 letters, digits, `-`, `_` and `.`, such as orders".to_owned()
             }
-            Kind::Quorum { least, .. } => {
-                format!(
-                    "`one`, `quorum`, `all` or {}",
-                    range("a count", least, REPLICAS_MAX)
-                )
+            Kind::Quorum(counts, _) => {
+                let counts = range("a count", &(counts.start..=REPLICAS_MAX));
+                format!("`one`, `quorum`, `all` or {counts}")
             }
             Kind::DeleteMode(_) => {
                 "`keep`, `immediate` or a duration such as 3s (a bare number is milliseconds)"
@@ -273,10 +201,10 @@ impl Kind {
 
     /// The unit of a bare number, where the type has one.
     pub fn unit(&self) -> Option<&'static str> {
-        match *self {
-            Kind::Duration { unit, .. } | Kind::DurationOr { unit, .. } => Some(unit.symbol()),
+        match self {
+            Kind::Duration(unit, ..) | Kind::DurationOr(_, unit, _) => Some(unit.symbol()),
             Kind::DeleteMode(_) => Some(Unit::Milliseconds.symbol()),
-            Kind::Bytes { .. } | Kind::BytesOr { .. } => Some("bytes"),
+            Kind::Bytes(..) | Kind::BytesOr(..) => Some("bytes"),
             Kind::Percent(_) => Some("%"),
             _ => None,
         }
@@ -284,18 +212,18 @@ impl Kind {
 
     /// The type's name in one or two words.
     pub fn label(&self) -> &'static str {
-        match *self {
+        match self {
             Kind::Flag(_) => "flag",
-            Kind::Integer { .. } | Kind::IntegerOr { .. } => "integer",
-            Kind::PowerOfTwo { .. } => "power of two",
+            Kind::Integer(..) | Kind::IntegerOr(..) => "integer",
+            Kind::PowerOfTwo(..) => "power of two",
             Kind::Percent(_) => "percent",
-            Kind::Duration { .. } | Kind::DurationOr { .. } | Kind::DeleteMode(_) => "duration",
-            Kind::Bytes { .. } | Kind::BytesOr { .. } => "byte size",
+            Kind::Duration(..) | Kind::DurationOr(..) | Kind::DeleteMode(_) => "duration",
+            Kind::Bytes(..) | Kind::BytesOr(..) => "byte size",
             Kind::Address(_) => "address",
             Kind::Choice(_) | Kind::LogFormat(_) => "choice",
             Kind::Path(_) => "path",
             Kind::NodeName(_) | Kind::Word(_) => "text",
-            Kind::Quorum { .. } => "quorum",
+            Kind::Quorum(..) => "quorum",
         }
     }
 }
@@ -341,10 +269,12 @@ fn flag(text: &str) -> Option<bool> {
     }
 }
 
-fn integer(text: &str, least: u64, most: u64) -> Option<u64> {
-    text.parse()
-        .ok()
-        .filter(|value| (least..=most).contains(value))
+fn integer(text: &str, bounds: &RangeInclusive<u64>) -> Option<u64> {
+    text.parse().ok().filter(|value| bounds.contains(value))
+}
+
+fn size(text: &str, bounds: &RangeFrom<u64>) -> Option<u64> {
+    byte_size::parse(text).filter(|value| bounds.contains(value))
 }
 
 fn percent(text: &str) -> Option<u8> {
@@ -385,12 +315,12 @@ fn node_name(text: &str) -> Option<String> {
     (clean(name) && clean(host)).then(|| text.to_owned())
 }
 
-fn quorum(text: &str, least: u64) -> Option<QuorumValue> {
+fn quorum(text: &str, counts: &RangeFrom<u64>) -> Option<QuorumValue> {
     match text {
         "one" => Some(QuorumValue::One),
         "quorum" => Some(QuorumValue::Quorum),
         "all" => Some(QuorumValue::All),
-        _ => u32::try_from(integer(text, least, REPLICAS_MAX)?)
+        _ => u32::try_from(integer(text, &(counts.start..=REPLICAS_MAX))?)
             .ok()
             .map(QuorumValue::Count),
     }
@@ -404,19 +334,20 @@ fn delete_mode(text: &str) -> Option<DeleteMode> {
     }
 }
 
-fn range(what: &str, least: u64, most: u64) -> String {
-    if most == u64::MAX {
+fn range(what: &str, bounds: &RangeInclusive<u64>) -> String {
+    let (least, most) = (bounds.start(), bounds.end());
+    if *most == u64::MAX {
         format!("{what}, at least {least}")
     } else {
         format!("{what} from {least} to {most}")
     }
 }
 
-fn at_least(what: &str, least: u64) -> String {
-    if least == 0 {
-        what.to_owned()
-    } else {
-        format!("{what}, at least {}", byte_size::render(least))
+fn sizes(bounds: &RangeFrom<u64>) -> String {
+    let what = "a size such as 4096, 5MB or 1GB";
+    match bounds.start {
+        0 => what.to_owned(),
+        least => format!("{what}, at least {}", byte_size::render(least)),
     }
 }
 
@@ -491,10 +422,10 @@ mod tests {
 
     #[test]
     fn quorums_take_zero_only_where_it_makes_sense() {
-        assert_eq!(quorum("0", 0), Some(QuorumValue::Count(0)));
-        assert_eq!(quorum("0", 1), None);
-        assert_eq!(quorum("quorum", 1), Some(QuorumValue::Quorum));
-        assert_eq!(quorum("most", 1), None);
+        assert_eq!(quorum("0", &(0..)), Some(QuorumValue::Count(0)));
+        assert_eq!(quorum("0", &(1..)), None);
+        assert_eq!(quorum("quorum", &(1..)), Some(QuorumValue::Quorum));
+        assert_eq!(quorum("most", &(1..)), None);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub use anchors::Anchors;
 pub use catalogue::{Known, honoured_keys, lookup, riak_families};
 pub use configuration::{Configuration, Effective, Origin};
 pub use duration::Unit;
-pub use key::{Ancestry, Category, Change, Key};
+pub use key::{Ancestry, Change, Key};
 pub use kind::{Choice, Kind, Refusal};
 pub use line_report::{LineReport, Outcome};
 pub use name::Name;

@@ -34,6 +34,18 @@ impl TermsFile {
     }
 }
 
+impl Place {
+    /// The place as a column of a table has it.
+    pub(crate) fn in_short(self) -> String {
+        match self {
+            Place::Default => "default".to_owned(),
+            Place::Line(number) => format!("line {number}"),
+            Place::Terms(file) => file.name().to_owned(),
+            Place::Set(_) => "--set".to_owned(),
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -150,13 +162,8 @@ pub struct Problems(pub Vec<Problem>);
 
 impl fmt::Display for Problems {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
-            if index > 0 {
-                formatter.write_str("\n")?;
-            }
-            write!(formatter, "{problem}")?;
-        }
-        Ok(())
+        let problems: Vec<_> = self.0.iter().map(Problem::to_string).collect();
+        formatter.write_str(&problems.join("\n"))
     }
 }
 

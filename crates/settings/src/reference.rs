@@ -2,18 +2,19 @@
 
 use std::fmt::Write as _;
 
-use crate::catalogue::{honoured_keys, riak_families};
-use crate::key::{Category, Key};
+use crate::catalogue::riak_families;
+use crate::honoured::SECTIONS;
+use crate::key::Key;
 use crate::riak::Fate;
 
 /// The page in Markdown: every key that Kvorum honours, then every other key of Riak's and what
 /// becomes of it.
 pub fn reference_page() -> String {
     let mut text = String::from(INTRODUCTION);
-    for category in Category::ALL {
+    for section in &SECTIONS {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "\n## {}", category.title());
-        for key in honoured_keys().filter(|key| key.category == category) {
+        let _ = writeln!(text, "\n## {}", section.title);
+        for key in section.keys {
             write_key(&mut text, key);
         }
     }
@@ -21,7 +22,7 @@ pub fn reference_page() -> String {
     for family in riak_families() {
         let _ = writeln!(text, "\n### {}\n", family.title);
         let _ = writeln!(text, "| Key of Riak | What becomes of it |\n|---|---|");
-        for key in family.keys {
+        for key in family.keys() {
             let _ = match key.fate {
                 Fate::Mapped(to) => writeln!(text, "| `{}` | mapped to `{to}` |", key.name),
                 Fate::Ignored(reason) => {

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use crate::configuration::Configuration;
 use crate::line_report::{LineReport, Outcome};
-use crate::problem::Place;
 
 impl Configuration {
     /// What became of every setting, one a line, and the warnings.
@@ -21,10 +20,10 @@ impl Configuration {
             .unwrap_or(0)
             .min(WIDTH);
         let mut text = String::new();
-        let places = self.lines.iter().map(|line| place(line.place).len());
+        let places = self.lines.iter().map(|line| line.place.in_short().len());
         let column = places.max().unwrap_or(0).max(COLUMN);
         for (line, setting) in self.lines.iter().zip(&settings) {
-            let place = place(line.place);
+            let place = line.place.in_short();
             // Writing to a String cannot fail.
             let _ = writeln!(
                 text,
@@ -60,15 +59,6 @@ impl Configuration {
 const COLUMN: usize = 10;
 /// Longer settings push their outcome to the right.
 const WIDTH: usize = 60;
-
-fn place(place: Place) -> String {
-    match place {
-        Place::Default => "default".to_owned(),
-        Place::Line(number) => format!("line {number}"),
-        Place::Terms(file) => file.name().to_owned(),
-        Place::Set(_) => "--set".to_owned(),
-    }
-}
 
 fn outcome(line: &LineReport) -> String {
     match &line.outcome {

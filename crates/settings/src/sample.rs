@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::catalogue::honoured_keys;
-use crate::key::Category;
+use crate::honoured::SECTIONS;
 use crate::name;
 
 /// A file with every key, explained and commented out at its default.
@@ -15,10 +14,10 @@ pub fn sample_file() -> String {
          ## `kvorum chkconfig` checks the file, `kvorum describe KEY` tells more.\n\
          ## This file is generated: cargo run -p kvorum-settings --example write_reference\n",
     );
-    for category in Category::ALL {
+    for section in &SECTIONS {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "\n\n## ---- {} ----", category.title());
-        for key in honoured_keys().filter(|key| key.category == category) {
+        let _ = writeln!(text, "\n\n## ---- {} ----", section.title);
+        for key in section.keys {
             text.push('\n');
             for line in wrap(key.help, 90) {
                 let _ = writeln!(text, "## {line}");

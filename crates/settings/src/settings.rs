@@ -46,7 +46,7 @@ pub struct Settings {
 }
 
 /// The node, its directories and its partitions.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeSettings {
     /// `nodename`: name@host.
     pub nodename: String,
@@ -69,9 +69,10 @@ pub struct NodeSettings {
 }
 
 /// An engine that this build has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StorageBackend {
     /// Append-only segments and a key directory in memory.
+    #[default]
     Bitcask,
     /// A merge tree of sorted tables.
     Leveldb,
@@ -82,7 +83,7 @@ pub enum StorageBackend {
 }
 
 /// Where clients connect, by the listeners' names.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListenerSettings {
     /// `listener.protobuf.$name`.
     pub protobuf: BTreeMap<String, SocketAddr>,
@@ -95,7 +96,7 @@ pub struct ListenerSettings {
 }
 
 /// Encryption between nodes: `cluster.tls`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsSettings {
     /// `cluster.tls` itself.
     pub mode: TlsMode,
@@ -108,9 +109,10 @@ pub struct TlsSettings {
 }
 
 /// Whether connections between nodes are encrypted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TlsMode {
     /// None is.
+    #[default]
     Off,
     /// Those to and from nodes that can.
     Optional,
@@ -119,7 +121,7 @@ pub enum TlsMode {
 }
 
 /// The protocol buffers server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProtobufSettings {
     /// `protobuf.backlog`: connections that wait to be accepted.
     pub backlog: u32,
@@ -132,7 +134,7 @@ pub struct ProtobufSettings {
 }
 
 /// The HTTP server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HttpSettings {
     /// `http.body_bytes_max`.
     pub body_bytes_max: u64,
@@ -141,7 +143,7 @@ pub struct HttpSettings {
 }
 
 /// The request path.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestSettings {
     /// `max_concurrent_requests`: of each kind; `None` is no limit.
     pub concurrent_max: Option<u64>,
@@ -156,9 +158,10 @@ pub struct RequestSettings {
 }
 
 /// What becomes of a tombstone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DeleteMode {
     /// It stays.
+    #[default]
     Keep,
     /// It goes with the delete, as soon as all replicas have it.
     Immediate,
@@ -167,7 +170,7 @@ pub enum DeleteMode {
 }
 
 /// `cluster.job.riak_kv.*`: which expensive requests are answered at all.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobSettings {
     /// `list_buckets`.
     pub list_buckets: bool,
@@ -186,7 +189,7 @@ pub struct JobSettings {
 }
 
 /// Limits of objects.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectLimits {
     /// `object.size.warning_threshold`, bytes.
     pub size_warning_bytes: u64,
@@ -199,7 +202,7 @@ pub struct ObjectLimits {
 }
 
 /// Properties of buckets without a type: `buckets.default.*`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BucketDefaults {
     /// `n_val`.
     pub n_val: u32,
@@ -234,29 +237,32 @@ pub struct BucketDefaults {
 }
 
 /// Which replicas flush before they acknowledge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SyncOnWrite {
     /// As the backend's own settings say.
     Backend,
     /// The one that coordinates.
+    #[default]
     One,
     /// Every one.
     All,
 }
 
 /// What of an address decides the place on the ring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KeyFunction {
     /// Bucket and key.
+    #[default]
     Standard,
     /// The bucket alone.
     BucketOnly,
 }
 
 /// How many replicas have to answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QuorumValue {
     /// One.
+    #[default]
     One,
     /// More than half of `n_val`.
     Quorum,
@@ -267,7 +273,7 @@ pub enum QuorumValue {
 }
 
 /// When a write counts as done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Durability {
     /// The promise.
     pub mode: DurabilityMode,
@@ -276,9 +282,10 @@ pub struct Durability {
 }
 
 /// The promise of an acknowledgement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DurabilityMode {
     /// The write is on stable storage; concurrent writes share a sync.
+    #[default]
     Grouped,
     /// The write is with the operating system, which is told to sync now and then.
     Interval,
@@ -287,7 +294,7 @@ pub enum DurabilityMode {
 }
 
 /// The value log: `commit_log.*`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommitLogSettings {
     /// `segment_bytes`.
     pub segment_bytes: u64,
@@ -296,7 +303,7 @@ pub struct CommitLogSettings {
 }
 
 /// The bitcask backend: `bitcask.*`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BitcaskSettings {
     /// `data_root`.
     pub data_root: PathBuf,
@@ -346,9 +353,10 @@ pub enum SyncStrategy {
 }
 
 /// How values are packed on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compression {
     /// As they are.
+    #[default]
     None,
     /// LZ4.
     Lz4,
@@ -357,9 +365,10 @@ pub enum Compression {
 }
 
 /// When merges may run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MergePolicy {
     /// At any hour.
+    #[default]
     Always,
     /// At no hour.
     Never,
@@ -368,7 +377,7 @@ pub enum MergePolicy {
 }
 
 /// The leveldb backend: `leveldb.*`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeveldbSettings {
     /// `data_root`.
     pub data_root: PathBuf,
@@ -422,7 +431,7 @@ pub struct LeveldbTiers {
 }
 
 /// The leveled backend: `leveled.*`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeveledSettings {
     /// `data_root`.
     pub data_root: PathBuf,
@@ -453,7 +462,7 @@ pub struct LeveledSettings {
 }
 
 /// The memory backend: `memory_backend.*`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemorySettings {
     /// `ttl`; `None` is off.
     pub ttl: Option<Duration>,
@@ -464,7 +473,7 @@ pub struct MemorySettings {
 }
 
 /// Background work: `maintenance.*`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MaintenanceSettings {
     /// `transfer_limit`: transfers at once in each direction.
     pub transfer_limit: u64,
@@ -487,7 +496,7 @@ pub struct MaintenanceSettings {
 }
 
 /// Logs: `logger.*`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogSettings {
     /// `logger.level`.
     pub level: LogLevel,
@@ -504,20 +513,22 @@ pub struct LogSettings {
 }
 
 /// The form of a line of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// `name=value` pairs, texts in quotes.
+    #[default]
     Logfmt,
     /// An object.
     Json,
 }
 
 /// The least severe event that is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogLevel {
     /// Everything.
     Debug,
     /// The course of things.
+    #[default]
     Info,
     /// What somebody should look at.
     Warning,
@@ -528,11 +539,12 @@ pub enum LogLevel {
 }
 
 /// Where log lines go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogOutput {
     /// Nowhere.
     Off,
     /// To standard error.
+    #[default]
     Console,
     /// To the file.
     File,
@@ -593,148 +605,22 @@ impl Settings {
     /// Fields before any key was applied; never seen outside this crate.
     pub(crate) fn blank() -> Settings {
         Settings {
-            node: NodeSettings {
-                nodename: String::new(),
-                cluster_name: String::new(),
-                worker_threads: None,
-                ring_size: 0,
-                ring_state_dir: PathBuf::new(),
-                data_dir: PathBuf::new(),
-                log_dir: PathBuf::new(),
-                storage_backend: StorageBackend::Bitcask,
-                colocated_replicas: false,
-            },
-            listeners: ListenerSettings {
-                protobuf: BTreeMap::new(),
-                http: BTreeMap::new(),
-                peer: BTreeMap::new(),
-                peer_advertised: None,
-            },
-            cluster_tls: TlsSettings {
-                mode: TlsMode::Off,
-                certificate: PathBuf::new(),
-                key: PathBuf::new(),
-                authority: PathBuf::new(),
-            },
-            protobuf: ProtobufSettings {
-                backlog: 0,
-                nagle: false,
-                keepalive: false,
-                frame_bytes_max: 0,
-            },
-            http: HttpSettings {
-                body_bytes_max: 0,
-                secure_referer_check: false,
-            },
-            requests: RequestSettings::blank(),
-            objects: ObjectLimits {
-                size_warning_bytes: 0,
-                size_max_bytes: 0,
-                siblings_warning: 0,
-                siblings_max: 0,
-            },
-            buckets: BucketDefaults::blank(),
-            durability: Durability {
-                mode: DurabilityMode::Grouped,
-                interval: Duration::ZERO,
-            },
-            commit_log: CommitLogSettings {
-                segment_bytes: 0,
-                bytes_max: 0,
-            },
-            bitcask: BitcaskSettings::blank(),
-            leveldb: LeveldbSettings::blank(),
-            leveled: LeveledSettings::blank(),
-            memory: MemorySettings {
-                ttl: None,
-                per_vnode_bytes_max: None,
-                bytes_max: None,
-            },
-            maintenance: MaintenanceSettings {
-                transfer_limit: 0,
-                handoff_inbound: false,
-                handoff_outbound: false,
-                io_bytes_per_second_max: None,
-                cpu_share_max_percent: 0,
-                step_time: Duration::ZERO,
-                memory_bytes_max: None,
-                open_files_max: None,
-                scrub_period: None,
-            },
-            log: LogSettings {
-                level: LogLevel::Info,
-                output: LogOutput::Console,
-                file: PathBuf::new(),
-                format: LogFormat::Logfmt,
-                file_bytes_max: 0,
-                files_max: 0,
-            },
-        }
-    }
-}
-
-impl RequestSettings {
-    fn blank() -> RequestSettings {
-        RequestSettings {
-            concurrent_max: None,
-            slow_threshold: None,
-            secondary_index_timeout: None,
-            delete_mode: DeleteMode::Keep,
-            jobs: JobSettings {
-                list_buckets: false,
-                stream_list_buckets: false,
-                list_keys: false,
-                stream_list_keys: false,
-                secondary_index: false,
-                stream_secondary_index: false,
-                map_reduce: false,
-            },
-        }
-    }
-}
-
-impl BucketDefaults {
-    fn blank() -> BucketDefaults {
-        BucketDefaults {
-            n_val: 0,
-            r: QuorumValue::One,
-            w: QuorumValue::One,
-            dw: QuorumValue::One,
-            rw: QuorumValue::One,
-            pr: QuorumValue::One,
-            pw: QuorumValue::One,
-            node_confirms: 0,
-            notfound_ok: false,
-            basic_quorum: false,
-            allow_mult: false,
-            last_write_wins: false,
-            dvv_enabled: false,
-            sync_on_write: SyncOnWrite::One,
-            chash_keyfun: KeyFunction::Standard,
-        }
-    }
-}
-
-impl BitcaskSettings {
-    fn blank() -> BitcaskSettings {
-        BitcaskSettings {
-            data_root: PathBuf::new(),
-            sync_strategy: None,
-            sync_interval: Duration::ZERO,
-            file_bytes_max: 0,
-            compression: Compression::None,
-            merge_policy: MergePolicy::Always,
-            merge_dead_share_max_percent: 0,
-            merge_window_start_hour: 0,
-            merge_window_end_hour: 0,
-            merge_trigger_fragmentation_percent: 0,
-            merge_trigger_dead_bytes: 0,
-            merge_threshold_fragmentation_percent: 0,
-            merge_threshold_dead_bytes: 0,
-            read_cache_bytes: None,
-            merge_threshold_small_file_bytes: None,
-            expiry: None,
-            expiry_grace: Duration::ZERO,
+            node: NodeSettings::default(),
+            listeners: ListenerSettings::default(),
+            cluster_tls: TlsSettings::default(),
+            protobuf: ProtobufSettings::default(),
+            http: HttpSettings::default(),
+            requests: RequestSettings::default(),
+            objects: ObjectLimits::default(),
+            buckets: BucketDefaults::default(),
+            durability: Durability::default(),
+            commit_log: CommitLogSettings::default(),
+            bitcask: BitcaskSettings::default(),
+            leveldb: LeveldbSettings::default(),
+            leveled: LeveledSettings::default(),
+            memory: MemorySettings::default(),
+            maintenance: MaintenanceSettings::default(),
+            log: LogSettings::default(),
         }
     }
 }
@@ -745,26 +631,6 @@ impl SyncStrategy {
             SyncStrategy::None => DurabilityMode::None,
             SyncStrategy::Interval => DurabilityMode::Interval,
             SyncStrategy::Grouped => DurabilityMode::Grouped,
-        }
-    }
-}
-
-impl LeveledSettings {
-    fn blank() -> LeveledSettings {
-        LeveledSettings {
-            data_root: PathBuf::new(),
-            sync_strategy: None,
-            memory_bytes_max: None,
-            memory_percent_max: 0,
-            ledger_buffer_bytes: 0,
-            compression: Compression::None,
-            ledger_compression: None,
-            compressed_from_level: 0,
-            run_files_max: 0,
-            single_file_percent: 0,
-            longest_run_percent: 0,
-            compaction_first_hour: 0,
-            compaction_last_hour: 0,
         }
     }
 }
@@ -788,29 +654,5 @@ impl LeveldbSettings {
             fast_root: behind(self.tiered_path_fast.as_ref()?),
             slow_root: behind(self.tiered_path_slow.as_ref()?),
         })
-    }
-
-    fn blank() -> LeveldbSettings {
-        LeveldbSettings {
-            data_root: PathBuf::new(),
-            sync_on_write: None,
-            memory_bytes_max: None,
-            memory_percent_max: 0,
-            limited_developer_memory: false,
-            write_buffer_bytes_min: 0,
-            write_buffer_bytes_max: 0,
-            bloomfilter: false,
-            block_bytes: 0,
-            block_restart_interval: 0,
-            compression: false,
-            compression_algorithm: Compression::None,
-            tombstones_trigger: None,
-            expiration: false,
-            retention: None,
-            expires_whole_files: false,
-            tiered_from_level: None,
-            tiered_path_fast: None,
-            tiered_path_slow: None,
-        }
     }
 }

@@ -3,8 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use strum::{IntoStaticStr, VariantArray};
+
 /// The kinds of faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum FaultKind {
     /// The network falls into two halves.
     PartitionHalves,
@@ -74,71 +77,11 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [Self; 29] = [
-        Self::PartitionHalves,
-        Self::IsolateOne,
-        Self::OneWay,
-        Self::Bridge,
-        Self::Clog,
-        Self::Delay,
-        Self::Jitter,
-        Self::ResetConnections,
-        Self::LossyLink,
-        Self::LostMessages,
-        Self::DoubledMessages,
-        Self::OvertakenMessages,
-        Self::ClockForward,
-        Self::ClockBack,
-        Self::Crash,
-        Self::CrashAll,
-        Self::Restart,
-        Self::ReadError,
-        Self::WriteError,
-        Self::SyncError,
-        Self::DiskFull,
-        Self::SlowDisk,
-        Self::SlowNode,
-        Self::Wipe,
-        Self::Rollback,
-        Self::Join,
-        Self::Leave,
-        Self::Replace,
-        Self::LateNews,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::PartitionHalves => "partition-halves",
-            Self::IsolateOne => "isolate-one",
-            Self::OneWay => "one-way",
-            Self::Bridge => "bridge",
-            Self::Clog => "clog",
-            Self::Delay => "delay",
-            Self::Jitter => "jitter",
-            Self::ResetConnections => "reset-connections",
-            Self::LossyLink => "lossy-link",
-            Self::LostMessages => "lost-messages",
-            Self::DoubledMessages => "doubled-messages",
-            Self::OvertakenMessages => "overtaken-messages",
-            Self::ClockForward => "clock-forward",
-            Self::ClockBack => "clock-back",
-            Self::Crash => "crash",
-            Self::CrashAll => "crash-all",
-            Self::Restart => "restart",
-            Self::ReadError => "read-error",
-            Self::WriteError => "write-error",
-            Self::SyncError => "sync-error",
-            Self::DiskFull => "disk-full",
-            Self::SlowDisk => "slow-disk",
-            Self::SlowNode => "slow-node",
-            Self::Wipe => "wipe",
-            Self::Rollback => "rollback",
-            Self::Join => "join",
-            Self::Leave => "leave",
-            Self::Replace => "replace",
-            Self::LateNews => "late-news",
-        }
+        self.into()
     }
 
     /// True for those after which a machine does not have all that it confirmed.

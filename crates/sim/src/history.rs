@@ -7,37 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use fixedbitset::FixedBitSet;
 use kvorum_object::{Clock, Dot, Object, Sibling, Timestamp};
-
-/// A set of writes of one key.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct WriteSet {
-    words: Vec<u64>,
-}
-
-impl WriteSet {
-    pub(crate) fn insert(&mut self, write: usize) {
-        let word = write / 64;
-        if self.words.len() <= word {
-            self.words.resize(word + 1, 0);
-        }
-        self.words[word] |= 1 << (write % 64);
-    }
-
-    pub(crate) fn contains(&self, write: usize) -> bool {
-        let word = self.words.get(write / 64).copied().unwrap_or(0);
-        word & (1 << (write % 64)) != 0
-    }
-
-    pub(crate) fn extend(&mut self, other: &Self) {
-        if self.words.len() < other.words.len() {
-            self.words.resize(other.words.len(), 0);
-        }
-        for (word, more) in self.words.iter_mut().zip(&other.words) {
-            *word |= more;
-        }
-    }
-}
 
 /// What a write does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,21 +24,28 @@ pub(crate) enum Change {
 struct Write {
     change: Change,
     /// What it replaces if all that is known was applied.
-    replaces_at_most: WriteSet,
+    replaces_at_most: FixedBitSet,
     /// What it replaces for certain.
-    replaces_at_least: WriteSet,
+    replaces_at_least: FixedBitSet,
     /// When it was acknowledged.
     acknowledged: Option<Duration>,
     /// By primaries alone.
     is_strict: bool,
 }
 
+impl Write {
+    /// Whether a rule of when it was acknowledged, and whether by primaries alone, owes it.
+    fn is_owed(&self, rule: impl Fn(Duration, bool) -> bool) -> bool {
+        self.acknowledged.is_some_and(|at| rule(at, self.is_strict))
+    }
+}
+
 /// What a client knows of a key after a read: what it writes next is over that.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) clock: Clock,
-    at_most: WriteSet,
-    at_least: WriteSet,
+    at_most: FixedBitSet,
+    at_least: FixedBitSet,
 }
 
 /// By what [`Resolution::NewestWins`](kvorum_object::Resolution::NewestWins) orders what is concurrent.
@@ -82,7 +60,7 @@ pub(crate) struct History {
     /// When each write was made, as its coordinator stamped it, of those that were seen.
     stamps: BTreeMap<usize, Stamp>,
     /// What any delete replaces: tombstones do not tell which they are.
-    replaced_by_deletes: WriteSet,
+    replaced_by_deletes: FixedBitSet,
 }
 
 /// The value of a write: its key and number, and as much more as it is to have.
@@ -109,7 +87,7 @@ impl History {
     /// Takes note of a write that is about to be sent; its number.
     pub(crate) fn begin(&mut self, change: Change, is_strict: bool, seen: &Seen) -> usize {
         if change == Change::Delete {
-            self.replaced_by_deletes.extend(&seen.at_most);
+            self.replaced_by_deletes.union_with(&seen.at_most);
         }
         self.writes.push(Write {
             change,
@@ -136,7 +114,7 @@ impl History {
         let mut numbers = BTreeSet::new();
         for sibling in object.siblings() {
             if sibling.metadata.deleted {
-                seen.at_most.extend(&self.replaced_by_deletes);
+                seen.at_most.union_with(&self.replaced_by_deletes);
                 continue;
             }
             let write = write_of(key, &sibling.value).filter(|it| *it < self.writes.len());
@@ -165,10 +143,10 @@ impl History {
             }
             self.stamps.entry(number).or_insert(stamp_of(sibling));
             let write = &self.writes[number];
-            seen.at_most.extend(&write.replaces_at_most);
-            seen.at_least.extend(&write.replaces_at_least);
-            seen.at_most.insert(number);
-            seen.at_least.insert(number);
+            seen.at_most.union_with(&write.replaces_at_most);
+            seen.at_least.union_with(&write.replaces_at_least);
+            seen.at_most.grow_and_insert(number);
+            seen.at_least.grow_and_insert(number);
         }
         Ok(seen)
     }
@@ -189,9 +167,7 @@ impl History {
     ) -> Option<usize> {
         (0..self.writes.len()).find(|number| {
             let write = &self.writes[*number];
-            let owed = write
-                .acknowledged
-                .is_some_and(|at| is_owed(at, write.is_strict));
+            let owed = write.is_owed(&is_owed);
             // That a delete is gone shows in what it deleted.
             owed && write.change == Change::Put && !seen.at_most.contains(*number)
         })
@@ -207,9 +183,7 @@ impl History {
         let there = object.siblings().iter().filter(|it| !it.metadata.deleted);
         let there: Vec<usize> = there.filter_map(|it| write_of(key, &it.value)).collect();
         self.writes.iter().enumerate().find_map(|(number, write)| {
-            let owed = write
-                .acknowledged
-                .is_some_and(|at| is_owed(at, write.is_strict));
+            let owed = write.is_owed(&is_owed);
             let back = there
                 .iter()
                 .find(|it| write.replaces_at_least.contains(**it));
@@ -228,11 +202,8 @@ impl History {
         object: Option<&Object>,
         is_owed: impl Fn(Duration, bool) -> bool,
     ) -> Option<String> {
-        let is_last = |write: &Write| {
-            let at = write.acknowledged;
-            at.is_some_and(|at| is_owed(at, write.is_strict))
-        };
-        let last = self.writes.iter().rposition(is_last)?;
+        let mut writes = self.writes.iter();
+        let last = writes.rposition(|write| write.is_owed(&is_owed))?;
         let siblings = object.map(Object::siblings).unwrap_or_default();
         let [only] = siblings else {
             let (count, last) = (siblings.len(), self.describe(last));
@@ -271,9 +242,7 @@ impl History {
         };
         let newer = self.stamps.iter().find(|(number, stamp)| {
             let write = &self.writes[**number];
-            let owed = write
-                .acknowledged
-                .is_some_and(|at| is_owed(at, write.is_strict));
+            let owed = write.is_owed(&is_owed);
             let is_missed = !seen.at_most.contains(**number) && Some(**stamp) > shown;
             owed && is_missed && !is_replaced(**number)
         });

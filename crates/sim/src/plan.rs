@@ -194,7 +194,7 @@ impl RunPlan {
             let is_too_much = is_amnesiac && !may_meet && kind.moves_partitions();
             !lacks_disk && !is_too_much && !kind.is_amnesia()
         };
-        let mut kinds: Vec<FaultKind> = FaultKind::ALL.into_iter().filter(fits).collect();
+        let mut kinds: Vec<FaultKind> = FaultKind::ALL.iter().copied().filter(fits).collect();
         match focus {
             Some(focus) => {
                 kinds = focus.to_vec();
@@ -306,7 +306,7 @@ mod tests {
         assert!(meeting > 5, "{meeting}");
         for kind in FaultKind::ALL {
             assert!(
-                counts.get(&kind).is_some_and(|count| *count > 10),
+                counts.get(kind).is_some_and(|count| *count > 10),
                 "{kind:?}"
             );
         }

@@ -120,7 +120,7 @@ fn proven(
     let certified = certified.ok_or_else(|| HandshakeError::Certificate {
         reason: "it cannot be read".to_owned(),
     })?;
-    Ok((SecureStream::Tls(Box::new(stream)), certified))
+    Ok((SecureStream::Right(Box::new(stream)), certified))
 }
 
 impl Current {

@@ -19,7 +19,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("client", 1),
     ("cluster", 2),
     ("coordinator", 3),
-    ("disk", 3),
+    ("disk", 2),
     ("inspect", 1),
     ("object", 1),
     ("properties", 1),

@@ -104,13 +104,6 @@ impl<'a> Subject<'a> {
         copy_of(&self.disk)
     }
 
-    pub(super) fn opening_on(&self, disk: &MemoryDisk) -> Opening {
-        Opening {
-            disk: Arc::new(disk.clone()),
-            ..self.opening.clone()
-        }
-    }
-
     /// All damages, file by file and then to the directory.
     pub(super) fn damages(
         &self,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use kvorum_backend::{
-    Backend, BackendError, Batch, Durability, ErrorKind, Lookup, ReadAt, Reading, StepBudget, Write,
+    Backend, BackendError, Batch, Durability, ErrorKind, Lookup, ReadAt, StepBudget, Write,
 };
 use kvorum_disk::MemoryDisk;
 use kvorum_encoding::StorageKey;
@@ -43,7 +43,7 @@ struct Price {
 impl Subject<'_> {
     pub(super) fn check_undamaged(&self) -> Checked {
         let disk = self.disk();
-        let store = self.engine.open(&self.opening_on(&disk));
+        let store = self.engine.open(&self.opening.on(disk.clone()));
         let store = store.map_err(|error| unexpected("opening again", &error))?;
         let price = Price {
             keys_lost_max: Some(0),
@@ -59,7 +59,7 @@ impl Subject<'_> {
             .apply(&disk, path)
             .map_err(|error| Violation::of_method(format!("damaging a file failed: {error}")))?;
         let price = self.price(path, damage);
-        let store = match self.engine.open(&self.opening_on(&disk)) {
+        let store = match self.engine.open(&self.opening.on(disk.clone())) {
             Ok(store) => store,
             Err(error) => return check_refusal(&error, damage, &price),
         };
@@ -87,10 +87,7 @@ impl Subject<'_> {
         disk: &MemoryDisk,
         rng: &mut ChaCha8Rng,
     ) -> Checked {
-        let at = ReadAt {
-            reading: Reading::MayBlock,
-            now: self.now,
-        };
+        let at = ReadAt::may_block(self.now);
         for key in names::keys() {
             match store.get(&key, at) {
                 Ok(Lookup::Found(entry)) => {
@@ -235,13 +232,10 @@ impl Subject<'_> {
         }
         let killed = copy_of(disk);
         drop(store);
-        let store = self.engine.open(&self.opening_on(&killed));
+        let store = self.engine.open(&self.opening.on(killed));
         let store =
             store.map_err(|error| unexpected("opening after writes to a damaged store", &error))?;
-        let at = ReadAt {
-            reading: Reading::MayBlock,
-            now: self.now,
-        };
+        let at = ReadAt::may_block(self.now);
         let keys_collide = self.engine.keys_collide(self.opening.variation);
         for (key, content) in &expected {
             let found = store.get(key, at);

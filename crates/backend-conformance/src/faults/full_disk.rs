@@ -7,7 +7,7 @@ use kvorum_disk::{Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use rand_chacha::ChaCha8Rng;
 
 use crate::names::KEYS;
-use crate::script::{PlannedWrite, Script, Step};
+use crate::script::{PlannedWrite, Step};
 use crate::trial::Trial;
 use crate::violation::{MustSucceed, ensure, unexpected};
 use crate::{Checked, EngineUnderTest, Violation};
@@ -19,9 +19,8 @@ pub(super) fn check(engine: &dyn EngineUnderTest, rng: ChaCha8Rng, variation: u3
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let mut trial = Trial::open(engine, Arc::new(disk.clone()), variation, rng)?;
     let put = |key| Step::put_durably(vec![PlannedWrite::put(key, 2_000)]);
-    trial.play(&Script {
-        steps: (0..KEYS).map(put).collect(),
-    })?;
+    let puts: Vec<Step> = (0..KEYS).map(put).collect();
+    trial.play(&puts)?;
     fill(&disk);
     refuse_puts(&mut trial)?;
     trial.check_all()?;
@@ -38,13 +37,9 @@ pub(super) fn check(engine: &dyn EngineUnderTest, rng: ChaCha8Rng, variation: u3
     }
     trial.check_all()?;
     disk.heal();
+    let more = [Step::MaintainAll, Step::Reopen];
     trial
-        .play(&Script {
-            steps: (0..KEYS)
-                .map(put)
-                .chain([Step::MaintainAll, Step::Reopen])
-                .collect(),
-        })
+        .play(&[puts, more.to_vec()].concat())
         .map_err(|violation| Violation {
             sentence: Some(16),
             ..violation.after("the disk has room again")

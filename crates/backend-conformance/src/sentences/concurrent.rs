@@ -8,7 +8,7 @@ use std::thread;
 use bytes::Bytes;
 use kvorum_backend::{
     Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldFilter, FoldRange, Lease, Lookup,
-    ReadAt, Reading, Sequence, StepBudget, Timestamp, Write,
+    ReadAt, Sequence, StepBudget, Timestamp, Write,
 };
 use kvorum_disk::MemoryDisk;
 
@@ -93,10 +93,7 @@ pub(super) fn backups_have_whole_batches(stage: &Stage<'_>) -> Checked {
     for (directory, batches) in backups {
         let (_, copy) = restore(stage.engine, &trial.opening, &directory)?;
         fold_sees_one_batch(&*copy)?;
-        let at = ReadAt {
-            reading: Reading::MayBlock,
-            now: NOW,
-        };
+        let at = ReadAt::may_block(NOW);
         let Lookup::Found(entry) = copy.get(&key(0), at).must("get")? else {
             return Err(Violation::of(19, "a backup has lost a key"));
         };
@@ -167,10 +164,7 @@ fn fold_sees_one_batch(store: &dyn Backend) -> Checked {
 fn gets_go_forward(store: &dyn Backend) -> Checked {
     let mut last = Sequence(0);
     for number in (0..KEYS).chain((0..KEYS).rev()) {
-        let at = ReadAt {
-            reading: Reading::MayBlock,
-            now: NOW,
-        };
+        let at = ReadAt::may_block(NOW);
         let Lookup::Found(entry) = store.get(&key(number), at).must("get")? else {
             return Err(Violation::of(10, format!("key {number} is gone")));
         };

@@ -1,7 +1,5 @@
 //! Sentences about what a power cut leaves.
 
-use std::sync::Arc;
-
 use kvorum_backend::{Backend, Lookup, Reading, Sequence};
 use kvorum_disk::{CrashOptions, MemoryDisk};
 
@@ -29,9 +27,10 @@ impl Stage<'_> {
             for step in steps {
                 trial.step(step)?;
             }
-            let mut opening = trial.opening.clone();
-            opening.disk = Arc::new(disk.crash_image(options));
-            let store = self.engine.open(&opening).must("opening after a crash")?;
+            let opened = self
+                .engine
+                .open(&trial.opening.on(disk.crash_image(options)));
+            let store = opened.must("opening after a crash")?;
             check(&trial, &*store).map_err(|violation| violation.after(format!("{options:?}")))?;
         }
         Ok(())
@@ -90,7 +89,7 @@ pub(super) fn removed_keys_stay_away(stage: &Stage<'_>) -> Checked {
         steps.extend((4..8).map(remove));
         steps.extend([Step::MaintainAll, Step::Reopen, Step::MaintainAll]);
     }
-    stage.play(steps.clone())?;
+    stage.play(&steps)?;
     steps.push(Step::Sync);
     stage.play_and_crash(&steps, |trial, store| expect_all(8, trial, store))
 }

@@ -24,7 +24,7 @@ const VISITED: usize = 10;
 /// The clock goes on within the visitor: the fold ends with a resume point, and going on from there shows
 /// everything once.
 pub(super) fn ends_meanwhile(stage: &Stage<'_>) -> Checked {
-    let trial = stage.play(Vec::new())?;
+    let trial = stage.play(&[])?;
     let (store, now) = (trial.store()?, trial.now);
     let put: Vec<StorageKey> = (0..KEYS_PUT).map(key).collect();
     for keys in put.chunks(PUT_AT_ONCE as usize) {

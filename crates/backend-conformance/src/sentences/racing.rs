@@ -11,7 +11,7 @@ use std::thread;
 use bytes::Bytes;
 use kvorum_backend::{
     Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldFilter, FoldRange, Lease, Lookup,
-    ReadAt, Reading, Write,
+    ReadAt, Write,
 };
 use kvorum_disk::MemoryDisk;
 
@@ -110,10 +110,7 @@ fn write_of(number: usize, round: u32) -> Write {
 
 fn gets_see_it(store: &dyn Backend, witnesses: &Witnesses) -> Checked {
     for (number, witness) in witnesses.iter().enumerate() {
-        let at = ReadAt {
-            reading: Reading::MayBlock,
-            now: NOW,
-        };
+        let at = ReadAt::may_block(NOW);
         let finished = witness.finished.load(Ordering::Acquire);
         let seen = match store.get(&key(number), at).must("get")? {
             Lookup::Found(entry) => Some(round_of(&entry.body)?),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kvorum_backend::FoldDetail;
 use kvorum_disk::MemoryDisk;
 
-use crate::script::{PlannedFold, PlannedWrite, Script, Step};
+use crate::script::{PlannedFold, PlannedWrite, Step};
 use crate::trial::Trial;
 use crate::{Checked, EngineUnderTest, Plan};
 
@@ -22,9 +22,9 @@ impl<'a> Stage<'a> {
         Trial::open(self.engine, Arc::new(disk.clone()), self.variation, rng)
     }
 
-    pub(super) fn play(&self, steps: Vec<Step>) -> Checked<Trial<'a>> {
+    pub(super) fn play(&self, steps: &[Step]) -> Checked<Trial<'a>> {
         let mut trial = self.open(&MemoryDisk::new())?;
-        trial.play(&Script { steps })?;
+        trial.play(steps)?;
         Ok(trial)
     }
 }

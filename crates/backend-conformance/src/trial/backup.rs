@@ -2,13 +2,11 @@
 //! again when the store has changed.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use kvorum_backend::Backend;
 use kvorum_disk::{Disk, EntryKind, MemoryDisk, create_directory_durably};
 
-use super::Trial;
-use super::held_backup::HeldBackup;
+use super::{HeldBackup, Trial};
 use crate::script::PlannedWrite;
 use crate::violation::MustSucceed;
 use crate::{Checked, EngineUnderTest, Opening, Violation};
@@ -77,13 +75,10 @@ pub(crate) fn restore(
     opening: &Opening,
     backup: &Path,
 ) -> Checked<(Opening, Box<dyn Backend>)> {
-    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-    copy_tree(&*opening.disk, backup, &*disk, &opening.directory)
+    let disk = MemoryDisk::new();
+    copy_tree(&*opening.disk, backup, &disk, &opening.directory)
         .map_err(|error| Violation::of_method(format!("copying a backup failed: {error}")))?;
-    let opening = Opening {
-        disk,
-        ..opening.clone()
-    };
+    let opening = opening.on(disk);
     let store = engine.open(&opening).must("opening a restored backup")?;
     Ok((opening, store))
 }

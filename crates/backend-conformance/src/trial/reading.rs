@@ -187,11 +187,7 @@ impl Trial<'_> {
             let end = snapshot
                 .fold_buckets(&rest, &filter, &mut |visited| {
                     seen.push(visited.key.clone());
-                    if seen.len() - before >= fold.chunk.max(1) {
-                        Flow::Stop
-                    } else {
-                        Flow::Continue
-                    }
+                    flow(seen.len() - before, fold.chunk)
                 })
                 .must("fold_buckets")?;
             match end {
@@ -239,11 +235,7 @@ impl Trial<'_> {
             let end = indexes
                 .fold_index(&range, Lease::Unlimited, self.now, &mut |term, key| {
                     seen.push((term.clone(), key.clone()));
-                    if seen.len() - before >= chunk.max(1) {
-                        Flow::Stop
-                    } else {
-                        Flow::Continue
-                    }
+                    flow(seen.len() - before, chunk)
                 })
                 .must("fold_index")?;
             if end == FoldEnd::Complete || seen.len() == before {
@@ -301,20 +293,18 @@ fn collect(
     let before = seen.len();
     snapshot
         .fold(fold.detail, range, filter, &mut |visited| {
-            seen.push(Seen {
-                key: visited.key.clone(),
-                sequence: visited.sequence,
-                fields: visited.fields,
-                head: visited.head,
-                body: visited.body,
-            });
-            if seen.len() - before >= fold.chunk.max(1) {
-                Flow::Stop
-            } else {
-                Flow::Continue
-            }
+            seen.push(Seen::visited(visited));
+            flow(seen.len() - before, fold.chunk)
         })
         .must("fold")
+}
+
+/// The way on from a visit: a page ends after so many.
+fn flow(shown: usize, chunk: usize) -> Flow {
+    match shown < chunk {
+        true => Flow::Continue,
+        false => Flow::Stop,
+    }
 }
 
 fn compare(seen: &[Seen], expected: &[Seen]) -> Checked {

@@ -11,13 +11,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Durability, Durable, Fields, Lookup, ReadAt, Reading, Timestamp, Write,
+    Backend, BackendError, Batch, Durability, Durable, Fields, Lookup, ReadAt, Timestamp, Write,
 };
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 
-use super::{Draws, Driver, Outcome, Plan};
+use super::{Draws, Driver, Ended, Outcome, Plan, actions};
 use crate::configuration::{Configuration, ConfigurationError};
-use crate::key_generator::Exhausted;
 use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 use store_set::StoreSet;
@@ -91,10 +90,7 @@ impl EmbeddedPlan {
         operations: &[Operation],
         engine: &Engine,
     ) -> anyhow::Result<(Self, Embedded)> {
-        let actions = operations
-            .iter()
-            .map(|operation| action(configuration, &operation.operation))
-            .collect::<Result<_, _>>()?;
+        let actions = actions(configuration, operations, action)?;
         let durability = configuration.convert("embedded_durability", durability)?;
         let (durability, durability_name) = durability.unwrap_or((Durability::Buffered, "none"));
         let directory = directory(configuration, engine)?;
@@ -163,7 +159,7 @@ fn durability(term: &Term) -> Result<(Durability, &'static str), String> {
     }
 }
 
-fn action(configuration: &Configuration, operation: &Term) -> Result<Action, ConfigurationError> {
+fn action(operation: &Term) -> Result<Action, String> {
     match operation.as_atom().unwrap_or_default() {
         "get" => Ok(Action::Get { must_exist: false }),
         "get_existing" => Ok(Action::Get { must_exist: true }),
@@ -172,13 +168,11 @@ fn action(configuration: &Configuration, operation: &Term) -> Result<Action, Con
         "update" => Ok(Action::Update),
         "delete" => Ok(Action::Delete),
         "merge" => Ok(Action::Merge),
-        _ => Err(configuration.refusal(
-            "operations",
-            operation,
+        _ => Err(
             "expected get, get_existing, head, put, update, delete or merge with an embedded \
              driver"
                 .to_owned(),
-        )),
+        ),
     }
 }
 
@@ -225,20 +219,19 @@ impl Driver for EmbeddedDriver {
         Ok(())
     }
 
-    async fn run(&mut self, operation: usize, draws: &mut Draws) -> Outcome {
-        let result = match self.actions.get(operation) {
+    async fn run(&mut self, operation: usize, draws: &mut Draws) -> Ended {
+        match self.actions.get(operation) {
             Some(Action::Get { must_exist }) => self.get(*must_exist, draws),
             Some(Action::Head) => self.head(draws),
             Some(Action::Put) => self.put(draws).await,
             Some(Action::Update) => self.update(draws).await,
             Some(Action::Delete) => self.delete(draws).await,
-            Some(Action::Merge) => Ok(match self.stores.work_off(&*self.store) {
-                Ok(()) => Outcome::Done,
-                Err(error) => failed(&error),
-            }),
+            Some(Action::Merge) => {
+                self.stores.work_off(&*self.store)?;
+                Ok(Outcome::Done)
+            }
             None => Ok(Outcome::Silent),
-        };
-        result.unwrap_or_else(Outcome::from)
+        }
     }
 }
 
@@ -248,48 +241,43 @@ impl EmbeddedDriver {
         StorageKey::new(&BucketType::default_type(), &self.bucket, &key)
     }
 
-    fn get(&self, must_exist: bool, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    fn get(&self, must_exist: bool, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);
-        Ok(match self.store.get(&self.storage_key(&key), read_at()) {
-            Ok(Lookup::Found(entry)) => draws.judge(&key, [&entry.body[..]]),
-            Ok(Lookup::Absent | Lookup::WouldBlock) if must_exist => Outcome::failed("notfound"),
-            Ok(Lookup::Absent | Lookup::WouldBlock) => draws.judge_absent(&key),
-            Err(error) => failed(&error),
+        Ok(match self.store.get(&self.storage_key(&key), read_at())? {
+            Lookup::Found(entry) => draws.judge(&key, [&entry.body[..]]),
+            Lookup::Absent | Lookup::WouldBlock if must_exist => Outcome::failed("notfound"),
+            Lookup::Absent | Lookup::WouldBlock => draws.judge_absent(&key),
         })
     }
 
-    fn head(&self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    fn head(&self, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);
-        Ok(match self.store.head(&self.storage_key(&key), read_at()) {
-            Ok(Lookup::Found(_)) => Outcome::Done,
-            Ok(Lookup::Absent | Lookup::WouldBlock) => draws.judge_absent(&key),
-            Err(error) => failed(&error),
+        Ok(match self.store.head(&self.storage_key(&key), read_at())? {
+            Lookup::Found(_) => Outcome::Done,
+            Lookup::Absent | Lookup::WouldBlock => draws.judge_absent(&key),
         })
     }
 
-    async fn put(&self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn put(&self, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
-        Ok(self.store_value(&key, draws).await)
+        self.store_value(&key, draws).await
     }
 
     /// Reads, then writes a new value; one sample covers both.
-    async fn update(&self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn update(&self, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);
-        let judgement = match self.store.get(&self.storage_key(&key), read_at()) {
-            Ok(Lookup::Found(entry)) => draws.judge(&key, [&entry.body[..]]),
-            Ok(Lookup::Absent | Lookup::WouldBlock) => draws.judge_absent(&key),
-            Err(error) => failed(&error),
+        let judgement = match self.store.get(&self.storage_key(&key), read_at())? {
+            Lookup::Found(entry) => draws.judge(&key, [&entry.body[..]]),
+            Lookup::Absent | Lookup::WouldBlock => draws.judge_absent(&key),
         };
-        if !judgement.is_success() {
-            return Ok(judgement);
-        }
-        Ok(self.store_value(&key, draws).await)
+        judgement.go_on()?;
+        self.store_value(&key, draws).await
     }
 
-    async fn store_value(&self, key: &Bytes, draws: &mut Draws) -> Outcome {
+    async fn store_value(&self, key: &Bytes, draws: &mut Draws) -> Ended {
         let fields = Fields {
             last_modified: Timestamp(microseconds_now()),
             ..Fields::default()
@@ -299,45 +287,35 @@ impl EmbeddedDriver {
         self.write(Batch::of(write)).await
     }
 
-    async fn delete(&self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn delete(&self, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.removes(&key);
         let batch = Batch::of(Write::remove(self.storage_key(&key)));
-        Ok(self.write(batch).await)
+        self.write(batch).await
     }
 
-    async fn write(&self, batch: Batch) -> Outcome {
-        let ticket = match self.store.put(&batch, self.durability) {
-            Ok(receipt) => match receipt.durable {
-                Durable::Already => return Outcome::Done,
-                Durable::After(ticket) => ticket,
-            },
-            Err(error) => return failed(&error),
+    async fn write(&self, batch: Batch) -> Ended {
+        let ticket = match self.store.put(&batch, self.durability)?.durable {
+            Durable::Already => return Ok(Outcome::Done),
+            Durable::After(ticket) => ticket,
         };
-        let synced = if ticket.is_driven() {
-            ticket.await
+        if ticket.is_driven() {
+            ticket.await?;
         } else {
             // On another thread, so that the writes of other workers join the group.
             let waiting = tokio::task::spawn_blocking(move || ticket.wait());
-            match waiting.await {
-                Ok(synced) => synced,
-                Err(_) => return Outcome::failed("crash"),
-            }
-        };
-        match synced {
-            Ok(()) => Outcome::Done,
-            Err(error) => failed(&error),
+            waiting.await.map_err(|_| Outcome::failed("crash"))??;
         }
+        Ok(Outcome::Done)
     }
 }
 
 fn read_at() -> ReadAt {
-    ReadAt {
-        reading: Reading::MayBlock,
-        now: Timestamp(microseconds_now()),
-    }
+    ReadAt::may_block(Timestamp(microseconds_now()))
 }
 
-fn failed(error: &kvorum_backend::BackendError) -> Outcome {
-    Outcome::Failed(Term::Binary(error.to_string().into_bytes()))
+impl From<BackendError> for Outcome {
+    fn from(error: BackendError) -> Self {
+        Self::Failed(Term::Binary(error.to_string().into_bytes()))
+    }
 }

@@ -10,9 +10,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use super::http_session::{HttpAnswer, HttpRequest, HttpSession};
 use super::targets::Targets;
-use super::{Draws, Driver, Outcome, Plan};
+use super::{Draws, Driver, Ended, Outcome, Plan, actions};
 use crate::configuration::{Configuration, ConfigurationError};
-use crate::key_generator::Exhausted;
 use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 
@@ -71,10 +70,7 @@ impl HttpRawPlan {
         let parameters = configuration.convert("http_raw_params", parameters)?;
         let timeout = configuration.integer("http_raw_request_timeout", 1..=1_000_000_000, 5000)?;
         Ok(Self {
-            actions: operations
-                .iter()
-                .map(|operation| action(configuration, &operation.operation))
-                .collect::<Result<_, _>>()?,
+            actions: actions(configuration, operations, action)?,
             targets: Targets::read(configuration, "http_raw_ips", "http_raw_port", 8098)?,
             timeout: Duration::from_millis(timeout),
             path: path.unwrap_or_else(|| "/riak/test".to_owned()),
@@ -89,7 +85,7 @@ impl HttpRawPlan {
     }
 }
 
-fn action(configuration: &Configuration, operation: &Term) -> Result<Action, ConfigurationError> {
+fn action(operation: &Term) -> Result<Action, String> {
     let reason = match operation.as_atom().unwrap_or_default() {
         "get" => return Ok(Action::Get { must_exist: false }),
         "get_existing" => return Ok(Action::Get { must_exist: true }),
@@ -106,7 +102,7 @@ fn action(configuration: &Configuration, operation: &Term) -> Result<Action, Con
     };
     let expected = "expected get, get_existing, put, update, update_existing, insert, delete or \
                     stat with the driver http_raw";
-    Err(configuration.refusal("operations", operation, format!("{reason}; {expected}")))
+    Err(format!("{reason}; {expected}"))
 }
 
 fn without_ssl(term: &Term) -> Result<(), String> {
@@ -215,23 +211,19 @@ impl Driver for HttpRawDriver {
         Ok(())
     }
 
-    async fn run(&mut self, operation: usize, draws: &mut Draws) -> Outcome {
+    async fn run(&mut self, operation: usize, draws: &mut Draws) -> Ended {
         let Some(action) = self.plan.actions.get(operation).copied() else {
-            return Outcome::Silent;
+            return Ok(Outcome::Silent);
         };
         self.disconnect_if_due();
         self.turn = (self.turn + 1) % self.sessions.len().max(1);
-        let result = match action {
+        match action {
             Action::Get { must_exist } => self.get(must_exist, draws).await,
             Action::Put => self.put(draws).await,
             Action::Update { must_exist } => self.update(must_exist, draws).await,
             Action::Insert => self.insert(draws).await,
             Action::Delete => self.delete(draws).await,
-            Action::Statistics => Ok(self.statistics().await),
-        };
-        match result {
-            Ok(outcome) => outcome,
-            Err(Exhausted) => Outcome::Exhausted,
+            Action::Statistics => self.statistics().await,
         }
     }
 }
@@ -277,54 +269,45 @@ impl HttpRawDriver {
         self.send(Method::GET, path, request).await
     }
 
-    async fn get(&mut self, must_exist: bool, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn get(&mut self, must_exist: bool, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);
-        let path = self.path(&key);
-        Ok(match self.fetch(&path).await {
-            Ok(answer) => judge(&answer, must_exist, &key, draws),
-            Err(reason) => Outcome::Failed(reason),
-        })
+        let answer = self.fetch(&self.path(&key)).await?;
+        Ok(judge(&answer, must_exist, &key, draws))
     }
 
-    async fn put(&mut self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn put(&mut self, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
-        let path = self.path(&key);
         let value = draws.value(&key);
-        Ok(self.store(&path, value, None).await)
+        self.store(&self.path(&key), value, None).await
     }
 
     /// Reads, then writes a new value over what was read; one sample covers both.
-    async fn update(&mut self, must_exist: bool, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn update(&mut self, must_exist: bool, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);
         let path = self.path(&key);
-        let found = match self.fetch(&path).await {
-            Ok(found) => found,
-            Err(reason) => return Ok(Outcome::Failed(reason)),
-        };
-        let judgement = judge(&found, must_exist, &key, draws);
-        if !judgement.is_success() {
-            return Ok(judgement);
-        }
+        let found = self.fetch(&path).await?;
+        judge(&found, must_exist, &key, draws).go_on()?;
         let vclock = found.headers.get(VCLOCK).cloned();
         let value = draws.value(&key);
-        Ok(self.store(&path, value, vclock).await)
+        self.store(&path, value, vclock).await
     }
 
-    async fn store(&mut self, path: &str, value: Bytes, vclock: Option<HeaderValue>) -> Outcome {
+    async fn store(&mut self, path: &str, value: Bytes, vclock: Option<HeaderValue>) -> Ended {
         let mut headers = vec![(CONTENT_TYPE, OCTETS), (CLIENT_ID, self.client_id.clone())];
         headers.extend(vclock.map(|vclock| (VCLOCK, vclock)));
         let request = HttpRequest {
             headers,
             body: value,
         };
-        let answer = self.send(Method::PUT, path, request).await;
-        accept(answer, &[StatusCode::NO_CONTENT])
+        let answer = self.send(Method::PUT, path, request).await?;
+        answer.accept(&[StatusCode::NO_CONTENT])?;
+        Ok(Outcome::Done)
     }
 
     /// Lets the server choose the key.
-    async fn insert(&mut self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn insert(&mut self, draws: &mut Draws) -> Ended {
         draws.key()?;
         // The key is the server's, so that no later read can be checked against this write.
         let value = draws.value_without_key();
@@ -333,31 +316,28 @@ impl HttpRawDriver {
             headers: vec![(CONTENT_TYPE, OCTETS)],
             body: value,
         };
-        let answer = self.send(Method::POST, &path, request).await;
-        Ok(accept(
-            answer,
-            &[StatusCode::CREATED, StatusCode::NO_CONTENT],
-        ))
+        let answer = self.send(Method::POST, &path, request).await?;
+        answer.accept(&[StatusCode::CREATED, StatusCode::NO_CONTENT])?;
+        Ok(Outcome::Done)
     }
 
-    async fn delete(&mut self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn delete(&mut self, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
-        let path = self.path(&key);
         draws.removes(&key);
-        let answer = self
-            .send(Method::DELETE, &path, HttpRequest::default())
-            .await;
-        Ok(match answer {
-            Ok(answer) if answer.status == StatusCode::NOT_FOUND => Outcome::Missed,
-            answer => accept(answer, &[StatusCode::NO_CONTENT]),
-        })
+        let (path, request) = (self.path(&key), HttpRequest::default());
+        let answer = self.send(Method::DELETE, &path, request).await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(Outcome::Missed);
+        }
+        answer.accept(&[StatusCode::NO_CONTENT])?;
+        Ok(Outcome::Done)
     }
 
-    async fn statistics(&mut self) -> Outcome {
-        let answer = self
-            .send(Method::GET, "/stats", HttpRequest::default())
-            .await;
-        accept(answer, &[StatusCode::OK])
+    async fn statistics(&mut self) -> Ended {
+        let request = HttpRequest::default();
+        let answer = self.send(Method::GET, "/stats", request).await?;
+        answer.accept(&[StatusCode::OK])?;
+        Ok(Outcome::Done)
     }
 }
 
@@ -368,22 +348,7 @@ fn judge(answer: &HttpAnswer, must_exist: bool, key: &[u8], draws: &Draws) -> Ou
             let siblings = answer.siblings();
             draws.judge(key, siblings.iter().map(|value| &value[..]))
         }
-        StatusCode::NOT_FOUND => match draws.judge_absent(key) {
-            Outcome::Missed if must_exist => {
-                let key = Term::Binary(key.to_vec());
-                Outcome::Failed(Term::Tuple(vec![Term::atom("not_found"), key]))
-            }
-            judged => judged,
-        },
+        StatusCode::NOT_FOUND => draws.judge_missing(key, must_exist),
         _ => Outcome::Failed(answer.reason()),
-    }
-}
-
-/// The outcome of a request that succeeds with one of these.
-fn accept(answer: Result<HttpAnswer, Term>, accepted: &[StatusCode]) -> Outcome {
-    match answer {
-        Ok(answer) if accepted.contains(&answer.status) => Outcome::Done,
-        Ok(answer) => Outcome::Failed(answer.reason()),
-        Err(reason) => Outcome::Failed(reason),
     }
 }

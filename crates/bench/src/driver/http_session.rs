@@ -162,6 +162,15 @@ impl HttpAnswer {
         Term::Tuple(parts)
     }
 
+    /// Itself if its status is one of these. The error is the reason to count.
+    pub(super) fn accept(self, accepted: &[StatusCode]) -> Result<Self, Term> {
+        if accepted.contains(&self.status) {
+            Ok(self)
+        } else {
+            Err(self.reason())
+        }
+    }
+
     /// A header's value as bytes.
     pub(super) fn header(&self, name: &str) -> Option<Bytes> {
         let value = self.headers.get(name)?;

@@ -1,4 +1,4 @@
-//! Queries of secondary indexes by range: by postcode and by date of birth.
+//! Queries of secondary indexes by range: by postcode, by date of birth and by number.
 
 use bytes::Bytes;
 use kvorum_protocol::pb::{RpbIndexReq, rpb_index_req::IndexQueryType};
@@ -73,6 +73,17 @@ impl IndexQuery {
             end: birth_date(year, month, last),
             term_regex: None,
             return_terms: true,
+        }
+    }
+
+    /// Those from one number to another, as the driver `2i` asks.
+    pub(super) fn numbers(first: i64, last: i64) -> Self {
+        Self {
+            index: "field1_int",
+            start: first.to_string(),
+            end: last.to_string(),
+            term_regex: None,
+            return_terms: false,
         }
     }
 

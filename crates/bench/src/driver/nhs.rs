@@ -6,17 +6,17 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use kvorum_protocol::pb::{RpbContent, RpbPair};
 use kvorum_protocol::request::GetOptions;
 
-use super::http_session::{HttpRequest, HttpSession};
+use super::http_session::HttpRequest;
 use super::index_query::IndexQuery;
 use super::nhs_keys::{WorkerKeys, skewed_pick};
 use super::nhs_plan::{Action, Records};
 use super::nhs_records::{last_modified, record_entries};
-use super::object_access::{ObjectAccess, Via, bucket_path};
+use super::object_access::{ObjectAccess, Via, bucket_path, why_without_http};
 use super::pb_session::{Found, PbSession};
-use super::{BucketNumber, Draws, Driver, Outcome, Plan};
-use crate::key_generator::Exhausted;
+use super::{BucketNumber, Draws, Driver, Ended, Outcome, Plan};
 
 pub use super::nhs_plan::NhsPlan;
+use kvorum_erlang_terms::Term;
 
 /// Worker that alone starts key listings.
 const LISTING_WORKER: u32 = 7;
@@ -26,19 +26,12 @@ impl Plan for NhsPlan {
 
     fn worker(&self, id: u32) -> NhsDriver {
         let replica = self.replica_targets.as_ref();
-        let session = |targets: &super::targets::Targets| {
-            PbSession::new(targets.of_worker(id), self.timeouts)
-        };
-        let http = self.http_targets.as_ref();
+        let timeouts = self.objects.timeouts;
         NhsDriver {
             id,
             keys: WorkerKeys::new(id, self.node_name_hash),
-            objects: ObjectAccess {
-                pb: session(&self.targets),
-                http: http
-                    .map(|targets| HttpSession::new(targets.of_worker(id), self.http_timeout)),
-            },
-            replica: replica.map(session),
+            objects: self.objects.of_worker(id),
+            replica: replica.map(|targets| PbSession::new(targets.of_worker(id), timeouts)),
             plan: self.clone(),
             next_unique: 1,
             lowest_unique: 1,
@@ -49,12 +42,9 @@ impl Plan for NhsPlan {
     fn why_without_effect(key: &str) -> Option<&'static str> {
         match key {
             "riakc_pb_replies" | "pb_connect_options" => Some("the driver nhs has never read it"),
-            "http_ips" | "http_port" | "http_timeout_general" => {
-                Some("no operation of this run goes over HTTP")
-            }
             "fold_timeout_general" => Some("it concerns anti-entropy folds, which are not offered"),
             "replpb_ips" => Some("only put_unique_checkrepl uses it"),
-            _ => None,
+            _ => why_without_http(key),
         }
     }
 }
@@ -85,31 +75,34 @@ impl Driver for NhsDriver {
         self.set_properties().await
     }
 
-    async fn run(&mut self, operation: usize, draws: &mut Draws) -> Outcome {
+    async fn run(&mut self, operation: usize, draws: &mut Draws) -> Ended {
         let Some(action) = self.plan.actions.get(operation).copied() else {
-            return Outcome::Silent;
+            return Ok(Outcome::Silent);
         };
         draws.use_bucket(BucketNumber(u64::from(action.is_of_documents())));
-        let result = match action {
-            Action::PutUnique { indexed, via } => Ok(self.put_unique(indexed, via, draws).await.1),
-            Action::PutUniqueCheckReplication => Ok(self.put_unique_replicated(draws).await),
-            Action::GetUnique(via) => Ok(self.get_unique(via, draws).await),
-            Action::HeadUnique => Ok(self.head_unique(draws).await),
-            Action::DeleteUnique(via) => Ok(self.delete_unique(via, draws).await),
-            Action::AlwaysGet(via) => Ok(self.always_get(via, draws).await),
-            Action::AlwaysHead => Ok(self.always_head(draws).await),
+        match action {
+            Action::PutUnique { indexed, via } => {
+                self.put_unique(indexed, via, draws).await?;
+                Ok(Outcome::Done)
+            }
+            Action::PutUniqueCheckReplication => self.put_unique_replicated(draws).await,
+            Action::GetUnique(via) => self.get_unique(via, draws).await,
+            Action::HeadUnique => self.head_unique(draws).await,
+            Action::DeleteUnique(via) => self.delete_unique(via, draws).await,
+            Action::AlwaysGet(via) => self.always_get(via, draws).await,
+            Action::AlwaysHead => self.always_head(draws).await,
             Action::AlwaysGetUpdate { indexed, via } => {
-                Ok(self.always_get_update(indexed, via, draws).await)
+                self.always_get_update(indexed, via, draws).await
             }
             Action::Get => self.get(draws).await,
             Action::UpdateIndexed => self.update_indexed(draws).await,
             Action::QueryPostcode(via) => {
                 let query = IndexQuery::postcode(&mut draws.random);
-                Ok(self.query(via, &query).await)
+                self.query(via, &query).await
             }
             Action::QueryBirth(via) => {
                 let query = IndexQuery::birth(&mut draws.random);
-                Ok(self.query(via, &query).await)
+                self.query(via, &query).await
             }
             Action::ListKeys => {
                 if self.id == LISTING_WORKER {
@@ -118,8 +111,7 @@ impl Driver for NhsDriver {
                 }
                 Ok(Outcome::Done)
             }
-        };
-        result.unwrap_or_else(Outcome::from)
+        }
     }
 }
 
@@ -153,51 +145,44 @@ impl NhsDriver {
         Ok(())
     }
 
-    /// Writes the next unique key; the counter only advances when that succeeds.
-    async fn put_unique(&mut self, indexed: bool, via: Via, draws: &mut Draws) -> (Bytes, Outcome) {
+    /// Writes the next unique key, and returns it; the counter only advances when that succeeds.
+    async fn put_unique(
+        &mut self,
+        indexed: bool,
+        via: Via,
+        draws: &mut Draws,
+    ) -> Result<Bytes, Term> {
         let key = self.keys.key(self.next_unique, self.plan.unique_order);
         let mut value = vec![0; self.plan.unique_bytes];
         draws.random.fill(&mut value);
         let content = RpbContent {
             value: draws.marked(&key, Bytes::from(value)),
-            indexes: if indexed {
-                vec![last_modified()]
-            } else {
-                Vec::new()
-            },
+            indexes: indexed.then(last_modified).into_iter().collect(),
             ..RpbContent::default()
         };
         let bucket = &self.plan.document_bucket;
-        match self.objects.put(via, bucket, &key, None, &content).await {
-            Ok(()) => {
-                self.next_unique += 1;
-                (key, Outcome::Done)
-            }
-            Err(reason) => (key, Outcome::Failed(reason)),
-        }
+        let put = self.objects.put(via, bucket, &key, None, &content);
+        put.await?;
+        self.next_unique += 1;
+        Ok(key)
     }
 
     /// Writes a unique key, then asks the other cluster for it until it is there; one sample
     /// covers all. Unlike the original it gives up after the read timeout.
-    async fn put_unique_replicated(&mut self, draws: &mut Draws) -> Outcome {
-        let (key, outcome) = self.put_unique(true, Via::Pb, draws).await;
-        let (Outcome::Done, Some(replica)) = (&outcome, &mut self.replica) else {
-            return outcome;
+    async fn put_unique_replicated(&mut self, draws: &mut Draws) -> Ended {
+        let key = self.put_unique(true, Via::Pb, draws).await?;
+        let Some(replica) = &mut self.replica else {
+            return Ok(Outcome::Done);
         };
         let bucket = &self.plan.document_bucket;
         let options = GetOptions::default();
         let arriving = async {
-            loop {
-                match replica.get(bucket, &key, &options).await {
-                    Ok(Some(_)) => return Outcome::Done,
-                    Ok(None) => {}
-                    Err(reason) => return Outcome::Failed(reason),
-                }
-            }
+            while replica.get(bucket, &key, &options).await?.is_none() {}
+            Ok(Outcome::Done)
         };
-        tokio::time::timeout(self.plan.timeouts.read, arriving)
+        tokio::time::timeout(self.plan.objects.timeouts.read, arriving)
             .await
-            .unwrap_or_else(|_| Outcome::failed("not_replicated"))
+            .unwrap_or_else(|_| Err(Outcome::failed("not_replicated")))
     }
 
     /// One of the unique keys that this worker has written and not deleted; none before the first.
@@ -214,132 +199,115 @@ impl NhsDriver {
     }
 
     /// Reads one of the unique keys of this worker; one that is not there counts as success.
-    async fn get_unique(&mut self, via: Via, draws: &mut Draws) -> Outcome {
+    async fn get_unique(&mut self, via: Via, draws: &mut Draws) -> Ended {
         let Some(key) = self.written_unique(draws) else {
-            return Outcome::Silent;
+            return Ok(Outcome::Silent);
         };
         draws.reads(&key);
         let bucket = &self.plan.document_bucket;
-        match self.objects.get(via, bucket, &key).await {
-            Ok(Some(found)) => draws.judge(&key, found.values()),
-            Ok(None) => draws.judge_absent(&key),
-            Err(reason) => Outcome::Failed(reason),
-        }
+        let found = self.objects.get(via, bucket, &key).await?;
+        Ok(draws.judge_found(&key, found.as_ref()))
     }
 
     /// Asks for one of the unique keys of this worker without its value.
-    async fn head_unique(&mut self, draws: &mut Draws) -> Outcome {
+    async fn head_unique(&mut self, draws: &mut Draws) -> Ended {
         let Some(key) = self.written_unique(draws) else {
-            return Outcome::Silent;
+            return Ok(Outcome::Silent);
         };
         draws.reads(&key);
-        match self.objects.head(&self.plan.document_bucket, &key).await {
-            Ok(true) => Outcome::Done,
-            Ok(false) => draws.judge_absent(&key),
-            Err(reason) => Outcome::Failed(reason),
+        let bucket = &self.plan.document_bucket;
+        if self.objects.head(bucket, &key).await? {
+            Ok(Outcome::Done)
+        } else {
+            Ok(draws.judge_absent(&key))
         }
     }
 
     /// Deletes the lowest unique key that is left.
-    async fn delete_unique(&mut self, via: Via, draws: &mut Draws) -> Outcome {
+    async fn delete_unique(&mut self, via: Via, draws: &mut Draws) -> Ended {
         if self.lowest_unique >= self.next_unique {
-            return Outcome::Missed;
+            return Ok(Outcome::Missed);
         }
         let key = self.keys.key(self.lowest_unique, self.plan.unique_order);
         draws.removes(&key);
         let bucket = &self.plan.document_bucket;
-        match self.objects.delete(via, bucket, &key).await {
-            Ok(()) => {
-                self.lowest_unique += 1;
-                Outcome::Done
-            }
-            Err(reason) => Outcome::Failed(reason),
-        }
+        self.objects.delete(via, bucket, &key).await?;
+        self.lowest_unique += 1;
+        Ok(Outcome::Done)
     }
 
     /// Reads a record of this worker once it owns enough of them; a miss is an error.
-    async fn always_get(&mut self, via: Via, draws: &mut Draws) -> Outcome {
+    async fn always_get(&mut self, via: Via, draws: &mut Draws) -> Ended {
         if self.record_count <= self.plan.records.min {
-            return Outcome::Silent;
+            return Ok(Outcome::Silent);
         }
         let key = self.picked_record(draws);
         draws.reads(&key);
-        let bucket = &self.plan.record_bucket;
-        match self.objects.get(via, bucket, &key).await {
-            Ok(Some(found)) => draws.judge(&key, found.values()),
-            Ok(None) => Outcome::failed("notfound"),
-            Err(reason) => Outcome::Failed(reason),
-        }
+        let found = self.record(via, &key).await?;
+        Ok(draws.judge(&key, found.values()))
     }
 
     /// Like [`Self::always_get`], without the value.
-    async fn always_head(&mut self, draws: &mut Draws) -> Outcome {
+    async fn always_head(&mut self, draws: &mut Draws) -> Ended {
         if self.record_count <= self.plan.records.min {
-            return Outcome::Silent;
+            return Ok(Outcome::Silent);
         }
         let key = self.picked_record(draws);
-        match self.objects.head(&self.plan.record_bucket, &key).await {
-            Ok(true) => Outcome::Done,
-            Ok(false) => Outcome::failed("notfound"),
-            Err(reason) => Outcome::Failed(reason),
+        if self.objects.head(&self.plan.record_bucket, &key).await? {
+            Ok(Outcome::Done)
+        } else {
+            Err(Outcome::failed("notfound"))
         }
     }
 
     /// Inserts a record while there is room, the likelier the emptier; else updates one.
-    async fn always_get_update(&mut self, indexed: bool, via: Via, draws: &mut Draws) -> Outcome {
+    async fn always_get_update(&mut self, indexed: bool, via: Via, draws: &mut Draws) -> Ended {
         let Records { max, order, .. } = self.plan.records;
         let room = max.saturating_sub(self.record_count);
         if self.record_count == 0 || draws.random.uniform(max) <= room {
             let key = self.keys.key(self.record_count + 1, order);
-            let outcome = self.write_record(&key, None, indexed, via, draws).await;
-            self.record_count += u64::from(outcome == Outcome::Done);
-            return outcome;
+            self.write_record(&key, None, indexed, via, draws).await?;
+            self.record_count += 1;
+            return Ok(Outcome::Done);
         }
         let key = self.picked_record(draws);
         draws.reads(&key);
-        let bucket = &self.plan.record_bucket;
-        let found = match self.objects.get(via, bucket, &key).await {
-            Ok(Some(found)) => found,
-            Ok(None) => return Outcome::failed("notfound"),
-            Err(reason) => return Outcome::Failed(reason),
-        };
-        let judgement = draws.judge(&key, found.values());
-        if !judgement.is_success() {
-            return judgement;
-        }
+        let found = self.record(via, &key).await?;
+        draws.judge(&key, found.values()).go_on()?;
         self.write_record(&key, Some(found), indexed, via, draws)
             .await
     }
 
+    /// A record that is there.
+    async fn record(&mut self, via: Via, key: &[u8]) -> Result<Found, Term> {
+        let found = self.objects.get(via, &self.plan.record_bucket, key).await?;
+        found.ok_or_else(|| Term::atom("notfound"))
+    }
+
     /// Reads a key of the key generator; a miss counts as success.
-    async fn get(&mut self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn get(&mut self, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);
         let bucket = &self.plan.record_bucket;
-        Ok(match self.objects.get(Via::Pb, bucket, &key).await {
-            Ok(Some(found)) => draws.judge(&key, found.values()),
-            Ok(None) => draws.judge_absent(&key),
-            Err(reason) => Outcome::Failed(reason),
-        })
+        let found = self.objects.get(Via::Pb, bucket, &key).await?;
+        Ok(draws.judge_found(&key, found.as_ref()))
     }
 
     /// Updates a key of the key generator, or creates it.
-    async fn update_indexed(&mut self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn update_indexed(&mut self, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         let bucket = &self.plan.record_bucket;
-        Ok(match self.objects.get(Via::Pb, bucket, &key).await {
-            Ok(found) => self.write_record(&key, found, true, Via::Pb, draws).await,
-            Err(reason) => Outcome::Failed(reason),
-        })
+        let found = self.objects.get(Via::Pb, bucket, &key).await?;
+        self.write_record(&key, found, true, Via::Pb, draws).await
     }
 
-    async fn query(&mut self, via: Via, query: &IndexQuery) -> Outcome {
+    async fn query(&mut self, via: Via, query: &IndexQuery) -> Ended {
         let bucket = &self.plan.record_bucket;
-        let answer = match via {
-            Via::Pb => self.objects.pb.query_index(&query.request(bucket)).await,
-            Via::Http => self.objects.fetch(&query.path(bucket)).await.map(|_| 0),
-        };
-        answer.map_or_else(Outcome::Failed, |_| Outcome::Done)
+        match via {
+            Via::Pb => drop(self.objects.pb.query_index(&query.request(bucket)).await?),
+            Via::Http => drop(self.objects.fetch(&query.path(bucket)).await?),
+        }
+        Ok(Outcome::Done)
     }
 
     fn picked_record(&self, draws: &mut Draws) -> Bytes {
@@ -355,7 +323,7 @@ impl NhsDriver {
         indexed: bool,
         via: Via,
         draws: &mut Draws,
-    ) -> Outcome {
+    ) -> Ended {
         let value = draws.value(key);
         let (vclock, before) =
             found.map_or_else(Default::default, |found| (found.vclock, found.content));
@@ -369,13 +337,8 @@ impl NhsDriver {
             indexes,
             ..before
         };
-        let bucket = &self.plan.record_bucket;
-        let put = self
-            .objects
-            .put(via, bucket, key, vclock.as_deref(), &content);
-        match put.await {
-            Ok(()) => Outcome::Done,
-            Err(reason) => Outcome::Failed(reason),
-        }
+        let (bucket, vclock) = (&self.plan.record_bucket, vclock.as_deref());
+        self.objects.put(via, bucket, key, vclock, &content).await?;
+        Ok(Outcome::Done)
     }
 }

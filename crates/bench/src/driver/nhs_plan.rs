@@ -1,13 +1,10 @@
 //! The driver `nhs` as configured: its operations, targets, key counts and buckets.
 
-use std::time::Duration;
-
-use bytes::Bytes;
-
+use super::actions;
 use super::nhs_keys::KeyOrder;
-use super::object_access::Via;
-use super::pb_session::{Bucket, Timeouts};
-use super::riakc_pb::{bucket, timeouts};
+use super::object_access::{AccessPlan, Via};
+use super::pb_session::Bucket;
+use super::riakc_pb::bucket_of;
 use super::targets::Targets;
 use crate::configuration::{Configuration, ConfigurationError, scaled_count};
 use crate::erlang_hash::{phash2, phash2_atom};
@@ -76,12 +73,8 @@ pub(super) struct Records {
 #[derive(Debug, Clone)]
 pub struct NhsPlan {
     pub(super) actions: Vec<Action>,
-    pub(super) targets: Targets,
-    /// Only if something goes over HTTP.
-    pub(super) http_targets: Option<Targets>,
-    pub(super) http_timeout: Duration,
+    pub(super) objects: AccessPlan,
     pub(super) replica_targets: Option<Targets>,
-    pub(super) timeouts: Timeouts,
     pub(super) records: Records,
     pub(super) unique_bytes: usize,
     pub(super) unique_order: KeyOrder,
@@ -101,16 +94,9 @@ impl NhsPlan {
         operations: &[Operation],
         scale: f64,
     ) -> Result<Self, ConfigurationError> {
-        let actions: Vec<Action> = operations
-            .iter()
-            .map(|operation| action(configuration, &operation.operation))
-            .collect::<Result<_, _>>()?;
+        let actions = actions(configuration, operations, action)?;
         let unique = configuration.convert("unique", unique)?;
         let (unique_bytes, unique_order) = unique.unwrap_or((8000, KeyOrder::Key));
-        let default_bucket = |name: &'static str| Bucket {
-            bucket_type: None,
-            name: Bytes::from_static(name.as_bytes()),
-        };
         let replica_targets = actions
             .contains(&Action::PutUniqueCheckReplication)
             .then(|| Targets::read(configuration, "replpb_ips", "pb_port", 8087))
@@ -120,13 +106,6 @@ impl NhsPlan {
         let needs_http = actions.iter().any(|action| action.needs_http())
             || record_properties.is_some()
             || document_properties.is_some();
-        let http_targets = needs_http
-            .then(|| Targets::read(configuration, "http_ips", "http_port", 8098))
-            .transpose()?;
-        let http_timeout = match http_targets {
-            Some(_) => configuration.integer("http_timeout_general", 1..=1_000_000_000, 30_000)?,
-            None => 30_000,
-        };
         let records = configuration.convert("alwaysget", records)?;
         let records = records.map(|records| Records {
             max: scaled_count(records.max, scale),
@@ -135,11 +114,8 @@ impl NhsPlan {
         });
         Ok(Self {
             actions,
-            targets: Targets::read(configuration, "pb_ips", "pb_port", 8087)?,
-            http_targets,
-            http_timeout: Duration::from_millis(http_timeout),
+            objects: AccessPlan::read(configuration, needs_http)?,
             replica_targets,
-            timeouts: timeouts(configuration, 30_000)?,
             records: records.unwrap_or(Records {
                 max: 1,
                 min: 1,
@@ -150,12 +126,8 @@ impl NhsPlan {
             node_name_hash: configuration
                 .convert("node_name", node_name)?
                 .unwrap_or_else(|| phash2_atom("nonode@nohost")),
-            record_bucket: configuration
-                .convert("record_bucket", bucket)?
-                .unwrap_or_else(|| default_bucket("domainRecord")),
-            document_bucket: configuration
-                .convert("document_bucket", bucket)?
-                .unwrap_or_else(|| default_bucket("domainDocument")),
+            record_bucket: bucket_of(configuration, "record_bucket", "domainRecord")?,
+            document_bucket: bucket_of(configuration, "document_bucket", "domainDocument")?,
             record_properties,
             document_properties,
             postcodes_max: configuration.integer("postcode_indexcount", 1..=1000, 3)?,
@@ -186,7 +158,7 @@ fn properties(
         .map(|parts| format!("{{\"props\":{{{}}}}}", parts.join(","))))
 }
 
-fn action(configuration: &Configuration, operation: &Term) -> Result<Action, ConfigurationError> {
+fn action(operation: &Term) -> Result<Action, String> {
     const EXPECTED: &str = "expected put_unique, put_unique_bet365, put_unique_checkrepl, \
          get_unique, head_unique, delete_unique, alwaysget_pb, alwayshead_pb, \
          alwaysget_updatewith2i, alwaysget_updatewithout2i, get_pb, update_with2i, \
@@ -222,7 +194,7 @@ fn action(configuration: &Configuration, operation: &Term) -> Result<Action, Con
         "aae_query" | "segment_fold" | "force_aae" => "it needs anti-entropy folds",
         _ => "there is no such operation",
     };
-    Err(configuration.refusal("operations", operation, format!("{reason}; {EXPECTED}")))
+    Err(format!("{reason}; {EXPECTED}"))
 }
 
 fn unique(term: &Term) -> Result<(usize, KeyOrder), String> {

@@ -1,12 +1,10 @@
 //! Index entries that the nhs driver gives to its objects: postcodes, dates of birth and times.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use base64::Engine as _;
 use bytes::Bytes;
 use kvorum_protocol::pb::RpbPair;
+use time::{Date, Duration, OffsetDateTime};
 
-use crate::calendar::civil_date;
 use crate::random::WorkerRandom;
 
 const AREAS: [&str; 76] = [
@@ -27,10 +25,7 @@ const BIRTH_SPAN_SECONDS: u64 = 2_500_000_000;
 
 /// `lastmodified_bin` with the present time.
 pub(super) fn last_modified() -> RpbPair {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or(Duration::ZERO);
-    pair("lastmodified_bin", timestamp(now.as_secs()))
+    pair("lastmodified_bin", timestamp(OffsetDateTime::now_utc()))
 }
 
 /// The three kinds of entries of a record that is searched by postcode, birth and time.
@@ -39,11 +34,8 @@ pub(super) fn record_entries(postcodes_max: u64, random: &mut WorkerRandom) -> V
     let mut entries: Vec<RpbPair> = (0..random.uniform(postcodes_max))
         .map(|_| pair("postcode_bin", format!("{}|{suffix}", district(random))))
         .collect();
-    let (year, month, day) = birth(random);
-    entries.push(pair(
-        "dateofbirth_bin",
-        format!("{year:04}{month:02}{day:02}|{suffix}"),
-    ));
+    let birth = birth(random).to_string().replace('-', "");
+    entries.push(pair("dateofbirth_bin", format!("{birth}|{suffix}")));
     entries.push(last_modified());
     entries
 }
@@ -51,14 +43,11 @@ pub(super) fn record_entries(postcodes_max: u64, random: &mut WorkerRandom) -> V
 /// The indexes of a record as the driver `riakc_pb` writes it: dates have dashes.
 pub(super) fn record_entries_with_dashes(random: &mut WorkerRandom) -> Vec<RpbPair> {
     let suffix = suffix(random);
-    let (year, month, day) = birth(random);
+    let birth = birth(random);
     vec![
         pair("postcode_bin", format!("{}|{suffix}", district(random))),
         pair("postcode_bin", format!("{}|{suffix}", district(random))),
-        pair(
-            "dateofbirth_bin",
-            format!("{year:04}-{month:02}-{day:02}|{suffix}"),
-        ),
+        pair("dateofbirth_bin", format!("{birth}|{suffix}")),
         last_modified(),
     ]
 }
@@ -75,10 +64,15 @@ pub(super) fn district(random: &mut WorkerRandom) -> String {
     format!("{area}{}", random.uniform(DISTRICTS))
 }
 
-/// Year, month and day of a birth.
-fn birth(random: &mut WorkerRandom) -> (i64, i64, i64) {
+fn birth(random: &mut WorkerRandom) -> Date {
     let days = i64::try_from(random.uniform(BIRTH_SPAN_SECONDS) / 86_400).unwrap_or(0);
-    civil_date(FIRST_BIRTH_DAYS + days)
+    birth_after(days)
+}
+
+/// The date that lies so many days after the first date of birth.
+fn birth_after(days: i64) -> Date {
+    let epoch = OffsetDateTime::UNIX_EPOCH.date();
+    epoch.saturating_add(Duration::days(FIRST_BIRTH_DAYS + days))
 }
 
 fn suffix(random: &mut WorkerRandom) -> String {
@@ -95,10 +89,9 @@ fn pair(name: &'static str, value: String) -> RpbPair {
 }
 
 /// `YYYY-MM-DDThh:mm:ss` in UTC.
-fn timestamp(seconds: u64) -> String {
-    let (year, month, day) = civil_date(i64::try_from(seconds / 86_400).unwrap_or(0));
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
+fn timestamp(at: OffsetDateTime) -> String {
+    let (hour, minute, second) = at.to_hms();
+    format!("{}T{hour:02}:{minute:02}:{second:02}", at.date())
 }
 
 #[cfg(test)]
@@ -108,6 +101,7 @@ mod tests {
 
     #[test]
     fn times_are_written_in_utc() {
+        let timestamp = |seconds| timestamp(OffsetDateTime::from_unix_timestamp(seconds).unwrap());
         assert_eq!(timestamp(0), "1970-01-01T00:00:00");
         assert_eq!(timestamp(951_782_400), "2000-02-29T00:00:00");
         assert_eq!(timestamp(1_709_251_199), "2024-02-29T23:59:59");
@@ -116,9 +110,9 @@ mod tests {
 
     #[test]
     fn births_lie_in_the_published_span() {
-        assert_eq!(civil_date(FIRST_BIRTH_DAYS), (1933, 1, 5));
+        assert_eq!(birth_after(0).to_string(), "1933-01-05");
         let last_days = i64::try_from(BIRTH_SPAN_SECONDS / 86_400).unwrap();
-        assert_eq!(civil_date(FIRST_BIRTH_DAYS + last_days), (2012, 3, 26));
+        assert_eq!(birth_after(last_days).to_string(), "2012-03-26");
     }
 
     #[test]

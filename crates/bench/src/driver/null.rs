@@ -3,7 +3,8 @@
 use crate::configuration::{Configuration, ConfigurationError};
 use crate::settings::Operation;
 
-use super::{Draws, Driver, Outcome, Plan};
+use super::{Draws, Driver, Ended, Outcome, Plan, actions};
+use kvorum_erlang_terms::Term;
 
 #[derive(Debug, Clone, Copy)]
 enum Action {
@@ -26,33 +27,23 @@ impl NullPlan {
         configuration: &Configuration,
         operations: &[Operation],
     ) -> Result<Self, ConfigurationError> {
-        let actions = operations
-            .iter()
-            .map(|operation| {
-                action(operation.operation.as_atom().unwrap_or_default()).ok_or_else(|| {
-                    configuration.refusal(
-                        "operations",
-                        &operation.operation,
-                        "expected absolutely_nothing, do_something or get (key), \
-                         do_something_else, put or update (key and value), an_error or \
-                         another_error with the driver null"
-                            .to_owned(),
-                    )
-                })
-            })
-            .collect::<Result<_, _>>()?;
+        let actions = actions(configuration, operations, action)?;
         Ok(Self { actions })
     }
 }
 
-fn action(name: &str) -> Option<Action> {
-    match name {
-        "absolutely_nothing" => Some(Action::Nothing),
-        "do_something" | "get" | "delete" => Some(Action::Key),
-        "do_something_else" | "put" | "update" => Some(Action::KeyAndValue),
-        "an_error" => Some(Action::Error),
-        "another_error" => Some(Action::AnotherError),
-        _ => None,
+fn action(operation: &Term) -> Result<Action, String> {
+    match operation.as_atom().unwrap_or_default() {
+        "absolutely_nothing" => Ok(Action::Nothing),
+        "do_something" | "get" | "delete" => Ok(Action::Key),
+        "do_something_else" | "put" | "update" => Ok(Action::KeyAndValue),
+        "an_error" => Ok(Action::Error),
+        "another_error" => Ok(Action::AnotherError),
+        _ => Err(
+            "expected absolutely_nothing, do_something or get (key), do_something_else, put or \
+             update (key and value), an_error or another_error with the driver null"
+                .to_owned(),
+        ),
     }
 }
 
@@ -75,20 +66,19 @@ impl Driver for NullDriver {
         Ok(())
     }
 
-    async fn run(&mut self, operation: usize, draws: &mut Draws) -> Outcome {
+    async fn run(&mut self, operation: usize, draws: &mut Draws) -> Ended {
         match self.plan.actions.get(operation) {
-            Some(Action::Key) => draws.key().map_or_else(Outcome::from, |_| Outcome::Done),
-            Some(Action::KeyAndValue) => match draws.key() {
-                Ok(key) => {
-                    draws.reads(&key);
-                    let value = draws.value(&key);
-                    draws.judge(&key, [&value[..]])
-                }
-                Err(exhausted) => exhausted.into(),
-            },
-            Some(Action::Error) => Outcome::failed("bad"),
-            Some(Action::AnotherError) => Outcome::failed("worse"),
-            Some(Action::Nothing) | None => Outcome::Done,
+            Some(Action::Key) => drop(draws.key()?),
+            Some(Action::KeyAndValue) => {
+                let key = draws.key()?;
+                draws.reads(&key);
+                let value = draws.value(&key);
+                return Ok(draws.judge(&key, [&value[..]]));
+            }
+            Some(Action::Error) => return Err(Outcome::failed("bad")),
+            Some(Action::AnotherError) => return Err(Outcome::failed("worse")),
+            Some(Action::Nothing) | None => {}
         }
+        Ok(Outcome::Done)
     }
 }

@@ -1,5 +1,7 @@
 //! Objects by bucket and key, over protocol buffers or over HTTP, with the same answers.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
@@ -9,7 +11,9 @@ use percent_encoding::percent_encode;
 
 use super::http_raw::{ACCEPTED, KEY_ESCAPED, VCLOCK};
 use super::http_session::{HttpRequest, HttpSession};
-use super::pb_session::{Bucket, Found, PbSession};
+use super::pb_session::{Bucket, Found, PbSession, Timeouts, timeouts};
+use super::targets::Targets;
+use crate::configuration::{Configuration, ConfigurationError};
 use kvorum_erlang_terms::Term;
 
 const INDEX_PREFIX: &str = "x-riak-index-";
@@ -26,6 +30,51 @@ pub(super) enum Via {
 pub(super) struct ObjectAccess {
     pub(super) pb: PbSession,
     pub(super) http: Option<HttpSession>,
+}
+
+/// Where a driver's objects are, as configured.
+#[derive(Debug, Clone)]
+pub(super) struct AccessPlan {
+    targets: Targets,
+    pub(super) timeouts: Timeouts,
+    /// Only if something goes over HTTP.
+    http: Option<(Targets, Duration)>,
+}
+
+impl AccessPlan {
+    /// Reads `pb_*`, and `http_*` if something goes over HTTP.
+    pub(super) fn read(
+        configuration: &Configuration,
+        needs_http: bool,
+    ) -> Result<Self, ConfigurationError> {
+        let http = || {
+            let targets = Targets::read(configuration, "http_ips", "http_port", 8098)?;
+            let timeout =
+                configuration.integer("http_timeout_general", 1..=1_000_000_000, 30_000)?;
+            Ok((targets, Duration::from_millis(timeout)))
+        };
+        let http = needs_http.then(http).transpose()?;
+        Ok(Self {
+            targets: Targets::read(configuration, "pb_ips", "pb_port", 8087)?,
+            timeouts: timeouts(configuration, 30_000)?,
+            http,
+        })
+    }
+
+    /// The connections of the worker with this id.
+    pub(super) fn of_worker(&self, id: u32) -> ObjectAccess {
+        let http = self.http.as_ref();
+        ObjectAccess {
+            pb: PbSession::new(self.targets.of_worker(id), self.timeouts),
+            http: http.map(|(targets, timeout)| HttpSession::new(targets.of_worker(id), *timeout)),
+        }
+    }
+}
+
+/// Why a key of HTTP has no effect on a driver whose operations need no HTTP.
+pub(super) fn why_without_http(key: &str) -> Option<&'static str> {
+    matches!(key, "http_ips" | "http_port" | "http_timeout_general")
+        .then_some("no operation of this run goes over HTTP")
 }
 
 impl ObjectAccess {
@@ -81,10 +130,9 @@ impl ObjectAccess {
                     .http()?
                     .send(Method::PUT, &object_path(bucket, key), request)
                     .await?;
-                match answer.status {
-                    StatusCode::NO_CONTENT | StatusCode::OK => Ok(()),
-                    _ => Err(answer.reason()),
-                }
+                answer
+                    .accept(&[StatusCode::NO_CONTENT, StatusCode::OK])
+                    .map(drop)
             }
         }
     }
@@ -102,10 +150,9 @@ impl ObjectAccess {
                 let path = object_path(bucket, key);
                 let request = HttpRequest::default();
                 let answer = self.http()?.send(Method::DELETE, &path, request).await?;
-                match answer.status {
-                    StatusCode::NO_CONTENT | StatusCode::NOT_FOUND => Ok(()),
-                    _ => Err(answer.reason()),
-                }
+                answer
+                    .accept(&[StatusCode::NO_CONTENT, StatusCode::NOT_FOUND])
+                    .map(drop)
             }
         }
     }
@@ -114,10 +161,7 @@ impl ObjectAccess {
     pub(super) async fn fetch(&mut self, path: &str) -> Result<Bytes, Term> {
         let request = HttpRequest::default();
         let answer = self.http()?.send(Method::GET, path, request).await?;
-        match answer.status {
-            StatusCode::OK => Ok(answer.body),
-            _ => Err(answer.reason()),
-        }
+        Ok(answer.accept(&[StatusCode::OK])?.body)
     }
 
     async fn get_over_http(&mut self, bucket: &Bucket, key: &[u8]) -> Result<Option<Found>, Term> {
@@ -129,11 +173,10 @@ impl ObjectAccess {
             .http()?
             .send(Method::GET, &object_path(bucket, key), request)
             .await?;
-        match answer.status {
-            StatusCode::OK | StatusCode::MULTIPLE_CHOICES => {}
-            StatusCode::NOT_FOUND => return Ok(None),
-            _ => return Err(answer.reason()),
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(None);
         }
+        let answer = answer.accept(&[StatusCode::OK, StatusCode::MULTIPLE_CHOICES])?;
         let indexes = answer.headers.iter().filter_map(|(name, value)| {
             let field = name.as_str().strip_prefix(INDEX_PREFIX)?;
             Some(RpbPair {

@@ -13,6 +13,7 @@ use kvorum_protocol::pb::{RpbContent, RpbIndexReq, RpbListKeysReq};
 use kvorum_protocol::request::{Delete, DeleteOptions, Get, GetOptions, Put, PutOptions};
 
 use super::targets::Target;
+use crate::configuration::{Configuration, ConfigurationError};
 use kvorum_erlang_terms::Term;
 
 /// Answers larger than this are refused.
@@ -53,6 +54,21 @@ pub(super) struct Timeouts {
     pub(super) read: Duration,
     pub(super) write: Duration,
     pub(super) list_keys: Duration,
+}
+
+/// The timeouts of `pb_timeout_*`, with the driver's default in milliseconds.
+pub(super) fn timeouts(
+    configuration: &Configuration,
+    default_ms: u64,
+) -> Result<Timeouts, ConfigurationError> {
+    let milliseconds = |key, default| configuration.integer(key, 1..=1_000_000_000, default);
+    let general = milliseconds("pb_timeout_general", default_ms)?;
+    let specific = |key| milliseconds(key, general).map(Duration::from_millis);
+    Ok(Timeouts {
+        read: specific("pb_timeout_read")?,
+        write: specific("pb_timeout_write")?,
+        list_keys: specific("pb_timeout_listkeys")?,
+    })
 }
 
 /// A target, and a connection to it while there is one.

@@ -10,11 +10,10 @@ use kvorum_protocol::request::{DeleteOptions, GetOptions, PutOptions};
 use super::connect_options;
 use super::index_query::IndexQuery;
 use super::nhs_records::record_entries_with_dashes;
-use super::pb_session::{Bucket, Found, PbSession, Timeouts};
+use super::pb_session::{Bucket, Found, PbSession, Timeouts, timeouts};
 use super::targets::Targets;
-use super::{Draws, Driver, Outcome, Plan};
+use super::{Draws, Driver, Ended, Outcome, Plan, actions};
 use crate::configuration::{Configuration, ConfigurationError};
-use crate::key_generator::Exhausted;
 use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 
@@ -71,18 +70,10 @@ impl RiakcPbPlan {
         let content_type = configuration.convert("riakc_pb_content_type", text)?;
         connect_options::read(configuration)?;
         Ok(Self {
-            actions: operations
-                .iter()
-                .map(|operation| action(configuration, &operation.operation))
-                .collect::<Result<_, _>>()?,
+            actions: actions(configuration, operations, action)?,
             targets: Targets::read(configuration, "riakc_pb_ips", "riakc_pb_port", 8087)?,
             timeouts: timeouts(configuration, 62_000)?,
-            bucket: configuration
-                .convert("riakc_pb_bucket", bucket)?
-                .unwrap_or_else(|| Bucket {
-                    bucket_type: None,
-                    name: Bytes::from_static(b"test"),
-                }),
+            bucket: bucket_of(configuration, "riakc_pb_bucket", "test")?,
             content_type: content_type
                 .unwrap_or_else(|| Bytes::from_static(b"application/octet-stream")),
             get_options: GetOptions {
@@ -104,12 +95,10 @@ impl RiakcPbPlan {
     }
 }
 
-fn action(configuration: &Configuration, operation: &Term) -> Result<Action, ConfigurationError> {
+fn action(operation: &Term) -> Result<Action, String> {
     const EXPECTED: &str = "expected get, get_existing, put, update, update_existing, delete, \
          update_with2i, query_postcode, query_dob, listkeys or pause_minute with the driver riakc_pb";
-    let refuse = |reason: &str| {
-        Err(configuration.refusal("operations", operation, format!("{reason}; {EXPECTED}")))
-    };
+    let refuse = |reason: &str| Err(format!("{reason}; {EXPECTED}"));
     match operation.as_atom() {
         Some("get") => Ok(Action::Get { must_exist: false }),
         Some("get_existing") => Ok(Action::Get { must_exist: true }),
@@ -150,23 +139,21 @@ pub(super) fn replicas(term: &Term) -> Result<u32, String> {
     value.ok_or_else(|| "expected one, quorum, all, default or a number of replicas".to_owned())
 }
 
-/// The timeouts of `pb_timeout_*`, with the driver's default in milliseconds.
-pub(super) fn timeouts(
+/// The bucket under a key, or one of this name.
+pub(super) fn bucket_of(
     configuration: &Configuration,
-    default_ms: u64,
-) -> Result<Timeouts, ConfigurationError> {
-    let milliseconds = |key, default| configuration.integer(key, 1..=1_000_000_000, default);
-    let general = milliseconds("pb_timeout_general", default_ms)?;
-    let specific = |key| milliseconds(key, general).map(Duration::from_millis);
-    Ok(Timeouts {
-        read: specific("pb_timeout_read")?,
-        write: specific("pb_timeout_write")?,
-        list_keys: specific("pb_timeout_listkeys")?,
-    })
+    key: &'static str,
+    name: &'static str,
+) -> Result<Bucket, ConfigurationError> {
+    let read = configuration.convert(key, bucket)?;
+    Ok(read.unwrap_or(Bucket {
+        bucket_type: None,
+        name: Bytes::from_static(name.as_bytes()),
+    }))
 }
 
 /// A bucket, or `{Type, Bucket}`.
-pub(super) fn bucket(term: &Term) -> Result<Bucket, String> {
+fn bucket(term: &Term) -> Result<Bucket, String> {
     const EXPECTED: &str = "expected a bucket as a binary or string, or {Type, Bucket}";
     match term.as_tuple() {
         Some([bucket_type, name]) => Ok(Bucket {
@@ -213,11 +200,11 @@ impl Driver for RiakcPbDriver {
         self.session.connect().await
     }
 
-    async fn run(&mut self, operation: usize, draws: &mut Draws) -> Outcome {
+    async fn run(&mut self, operation: usize, draws: &mut Draws) -> Ended {
         let Some(action) = self.plan.actions.get(operation).copied() else {
-            return Outcome::Silent;
+            return Ok(Outcome::Silent);
         };
-        let result = match action {
+        match action {
             Action::Get { must_exist } => self.get(must_exist, draws).await,
             Action::Put => self.put(draws).await,
             Action::Update { must_exist } => self.update(must_exist, draws).await,
@@ -225,11 +212,11 @@ impl Driver for RiakcPbDriver {
             Action::UpdateIndexed => self.update_indexed(draws).await,
             Action::QueryPostcode => {
                 let query = IndexQuery::postcode_with_terms(&mut draws.random);
-                Ok(self.query(&query).await)
+                self.query(&query).await
             }
             Action::QueryBirth => {
                 let query = IndexQuery::birth_with_terms(&mut draws.random);
-                Ok(self.query(&query).await)
+                self.query(&query).await
             }
             Action::ListKeys => {
                 // One worker makes this load, whatever the number of workers.
@@ -242,122 +229,82 @@ impl Driver for RiakcPbDriver {
                 tokio::time::sleep(PAUSE).await;
                 Ok(Outcome::Done)
             }
-        };
-        result.unwrap_or_else(Outcome::from)
+        }
     }
 }
 
 impl RiakcPbDriver {
-    async fn get(&mut self, must_exist: bool, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn get(&mut self, must_exist: bool, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);
-        let got = self
-            .session
-            .get(&self.plan.bucket, &key, &self.plan.get_options)
-            .await;
-        Ok(match got {
-            Ok(Some(found)) => draws.judge(&key, found.values()),
-            Ok(None) => absent(must_exist, &key, draws),
-            Err(reason) => Outcome::Failed(reason),
-        })
+        let (bucket, options) = (&self.plan.bucket, &self.plan.get_options);
+        let found = self.session.get(bucket, &key, options).await?;
+        Ok(judge(found.as_ref(), must_exist, &key, draws))
     }
 
-    async fn put(&mut self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn put(&mut self, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         let content = self.new_content(draws.value(&key));
-        let options = &self.plan.put_options;
-        let put = self
-            .session
-            .put(&self.plan.bucket, &key, None, &content, options)
-            .await;
-        Ok(put.map_or_else(Outcome::Failed, |()| Outcome::Done))
+        let (bucket, options) = (&self.plan.bucket, &self.plan.put_options);
+        let put = self.session.put(bucket, &key, None, &content, options);
+        put.await?;
+        Ok(Outcome::Done)
     }
 
     /// Reads, then writes a new value over what was read; one sample covers both.
-    async fn update(&mut self, must_exist: bool, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn update(&mut self, must_exist: bool, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);
-        let found = match self
-            .session
-            .get(&self.plan.bucket, &key, &self.plan.get_options)
-            .await
-        {
-            Ok(found) => found,
-            Err(reason) => return Ok(Outcome::Failed(reason)),
-        };
-        let judgement = match &found {
-            Some(found) => draws.judge(&key, found.values()),
-            None => absent(must_exist, &key, draws),
-        };
-        if !judgement.is_success() {
-            return Ok(judgement);
-        }
+        let (bucket, options) = (&self.plan.bucket, &self.plan.get_options);
+        let found = self.session.get(bucket, &key, options).await?;
+        judge(found.as_ref(), must_exist, &key, draws).go_on()?;
         let value = draws.value(&key);
         let (vclock, content) = match found {
-            Some(Found {
-                vclock, content, ..
-            }) => (vclock, RpbContent { value, ..content }),
+            Some(found) => {
+                let content = found.content;
+                (found.vclock, RpbContent { value, ..content })
+            }
             None => (None, self.new_content(value)),
         };
-        let options = &self.plan.put_options;
+        let (vclock, options) = (vclock.as_deref(), &self.plan.put_options);
         let put = self
             .session
-            .put(
-                &self.plan.bucket,
-                &key,
-                vclock.as_deref(),
-                &content,
-                options,
-            )
-            .await;
-        Ok(put.map_or_else(Outcome::Failed, |()| Outcome::Done))
+            .put(&self.plan.bucket, &key, vclock, &content, options);
+        put.await?;
+        Ok(Outcome::Done)
     }
 
     /// Reads, then writes a new value with new index entries; the original gives neither request
     /// a number of replicas.
-    async fn update_indexed(&mut self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn update_indexed(&mut self, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);
-        let bucket = &self.plan.bucket;
-        let options = GetOptions::default();
-        let found = match self.session.get(bucket, &key, &options).await {
-            Ok(found) => found,
-            Err(reason) => return Ok(Outcome::Failed(reason)),
-        };
-        let judgement = match &found {
-            Some(found) => draws.judge(&key, found.values()),
-            None => draws.judge_absent(&key),
-        };
-        if !judgement.is_success() {
-            return Ok(judgement);
-        }
-        let value = draws.value(&key);
-        let mut content = self.new_content(value);
+        let (bucket, options) = (&self.plan.bucket, GetOptions::default());
+        let found = self.session.get(bucket, &key, &options).await?;
+        draws.judge_found(&key, found.as_ref()).go_on()?;
+        let mut content = self.new_content(draws.value(&key));
         content.indexes = record_entries_with_dashes(&mut draws.random);
         let vclock = found.and_then(|found| found.vclock);
-        let options = PutOptions::default();
-        let put = self.session.put(
-            &self.plan.bucket,
-            &key,
-            vclock.as_deref(),
-            &content,
-            &options,
-        );
-        Ok(put.await.map_or_else(Outcome::Failed, |()| Outcome::Done))
+        let (vclock, options) = (vclock.as_deref(), PutOptions::default());
+        let put = self
+            .session
+            .put(&self.plan.bucket, &key, vclock, &content, &options);
+        put.await?;
+        Ok(Outcome::Done)
     }
 
-    async fn query(&mut self, query: &IndexQuery) -> Outcome {
+    async fn query(&mut self, query: &IndexQuery) -> Ended {
         let request = query.request(&self.plan.bucket);
-        let answer = self.session.query_index(&request).await;
-        answer.map_or_else(Outcome::Failed, |_| Outcome::Done)
+        self.session.query_index(&request).await?;
+        Ok(Outcome::Done)
     }
 
-    async fn delete(&mut self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn delete(&mut self, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.removes(&key);
-        let options = &self.plan.delete_options;
-        let deleted = self.session.delete(&self.plan.bucket, &key, options).await;
-        Ok(deleted.map_or_else(Outcome::Failed, |()| Outcome::Done))
+        let (bucket, options) = (&self.plan.bucket, &self.plan.delete_options);
+        self.session.delete(bucket, &key, options).await?;
+        Ok(Outcome::Done)
     }
 
     fn new_content(&self, value: Bytes) -> RpbContent {
@@ -369,13 +316,10 @@ impl RiakcPbDriver {
     }
 }
 
-/// The outcome of a read that found nothing.
-fn absent(must_exist: bool, key: &[u8], draws: &Draws) -> Outcome {
-    match draws.judge_absent(key) {
-        Outcome::Missed if must_exist => {
-            let key = Term::Binary(key.to_vec());
-            Outcome::Failed(Term::Tuple(vec![Term::atom("not_found"), key]))
-        }
-        judged => judged,
+/// The outcome of a read.
+fn judge(found: Option<&Found>, must_exist: bool, key: &[u8], draws: &Draws) -> Outcome {
+    match found {
+        Some(found) => draws.judge(key, found.values()),
+        None => draws.judge_missing(key, must_exist),
     }
 }

@@ -1,18 +1,14 @@
 //! The driver `2i`: objects with numbers in their secondary indexes, and queries of ranges of them.
 
 use bytes::Bytes;
-use hyper::Method;
-use kvorum_protocol::pb::{RpbContent, RpbIndexReq, RpbPair, rpb_index_req::IndexQueryType};
-use kvorum_protocol::request::{GetOptions, PutOptions};
+use kvorum_protocol::pb::{RpbContent, RpbPair};
 
-use super::http_session::{HttpRequest, HttpSession};
-use super::object_access::bucket_path;
-use super::pb_session::{Bucket, PbSession, Timeouts};
-use super::riakc_pb::{bucket, timeouts};
-use super::targets::Targets;
-use super::{Draws, Driver, Outcome, Plan};
+use super::index_query::IndexQuery;
+use super::object_access::{AccessPlan, ObjectAccess, Via, why_without_http};
+use super::pb_session::Bucket;
+use super::riakc_pb::bucket_of;
+use super::{Draws, Driver, Ended, Outcome, Plan, actions};
 use crate::configuration::{Configuration, ConfigurationError};
-use crate::key_generator::Exhausted;
 use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 
@@ -30,10 +26,7 @@ enum Action {
 #[derive(Debug, Clone)]
 pub struct TwoIPlan {
     actions: Vec<Action>,
-    targets: Targets,
-    http_targets: Option<Targets>,
-    timeouts: Timeouts,
-    http_timeout: std::time::Duration,
+    objects: AccessPlan,
     bucket: Bucket,
     /// Whether a query that finds less than its range is an error.
     must_be_complete: bool,
@@ -45,40 +38,22 @@ impl TwoIPlan {
         configuration: &Configuration,
         operations: &[Operation],
     ) -> Result<Self, ConfigurationError> {
-        let actions: Vec<Action> = operations
-            .iter()
-            .map(|operation| action(configuration, &operation.operation))
-            .collect::<Result<_, _>>()?;
+        let actions = actions(configuration, operations, action)?;
         let needs_http = actions
             .iter()
             .any(|action| matches!(action, Action::QueryOverHttp(_)));
-        let http_targets = needs_http
-            .then(|| Targets::read(configuration, "http_ips", "http_port", 8098))
-            .transpose()?;
-        let http_timeout = match http_targets {
-            Some(_) => configuration.integer("http_timeout_general", 1..=1_000_000_000, 30_000)?,
-            None => 30_000,
-        };
         let range = configuration.get("enforce_keyrange");
         Ok(Self {
             actions,
-            targets: Targets::read(configuration, "pb_ips", "pb_port", 8087)?,
-            http_targets,
-            timeouts: timeouts(configuration, 30_000)?,
-            http_timeout: std::time::Duration::from_millis(http_timeout),
-            bucket: configuration
-                .convert("riakc_pb_bucket", bucket)?
-                .unwrap_or_else(|| Bucket {
-                    bucket_type: None,
-                    name: Bytes::from_static(b"mybucket"),
-                }),
+            objects: AccessPlan::read(configuration, needs_http)?,
+            bucket: bucket_of(configuration, "riakc_pb_bucket", "mybucket")?,
             must_be_complete: range
                 .is_some_and(|term| !matches!(term.as_atom(), Some("false" | "undefined"))),
         })
     }
 }
 
-fn action(configuration: &Configuration, operation: &Term) -> Result<Action, ConfigurationError> {
+fn action(operation: &Term) -> Result<Action, String> {
     if operation.as_atom() == Some("get_pb") {
         return Ok(Action::Get);
     }
@@ -99,28 +74,21 @@ fn action(configuration: &Configuration, operation: &Term) -> Result<Action, Con
     };
     let expected = "expected get_pb, {put_pb, N}, {query_pb, N} or {query_http, N} with the \
                     driver 2i";
-    Err(configuration.refusal("operations", operation, format!("{reason}; {expected}")))
+    Err(format!("{reason}; {expected}"))
 }
 
 impl Plan for TwoIPlan {
     type Worker = TwoIDriver;
 
     fn worker(&self, id: u32) -> TwoIDriver {
-        let http = self.http_targets.as_ref();
         TwoIDriver {
-            session: PbSession::new(self.targets.of_worker(id), self.timeouts),
-            http: http.map(|targets| HttpSession::new(targets.of_worker(id), self.http_timeout)),
+            objects: self.objects.of_worker(id),
             plan: self.clone(),
         }
     }
 
     fn why_without_effect(key: &str) -> Option<&'static str> {
-        match key {
-            "http_ips" | "http_port" | "http_timeout_general" => {
-                Some("no operation of this run goes over HTTP")
-            }
-            _ => None,
-        }
+        why_without_http(key)
     }
 }
 
@@ -128,48 +96,37 @@ impl Plan for TwoIPlan {
 #[derive(Debug)]
 pub struct TwoIDriver {
     plan: TwoIPlan,
-    session: PbSession,
-    http: Option<HttpSession>,
+    objects: ObjectAccess,
 }
 
 impl Driver for TwoIDriver {
     async fn connect(&mut self) -> Result<(), String> {
-        if let Some(http) = &mut self.http {
-            http.connect().await?;
-        }
-        self.session.connect().await
+        self.objects.connect().await
     }
 
-    async fn run(&mut self, operation: usize, draws: &mut Draws) -> Outcome {
+    async fn run(&mut self, operation: usize, draws: &mut Draws) -> Ended {
         let Some(action) = self.plan.actions.get(operation).copied() else {
-            return Outcome::Silent;
+            return Ok(Outcome::Silent);
         };
-        let result = match action {
+        match action {
             Action::Get => self.get(draws).await,
             Action::Put(entries) => self.put(entries, draws).await,
             Action::Query(count) => self.query(count, draws).await,
             Action::QueryOverHttp(count) => self.query_over_http(count, draws).await,
-        };
-        result.unwrap_or_else(Outcome::from)
+        }
     }
 }
 
 impl TwoIDriver {
-    async fn get(&mut self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn get(&mut self, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);
-        let options = GetOptions::default();
-        Ok(
-            match self.session.get(&self.plan.bucket, &key, &options).await {
-                Ok(Some(found)) => draws.judge(&key, found.values()),
-                Ok(None) => draws.judge_absent(&key),
-                Err(reason) => Outcome::Failed(reason),
-            },
-        )
+        let found = self.objects.get(Via::Pb, &self.plan.bucket, &key).await?;
+        Ok(draws.judge_found(&key, found.as_ref()))
     }
 
     /// Writes an object whose key is the number in each of its indexes.
-    async fn put(&mut self, entries: u32, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+    async fn put(&mut self, entries: u32, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         let indexes = (1..=entries).map(|number| RpbPair {
             key: Bytes::from(format!("field{number}_int")),
@@ -180,66 +137,40 @@ impl TwoIDriver {
             indexes: indexes.collect(),
             ..RpbContent::default()
         };
-        let options = PutOptions::default();
-        let put = self
-            .session
-            .put(&self.plan.bucket, &key, None, &content, &options);
-        Ok(put.await.map_or_else(Outcome::Failed, |()| Outcome::Done))
+        let bucket = &self.plan.bucket;
+        let put = self.objects.put(Via::Pb, bucket, &key, None, &content);
+        put.await?;
+        Ok(Outcome::Done)
     }
 
-    async fn query(&mut self, count: u32, draws: &mut Draws) -> Result<Outcome, Exhausted> {
-        let (first, last) = range(&draws.key()?, count);
-        let request = RpbIndexReq {
-            bucket: self.plan.bucket.name.clone(),
-            r#type: self.plan.bucket.bucket_type.clone(),
-            index: Bytes::from_static(b"field1_int"),
-            qtype: i32::from(IndexQueryType::Range),
-            range_min: Some(Bytes::from(first.to_string())),
-            range_max: Some(Bytes::from(last.to_string())),
-            ..RpbIndexReq::default()
-        };
-        let answer = self.session.query_index(&request).await;
-        Ok(self.judge(answer, count))
-    }
-
-    async fn query_over_http(
-        &mut self,
-        count: u32,
-        draws: &mut Draws,
-    ) -> Result<Outcome, Exhausted> {
-        let (first, last) = range(&draws.key()?, count);
-        let path = bucket_path(&self.plan.bucket);
-        let path = format!("{path}/index/field1_int/{first}/{last}");
-        let Some(http) = &mut self.http else {
-            return Ok(Outcome::failed("disconnected"));
-        };
-        let answer = http.send(Method::GET, &path, HttpRequest::default()).await;
-        let found = answer.and_then(|answer| {
-            if answer.status.is_success() {
-                Ok(keys_in(&answer.body))
-            } else {
-                Err(answer.reason())
-            }
-        });
+    async fn query(&mut self, count: u32, draws: &mut Draws) -> Ended {
+        let query = query(&draws.key()?, count);
+        let request = query.request(&self.plan.bucket);
+        let found = self.objects.pb.query_index(&request).await?;
         Ok(self.judge(found, count))
     }
 
-    fn judge(&self, found: Result<usize, Term>, count: u32) -> Outcome {
-        match found {
-            Ok(found) if self.plan.must_be_complete && found < count as usize => {
-                let found = i128::try_from(found).unwrap_or(0);
-                let too_few = [Term::Integer(found), Term::Integer(i128::from(count))];
-                let [found, count] = too_few;
-                Outcome::Failed(Term::Tuple(vec![
-                    Term::atom("not_enough_results"),
-                    found,
-                    count,
-                ]))
-            }
-            Ok(_) => Outcome::Done,
-            Err(reason) => Outcome::Failed(reason),
-        }
+    async fn query_over_http(&mut self, count: u32, draws: &mut Draws) -> Ended {
+        let query = query(&draws.key()?, count);
+        let answer = self.objects.fetch(&query.path(&self.plan.bucket)).await?;
+        Ok(self.judge(keys_in(&answer), count))
     }
+
+    fn judge(&self, found: usize, count: u32) -> Outcome {
+        if !self.plan.must_be_complete || found >= count as usize {
+            return Outcome::Done;
+        }
+        Outcome::Failed(Term::Tuple(vec![
+            Term::atom("not_enough_results"),
+            Term::Integer(i128::try_from(found).unwrap_or(0)),
+            Term::Integer(i128::from(count)),
+        ]))
+    }
+}
+
+fn query(key: &[u8], count: u32) -> IndexQuery {
+    let (first, last) = range(key, count);
+    IndexQuery::numbers(first, last)
 }
 
 /// The first and the last of `count` numbers from a key on; a key that is no number counts as 0.

@@ -118,7 +118,13 @@ impl DiskFile for FaultyFile {
         if self.suspect.load(Ordering::Acquire) {
             return self.change(&self.call(Operation::Sync), || Ok(()));
         }
-        let synced = self.change(&self.call(Operation::Sync), || self.below.file().sync());
+        let synced = self.shared.run(&self.call(Operation::Sync), |fault| {
+            self.check_sound(Operation::Sync)?;
+            match fault {
+                Some(Fault::Forgotten) => Ok(()),
+                _ => self.below.file().sync(),
+            }
+        });
         if synced.is_err() {
             self.suspect.store(true, Ordering::Release);
             self.shared.forget(self.path(), &self.suspect);

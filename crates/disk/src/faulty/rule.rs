@@ -29,6 +29,8 @@ pub enum Fault {
     },
     /// A cached-only read fails with [`ErrorKind::WouldBlock`].
     NotCached,
+    /// A sync, of a file or of a directory, does nothing and succeeds.
+    Forgotten,
 }
 
 impl Fault {
@@ -38,6 +40,9 @@ impl Fault {
             Self::TornWrite { .. } => call.operation == Operation::Write,
             Self::ShortRead { .. } | Self::FlippedBit { .. } => call.operation == Operation::Read,
             Self::NotCached => call.is_cached_read,
+            Self::Forgotten => {
+                matches!(call.operation, Operation::Sync | Operation::SyncDirectory)
+            }
         }
     }
 }

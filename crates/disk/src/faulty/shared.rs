@@ -29,6 +29,8 @@ pub struct LoggedOperation {
     pub offset: Option<u64>,
     /// How many bytes were asked for or given.
     pub bytes: usize,
+    /// True for a read that must not wait for a device.
+    pub is_cached_read: bool,
     /// The fault that met it.
     pub fault: Option<Fault>,
     /// Whether the caller was told of success.
@@ -79,6 +81,7 @@ impl Shared {
             other: call.other.map(Path::to_owned),
             offset: call.offset,
             bytes: call.bytes,
+            is_cached_read: call.is_cached_read,
             fault,
             succeeded: result.is_ok(),
         });

@@ -25,31 +25,26 @@ impl Done<'_> {
 
     /// What the cell is called among those of its test.
     fn in_test(&self) -> String {
-        match &self.cell.durability {
-            Some(durability) if self.cell.has_several_durabilities => {
-                format!("{}, {durability}", self.cell.backend)
-            }
-            _ => self.cell.backend.clone(),
-        }
+        self.told_apart(&self.cell.backend)
     }
 
     /// What the cell's row is called among those of its backend.
     fn row(&self) -> String {
-        match &self.cell.durability {
-            Some(durability) if self.cell.has_several_durabilities => {
-                format!("{}, {durability}", self.cell.test_title)
-            }
-            _ => self.cell.test_title.clone(),
-        }
+        self.told_apart(&self.cell.test_title)
     }
 
     /// The same, short enough for the end of a line.
     fn short_row(&self) -> String {
+        self.told_apart(&self.cell.test)
+    }
+
+    /// A name, with the durability behind it where others have the same name.
+    fn told_apart(&self, name: &str) -> String {
         match &self.cell.durability {
             Some(durability) if self.cell.has_several_durabilities => {
-                format!("{}, {durability}", self.cell.test)
+                format!("{name}, {durability}")
             }
-            _ => self.cell.test.clone(),
+            _ => name.to_owned(),
         }
     }
 }

@@ -64,9 +64,7 @@ struct MatrixFile {
     #[serde(default)]
     durabilities: Vec<String>,
     duration: Length,
-    #[serde(default)]
     warm_up: Option<Length>,
-    #[serde(default)]
     scale: Option<f64>,
     /// Keys of every load's configuration, as Erlang terms.
     #[serde(default)]
@@ -85,25 +83,18 @@ struct MatrixFile {
 #[serde(deny_unknown_fields)]
 struct TestFile {
     name: String,
-    #[serde(default)]
     title: Option<String>,
     /// A sentence or two for the reader of the pages.
-    #[serde(default)]
     note: Option<String>,
     /// Configuration files, relative to the matrix file.
     files: Vec<PathBuf>,
     #[serde(default)]
     preload: Vec<PathBuf>,
     /// Those of the backends that can do what the test asks; all unless given.
-    #[serde(default)]
     backends: Option<Vec<String>>,
-    #[serde(default)]
     durabilities: Option<Vec<String>>,
-    #[serde(default)]
     duration: Option<Length>,
-    #[serde(default)]
     warm_up: Option<Length>,
-    #[serde(default)]
     scale: Option<f64>,
     /// Keys of the configuration, as Erlang terms.
     #[serde(default)]

@@ -16,7 +16,7 @@ use kvorum_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
 use kvorum_encoding::StorageKey;
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::SeededRandomness;
-use kvorum_settings::{Configuration, Fate, honoured_keys, riak_families};
+use kvorum_settings::{Configuration, Family, Fate, honoured_keys, riak_families};
 use kvorum_value_log::{Tenant, ValueLog};
 
 use super::*;
@@ -99,7 +99,7 @@ fn a_key_is_tested_here_or_listed_with_its_reason() {
         .filter(is_ours)
         .collect();
     assert_eq!(tested, honoured);
-    let others = riak_families().iter().flat_map(|family| family.keys);
+    let others = riak_families().iter().flat_map(Family::keys);
     for key in others.filter(|key| is_ours(&key.name)) {
         assert!(matches!(key.fate, Fate::Ignored(_)), "{}", key.name);
         assert!(!honoured.contains(key.name), "{}", key.name);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kvorum_backend::{StepBudget, TaskKind, Timestamp};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
-use kvorum_settings::{Fate, honoured_keys, riak_families};
+use kvorum_settings::{Family, Fate, honoured_keys, riak_families};
 
 use super::*;
 use crate::engines::running::{NOW, Running, loaded, text};
@@ -93,7 +93,7 @@ fn a_key_is_tested_here_or_listed_with_its_reason() {
         .filter(is_ours)
         .collect();
     assert_eq!(tested, honoured);
-    let others = riak_families().iter().flat_map(|family| family.keys);
+    let others = riak_families().iter().flat_map(Family::keys);
     for key in others.filter(|key| is_ours(&key.name)) {
         assert!(matches!(key.fate, Fate::Ignored(_)), "{}", key.name);
         assert!(!honoured.contains(key.name), "{}", key.name);

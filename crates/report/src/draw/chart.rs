@@ -9,8 +9,6 @@ pub struct Chart {
     pub id: String,
     /// What it shows.
     pub title: String,
-    /// How to read it, where that is not plain.
-    pub note: Option<String>,
     /// What the horizontal axis measures.
     pub x_title: String,
     /// What the vertical axis measures.

@@ -386,7 +386,6 @@ mod tests {
         Chart {
             id: "x".to_owned(),
             title: "Throughput <1>".to_owned(),
-            note: None,
             x_title: "time".to_owned(),
             y_title: "ops/s".to_owned(),
             x: Scale::up_to(Unit::Seconds, 10.0, 5),

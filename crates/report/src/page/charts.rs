@@ -60,14 +60,10 @@ pub(super) fn columns_of(table: &Table) -> Vec<Column> {
 pub(super) fn throughput_over_time(run: &RunResult) -> Chart {
     let lines = throughput_lines(run, &run.summary.numbers("elapsed"));
     let mut table = columns_of(&run.summary);
-    table.push(Column {
-        head: "successful/s".to_owned(),
-        values: rate_in_window(&run.summary, "successful"),
-    });
+    table.push(successful(run));
     Chart {
         id: "throughput-time".to_owned(),
         title: "Throughput over time".to_owned(),
-        note: None,
         x_title: "time since the start".to_owned(),
         y_title: "operations per second".to_owned(),
         x: time_axis(std::iter::once(run)),
@@ -83,18 +79,16 @@ pub(super) fn throughput_over_volume(run: &RunResult) -> Option<Chart> {
     let volume = volume_of_rows(run)?;
     let lines = throughput_lines(run, &volume);
     let places = volume.iter().copied().map(Some).collect();
-    let mut table = vec![Column {
-        head: "payload_bytes".to_owned(),
-        values: places,
-    }];
-    table.push(Column {
-        head: "successful/s".to_owned(),
-        values: rate_in_window(&run.summary, "successful"),
-    });
+    let table = vec![
+        Column {
+            head: "payload_bytes".to_owned(),
+            values: places,
+        },
+        successful(run),
+    ];
     Some(Chart {
         id: "throughput-volume".to_owned(),
         title: "Throughput over accumulated volume".to_owned(),
-        note: None,
         x_title: "payload moved since the start".to_owned(),
         y_title: "operations per second".to_owned(),
         x: volume_axis(&lines),
@@ -103,6 +97,13 @@ pub(super) fn throughput_over_volume(run: &RunResult) -> Option<Chart> {
         bands: stalls_over_volume(run),
         table,
     })
+}
+
+fn successful(run: &RunResult) -> Column {
+    Column {
+        head: "successful/s".to_owned(),
+        values: rate_in_window(&run.summary, "successful"),
+    }
 }
 
 fn throughput_lines(run: &RunResult, x: &[f64]) -> Vec<Line> {
@@ -131,7 +132,6 @@ pub(super) fn latencies_over_time(run: &RunResult) -> Vec<Chart> {
         .map(|(operation, lines)| Chart {
             id: format!("latency-{}", operation.label),
             title: format!("Latency of {}", operation.label),
-            note: None,
             x_title: "time since the start".to_owned(),
             y_title: "latency".to_owned(),
             x: time_axis(std::iter::once(run)),
@@ -167,7 +167,6 @@ pub(super) fn server_charts(run: &RunResult) -> Vec<Chart> {
         is_known.then(|| Chart {
             id: id.to_owned(),
             title: title.to_owned(),
-            note: None,
             x_title: "time since the start".to_owned(),
             y_title: y_title.to_owned(),
             x: time_axis(std::iter::once(run)),

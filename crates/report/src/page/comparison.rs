@@ -152,7 +152,6 @@ fn over_time(
     Chart {
         id,
         title: title.to_owned(),
-        note: None,
         x_title: "time since the start".to_owned(),
         y_title: y_title.to_owned(),
         x: charts::time_axis(entries.iter().map(|entry| entry.run)),
@@ -213,7 +212,6 @@ fn throughput(entries: &[Entry<'_>]) -> Vec<Chart> {
         charts.push(Chart {
             id: "throughput-volume".to_owned(),
             title: "Throughput over accumulated volume".to_owned(),
-            note: None,
             x_title: "payload moved since the start".to_owned(),
             y_title: y_title.to_owned(),
             x: charts::volume_axis(&lines),

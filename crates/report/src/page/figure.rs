@@ -15,7 +15,6 @@ pub(super) fn figure(chart: &Chart, is_alone: bool, data: &mut PageData) -> Mark
             figcaption {
                 h3 id=(heading) { (chart.title) }
                 output.at {}
-                @if let Some(note) = &chart.note { p.note { (note) } }
             }
             (key(chart))
             // The script makes this a slider: arrow keys move a cursor over the data.

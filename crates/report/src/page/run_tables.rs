@@ -219,32 +219,10 @@ pub(super) fn utc(unix_seconds: f64) -> String {
         reason = "a cast of a float saturates, and no clock is that late"
     )]
     let seconds = unix_seconds as i64;
-    let (year, month, day) = civil_date(seconds.div_euclid(86_400));
-    let of_day = seconds.rem_euclid(86_400);
-    let (hour, minute) = (of_day / 3600, of_day / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
-}
-
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar. Years are
-/// counted from March, so that the leap day is the last one.
-fn civil_date(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let is_after_new_year = month >= 10;
-    (
-        year + era * 400 + i64::from(is_after_new_year),
-        if is_after_new_year {
-            month - 9
-        } else {
-            month + 3
-        },
-        day,
-    )
+    // A moment that no calendar reaches is none that a run began at.
+    let at = time::OffsetDateTime::from_unix_timestamp(seconds)
+        .unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
+    format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute())
 }
 
 #[cfg(test)]

@@ -18,44 +18,32 @@ pub struct Description {
     #[serde(default)]
     pub name: String,
     /// The file that configured it.
-    #[serde(default)]
     pub configuration_file: Option<String>,
     /// Its configuration: each key with its value as an Erlang term.
     #[serde(default)]
     pub configuration: serde_json::Map<String, serde_json::Value>,
     /// When it started, in seconds since 1970.
-    #[serde(default)]
     pub started_unix_seconds: Option<f64>,
     /// How long it ran, in seconds.
-    #[serde(default)]
     pub duration_seconds: Option<f64>,
     /// How long it warmed up before it was measured, in seconds.
-    #[serde(default)]
     pub warm_up_seconds: Option<f64>,
     /// `closed`: each worker waits for an answer before it asks again; `open`: requests come at a
     /// fixed rate.
-    #[serde(default)]
     pub mode: Option<String>,
     /// Requests per second, where they were limited.
-    #[serde(default)]
     pub rate: Option<f64>,
     /// How many workers asked.
-    #[serde(default)]
     pub workers: Option<u64>,
     /// What duration and key space were multiplied by.
-    #[serde(default)]
     pub scale: Option<f64>,
     /// What the workers spoke.
-    #[serde(default)]
     pub driver: Option<String>,
     /// The server's storage engine.
-    #[serde(default)]
     pub backend: Option<String>,
     /// What the server waited for before it acknowledged.
-    #[serde(default)]
     pub durability: Option<String>,
     /// The server, when it told about itself.
-    #[serde(default)]
     pub server: Option<Server>,
     /// The machine that ran the load.
     #[serde(default)]
@@ -66,13 +54,11 @@ pub struct Description {
     #[serde(default)]
     pub verified: bool,
     /// In an open loop, how late operations began.
-    #[serde(default)]
     pub lateness: Option<OperationTotals>,
     /// When the server did not answer.
     #[serde(default)]
     pub stalls: Vec<Stall>,
     /// What gets could find, where that can be told.
-    #[serde(default)]
     pub hits: Option<Hits>,
 }
 
@@ -81,7 +67,6 @@ pub struct Description {
 pub struct Hits {
     /// Different keys that can be drawn; none where they have no bound, or where gets ask only for
     /// what was written.
-    #[serde(default)]
     pub distinct_keys: Option<f64>,
     /// Successful writes of such keys.
     pub writes: f64,
@@ -104,7 +89,6 @@ impl Hits {
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Server {
     /// Its version.
-    #[serde(default)]
     pub version: Option<String>,
     /// Its settings.
     #[serde(default)]
@@ -115,22 +99,16 @@ pub struct Server {
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Machine {
     /// The processor, as it calls itself.
-    #[serde(default)]
     pub cpu_model: Option<String>,
     /// Logical cores.
-    #[serde(default)]
     pub cores: Option<u64>,
     /// Main memory in bytes.
-    #[serde(default)]
     pub memory_bytes: Option<f64>,
     /// The kernel's version.
-    #[serde(default)]
     pub kernel: Option<String>,
     /// The file system below the data.
-    #[serde(default)]
     pub filesystem: Option<String>,
     /// The device below the data.
-    #[serde(default)]
     pub device: Option<String>,
 }
 
@@ -144,25 +122,18 @@ pub struct OperationTotals {
     #[serde(default)]
     pub errors: f64,
     /// Successful ones that found nothing.
-    #[serde(default)]
     pub misses: Option<f64>,
     /// The mean.
-    #[serde(default)]
     pub mean_us: Option<f64>,
     /// The median.
-    #[serde(default)]
     pub p50_us: Option<f64>,
     /// 95 % took no longer.
-    #[serde(default)]
     pub p95_us: Option<f64>,
     /// 99 % took no longer.
-    #[serde(default)]
     pub p99_us: Option<f64>,
     /// 99.9 % took no longer.
-    #[serde(default)]
     pub p999_us: Option<f64>,
     /// The longest.
-    #[serde(default)]
     pub max_us: Option<f64>,
 }
 

@@ -4,7 +4,6 @@ use http::StatusCode;
 use kvorum_coordinator::Deleted;
 use kvorum_encoding::Key;
 
-use super::address::address;
 use super::context;
 use super::get::not_found;
 use super::parameters::Parameters;
@@ -20,7 +19,7 @@ pub(crate) async fn delete(exchange: &Exchange<'_>, path: &BucketPath, key: Key)
     let parameters = Parameters::parse(exchange)?;
     let mut seen = context::vclock(exchange)?;
     origin::check(exchange)?;
-    let address = address(path, key);
+    let address = path.address(key);
     let conditions = Preconditions::of_request(exchange);
     if !conditions.are_none() {
         let found = read_head(exchange, &parameters, &address).await?;

@@ -7,7 +7,6 @@ use kvorum_encoding::Key;
 use kvorum_object::{Object, Sibling};
 use kvorum_protocol::http_fields::{choose_charset, choose_encoding};
 
-use super::address::address;
 use super::parameters::Parameters;
 use super::representation::{self, SiblingsForm};
 use crate::exchange::Exchange;
@@ -20,7 +19,7 @@ use crate::{failure, origin};
 pub(crate) async fn get(exchange: &Exchange<'_>, path: &BucketPath, key: Key) -> Outcome {
     let parameters = Parameters::parse(exchange)?;
     origin::check(exchange)?;
-    let address = address(path, key);
+    let address = path.address(key);
     // Whole for HEAD too, whose Content-Length is that of the value.
     let options = parameters.get_options(Detail::Whole);
     let found = exchange

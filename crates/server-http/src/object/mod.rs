@@ -1,6 +1,5 @@
 //! Objects: reading, storing and deleting them.
 
-mod address;
 mod content;
 mod context;
 mod delete;

@@ -10,7 +10,6 @@ use kvorum_coordinator::{Condition, Detail, PutKind, PutRequest, RequestError};
 use kvorum_encoding::{Address, Key};
 use kvorum_object::{Clock, Content, Object};
 
-use super::address::address;
 use super::content::{Described, describe, required_content_type};
 use super::context;
 use super::get::{Selected, not_acceptable, select};
@@ -45,7 +44,7 @@ pub(crate) async fn store(
 
     let is_new_key = key.is_none();
     let key = key.unwrap_or_else(|| exchange.coordinator().generate_key());
-    let address = address(&path, key);
+    let address = path.address(key);
     let mut condition = judge_conditions(&exchange, &parameters, &address, is_new_key).await?;
     let has_version = unmodified.is_some();
     if let Some(version) = unmodified {

@@ -3,21 +3,13 @@
 use std::time::Duration;
 
 use crate::duration::Unit;
-use crate::key::{Category, Key};
+use crate::key::{Key, key, own_key};
 use crate::kind::{Choice, Kind};
 use crate::settings::{Compression, MergePolicy, SyncStrategy};
 
-const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
-    Key::new(name, kind, Some(default), Category::Bitcask, help)
-}
-
 /// An hour of the day; the range makes the conversion exact.
 const fn hour(set: fn(&mut crate::Settings, u64)) -> Kind {
-    Kind::Integer {
-        least: 0,
-        most: 23,
-        set,
-    }
+    Kind::Integer(0..=23, set)
 }
 
 pub(super) const KEYS: &[Key] = &[
@@ -41,7 +33,6 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         None,
-        Category::Bitcask,
         "Riak's name for `durability`, for this backend alone; where it is set, it decides. \
          `none` is Riak's default behaviour; `interval` syncs every `bitcask.sync.interval`; \
          `o_sync` acknowledges what is on stable storage, as `durability = grouped` does. \
@@ -49,20 +40,19 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "bitcask.sync.interval",
-        Kind::Duration {
-            unit: Unit::Seconds,
-            least: Duration::from_millis(1),
-            set: |settings, value| settings.bitcask.sync_interval = value,
-        },
+        Kind::Duration(
+            Unit::Seconds,
+            Duration::from_millis(1)..,
+            |settings, value| settings.bitcask.sync_interval = value,
+        ),
         "1s",
         "The time between syncs with `bitcask.sync.strategy = interval`.",
     ),
     key(
         "bitcask.max_file_size",
-        Kind::Bytes {
-            least: 64 << 10,
-            set: |settings, value| settings.bitcask.file_bytes_max = value,
-        },
+        Kind::Bytes(64 << 10.., |settings, value| {
+            settings.bitcask.file_bytes_max = value;
+        }),
         "2GB",
         "The most that a data file grows to. \
          Smaller files are merged in smaller steps; more of them are open. \
@@ -70,7 +60,7 @@ pub(super) const KEYS: &[Key] = &[
          it has, because the file being written cannot be merged. \
          The value log's files have `commit_log.segment_bytes`.",
     ),
-    key(
+    own_key(
         "bitcask.compression",
         Kind::Choice(&[
             Choice::Takes("none", |settings| {
@@ -88,23 +78,19 @@ pub(super) const KEYS: &[Key] = &[
          `lz4` costs a put a microsecond or two and a get nothing, and saves a quarter and more of \
          the bytes of most values; `zstd` packs text and JSON better, for some microseconds more in \
          puts and gets. What does not shrink is stored as it is.",
-    )
-    .own(),
-    key(
+    ),
+    own_key(
         "bitcask.read_cache",
-        Kind::BytesOr {
-            word: "auto",
-            least: 0,
-            set: |settings, value| settings.bitcask.read_cache_bytes = value,
-        },
+        Kind::BytesOr("auto", 0.., |settings, value| {
+            settings.bitcask.read_cache_bytes = value;
+        }),
         "auto",
         "How much memory all partitions together may keep objects in that were read twice lately, so \
          that the next read needs no system call. Objects of more than 64 KB are left to the system's \
          cache. \
          `auto` is a thirty-second of what the machine or the container has; 0 keeps none. \
          It shrinks where the stores leave less of `maintenance.memory_bytes_max`.",
-    )
-    .own(),
+    ),
     key(
         "bitcask.merge.policy",
         Kind::Choice(&[
@@ -142,7 +128,7 @@ pub(super) const KEYS: &[Key] = &[
         "The last hour of the merge window, itself included; UTC as well. \
          A window that ends before it starts goes past midnight.",
     ),
-    key(
+    own_key(
         "bitcask.merge.dead_share_max",
         Kind::Percent(|settings, value| {
             settings.bitcask.merge_dead_share_max_percent = value;
@@ -155,8 +141,7 @@ pub(super) const KEYS: &[Key] = &[
          than 5 may be dead. \
          Higher: less is copied, and more space taken; 100 leaves it to the triggers, and the value \
          log gives back only what is dead entirely.",
-    )
-    .own(),
+    ),
     key(
         "bitcask.merge.triggers.fragmentation",
         Kind::Percent(|settings, value| {
@@ -168,10 +153,9 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "bitcask.merge.triggers.dead_bytes",
-        Kind::Bytes {
-            least: 1,
-            set: |settings, value| settings.bitcask.merge_trigger_dead_bytes = value,
-        },
+        Kind::Bytes(1.., |settings, value| {
+            settings.bitcask.merge_trigger_dead_bytes = value;
+        }),
         "512MB",
         "The bytes of dead values in some file of a partition from which a merge begins. \
          Not for the value log, which goes by `bitcask.merge.dead_share_max` alone.",
@@ -187,21 +171,18 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "bitcask.merge.thresholds.dead_bytes",
-        Kind::Bytes {
-            least: 1,
-            set: |settings, value| settings.bitcask.merge_threshold_dead_bytes = value,
-        },
+        Kind::Bytes(1.., |settings, value| {
+            settings.bitcask.merge_threshold_dead_bytes = value;
+        }),
         "128MB",
         "The bytes of dead values from which a file of a partition takes part in a merge. \
          Not for the value log, which goes by `bitcask.merge.dead_share_max` alone.",
     ),
     key(
         "bitcask.merge.thresholds.small_file",
-        Kind::BytesOr {
-            word: "disabled",
-            least: 1,
-            set: |settings, value| settings.bitcask.merge_threshold_small_file_bytes = value,
-        },
+        Kind::BytesOr("disabled", 1.., |settings, value| {
+            settings.bitcask.merge_threshold_small_file_bytes = value;
+        }),
         "10MB",
         "A smaller file of a partition takes part in a merge whatever it holds, if it has less than \
          half of the length that the partition's files are to have at present. \
@@ -209,22 +190,18 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "bitcask.expiry",
-        Kind::DurationOr {
-            word: "off",
-            unit: Unit::Seconds,
-            set: |settings, value| settings.bitcask.expiry = value,
-        },
+        Kind::DurationOr("off", Unit::Seconds, |settings, value| {
+            settings.bitcask.expiry = value;
+        }),
         "off",
         "How long after it was written an object is gone, for all objects of the backend. \
          It is no longer read from then on; merges win its space back.",
     ),
     key(
         "bitcask.expiry.grace_time",
-        Kind::Duration {
-            unit: Unit::Seconds,
-            least: Duration::ZERO,
-            set: |settings, value| settings.bitcask.expiry_grace = value,
-        },
+        Kind::Duration(Unit::Seconds, Duration::ZERO.., |settings, value| {
+            settings.bitcask.expiry_grace = value;
+        }),
         "0",
         "How much longer expired objects may stay on disk before that alone is a reason to merge.",
     ),

@@ -1,96 +1,65 @@
 //! Keys of the properties that buckets without a type have until somebody sets their own.
 
-use crate::key::{Category, Key};
+use crate::key::{Key, key, own_key};
 use crate::kind::{Choice, Kind, REPLICAS_MAX};
 use crate::settings::{KeyFunction, SyncOnWrite};
-
-const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
-    Key::new(name, kind, Some(default), Category::Buckets, help)
-}
 
 pub(super) const KEYS: &[Key] = &[
     key(
         "buckets.default.n_val",
-        Kind::Integer {
-            least: 1,
-            most: REPLICAS_MAX,
-            set: |settings, value| {
-                settings.buckets.n_val = u32::try_from(value).unwrap_or(u32::MAX);
-            },
-        },
+        Kind::Integer(1..=REPLICAS_MAX, |settings, value| {
+            settings.buckets.n_val = u32::try_from(value).unwrap_or(u32::MAX);
+        }),
         "3",
         "How many replicas an object has. \
          A cluster with fewer nodes keeps one on each until it grows (see `colocated_replicas`).",
     ),
     key(
         "buckets.default.r",
-        Kind::Quorum {
-            least: 1,
-            set: |settings, value| settings.buckets.r = value,
-        },
+        Kind::Quorum(1.., |settings, value| settings.buckets.r = value),
         "quorum",
         "How many replicas have to answer a read.",
     ),
     key(
         "buckets.default.w",
-        Kind::Quorum {
-            least: 1,
-            set: |settings, value| settings.buckets.w = value,
-        },
+        Kind::Quorum(1.., |settings, value| settings.buckets.w = value),
         "quorum",
         "How many replicas have to have received a write.",
     ),
     key(
         "buckets.default.dw",
-        Kind::Quorum {
-            least: 0,
-            set: |settings, value| settings.buckets.dw = value,
-        },
+        Kind::Quorum(0.., |settings, value| settings.buckets.dw = value),
         "quorum",
         "How many replicas have to have stored a write, in the sense of `durability`.",
     ),
     key(
         "buckets.default.rw",
-        Kind::Quorum {
-            least: 1,
-            set: |settings, value| settings.buckets.rw = value,
-        },
+        Kind::Quorum(1.., |settings, value| settings.buckets.rw = value),
         "quorum",
         "How many replicas have to take part in a delete that names no quorums of its own.",
     ),
     key(
         "buckets.default.pr",
-        Kind::Quorum {
-            least: 0,
-            set: |settings, value| settings.buckets.pr = value,
-        },
+        Kind::Quorum(0.., |settings, value| settings.buckets.pr = value),
         "0",
         "How many of the replicas that answer a read have to be on nodes that own the partition.",
     ),
     key(
         "buckets.default.pw",
-        Kind::Quorum {
-            least: 0,
-            set: |settings, value| settings.buckets.pw = value,
-        },
+        Kind::Quorum(0.., |settings, value| settings.buckets.pw = value),
         "0",
         "How many of the replicas that take a write have to be on nodes that own the partition.",
     ),
-    key(
+    own_key(
         "buckets.default.node_confirms",
-        Kind::Integer {
-            least: 0,
-            most: REPLICAS_MAX,
-            set: |settings, value| {
-                settings.buckets.node_confirms = u32::try_from(value).unwrap_or(u32::MAX);
-            },
-        },
+        Kind::Integer(0..=REPLICAS_MAX, |settings, value| {
+            settings.buckets.node_confirms = u32::try_from(value).unwrap_or(u32::MAX);
+        }),
         "0",
         "How many different nodes have to answer a read or take a write. \
          It is never lowered to the nodes there are: \
          2 on a cluster of one node refuses every request.",
-    )
-    .own(),
+    ),
     key(
         "buckets.default.notfound_ok",
         Kind::Flag(|settings, value| settings.buckets.notfound_ok = value),
@@ -127,7 +96,7 @@ pub(super) const KEYS: &[Key] = &[
         "The bucket property `dvv_enabled`: 2 is true, 1 is false. \
          It is shown to clients as set; siblings carry dots either way.",
     ),
-    key(
+    own_key(
         "buckets.default.sync_on_write",
         Kind::Choice(&[
             Choice::Takes("backend", |settings| {
@@ -143,9 +112,8 @@ pub(super) const KEYS: &[Key] = &[
         "backend",
         "Which replicas have a write on stable storage before they acknowledge it: \
          `backend` goes by `durability`, `one` is the replica that coordinates, `all` is every one.",
-    )
-    .own(),
-    key(
+    ),
+    own_key(
         "buckets.default.chash_keyfun",
         Kind::Choice(&[
             Choice::Takes("chash_std_keyfun", |settings| {
@@ -158,6 +126,5 @@ pub(super) const KEYS: &[Key] = &[
         "chash_std_keyfun",
         "What decides the place of an object on the ring: bucket and key, or the bucket alone. \
          Objects that are stored already do not move when it is changed.",
-    )
-    .own(),
+    ),
 ];

@@ -3,16 +3,12 @@
 use std::time::Duration;
 
 use crate::duration::Unit;
-use crate::key::{Category, Key};
+use crate::key::{Key, own_key};
 use crate::kind::{Choice, Kind};
 use crate::settings::DurabilityMode;
 
-const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
-    Key::new(name, kind, Some(default), Category::Durability, help).own()
-}
-
 pub(super) const KEYS: &[Key] = &[
-    key(
+    own_key(
         "durability",
         Kind::Choice(&[
             Choice::Takes("grouped", |settings| {
@@ -32,33 +28,31 @@ pub(super) const KEYS: &[Key] = &[
          `none`: at once, and the operating system writes when it likes, as Riak does by default; \
          a power cut loses the last seconds, a crash of the server nothing.",
     ),
-    key(
+    own_key(
         "durability.interval",
-        Kind::Duration {
-            unit: Unit::Seconds,
-            least: Duration::from_millis(1),
-            set: |settings, value| settings.durability.interval = value,
-        },
+        Kind::Duration(
+            Unit::Seconds,
+            Duration::from_millis(1)..,
+            |settings, value| settings.durability.interval = value,
+        ),
         "1s",
         "The time between syncs with `durability = interval`: what a power cut may cost.",
     ),
-    key(
+    own_key(
         "commit_log.segment_bytes",
-        Kind::Bytes {
-            least: 64 << 10,
-            set: |settings, value| settings.commit_log.segment_bytes = value,
-        },
+        Kind::Bytes(64 << 10.., |settings, value| {
+            settings.commit_log.segment_bytes = value;
+        }),
         "64MB",
         "The size of one file of the node's log, the value log, in which entries stay. Files are \
          made in advance. On a small disk they are shorter: a thirty-second of what is free and what \
          the node's own files take, but 1MB at least.",
     ),
-    key(
+    own_key(
         "commit_log.bytes_max",
-        Kind::Bytes {
-            least: 128 << 10,
-            set: |settings, value| settings.commit_log.bytes_max = value,
-        },
+        Kind::Bytes(128 << 10.., |settings, value| {
+            settings.commit_log.bytes_max = value;
+        }),
         "1GB",
         "How much of the node's log may wait for the partitions to catch up. It bounds the time \
          that a start after a crash takes. Each partition catches up when between half of it and \

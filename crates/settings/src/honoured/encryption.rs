@@ -1,15 +1,11 @@
 //! Keys of encryption between the nodes of a cluster.
 
-use crate::key::{Category, Key};
+use crate::key::{Key, own_key};
 use crate::kind::{Choice, Kind};
 use crate::settings::TlsMode;
 
-const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
-    Key::new(name, kind, Some(default), Category::Encryption, help).own()
-}
-
 pub(super) const KEYS: &[Key] = &[
-    key(
+    own_key(
         "cluster.tls",
         Kind::Choice(&[
             Choice::Takes("off", |settings| settings.cluster_tls.mode = TlsMode::Off),
@@ -25,7 +21,7 @@ pub(super) const KEYS: &[Key] = &[
          such a node calls with TLS, and without it where that fails, and answers both. \
          `kvorum admin tls init` makes what is needed.",
     ),
-    key(
+    own_key(
         "cluster.tls.certfile",
         Kind::Path(|settings, value| settings.cluster_tls.certificate = value),
         "./tls/node.crt",
@@ -33,14 +29,14 @@ pub(super) const KEYS: &[Key] = &[
          issued for its `nodename` and `cluster_name` by `kvorum admin tls issue`. \
          It and the two other files are read again when they change, without a restart.",
     ),
-    key(
+    own_key(
         "cluster.tls.keyfile",
         Kind::Path(|settings, value| settings.cluster_tls.key = value),
         "./tls/node.key",
         "The private key of this node's certificate, in PEM form. \
          Keep it readable by the server's user alone.",
     ),
-    key(
+    own_key(
         "cluster.tls.cacertfile",
         Kind::Path(|settings, value| settings.cluster_tls.authority = value),
         "./tls/ca.crt",

@@ -1,22 +1,9 @@
-//! Keys of the leveldb backend. Those of Riak's that have no counterpart are in `riak/leveldb.rs`.
+//! Keys of the leveldb backend. Those of Riak's that have no counterpart are in `riak`.
 
 use crate::duration::Unit;
-use crate::key::{Category, Key};
+use crate::key::{Key, key};
 use crate::kind::{Choice, Kind};
 use crate::settings::Compression;
-
-const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
-    unset(name, kind, Some(default), help)
-}
-
-const fn unset(
-    name: &'static str,
-    kind: Kind,
-    default: Option<&'static str>,
-    help: &'static str,
-) -> Key {
-    Key::new(name, kind, default, Category::Leveldb, help)
-}
 
 pub(super) const KEYS: &[Key] = &[
     key(
@@ -33,13 +20,11 @@ pub(super) const KEYS: &[Key] = &[
          and the write buffers of all partitions may take together. \
          Large values are read through the system's own cache, which has to have room beside.",
     ),
-    unset(
+    Key::new(
         "leveldb.maximum_memory",
-        Kind::BytesOr {
-            word: "off",
-            least: 16 << 20,
-            set: |settings, value| settings.leveldb.memory_bytes_max = value,
-        },
+        Kind::BytesOr("off", 16 << 20.., |settings, value| {
+            settings.leveldb.memory_bytes_max = value;
+        }),
         None,
         "The same in bytes. Where both are given, the smaller amount counts.",
     ),
@@ -52,10 +37,9 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "leveldb.write_buffer_size_min",
-        Kind::Bytes {
-            least: 64 << 10,
-            set: |settings, value| settings.leveldb.write_buffer_bytes_min = value,
-        },
+        Kind::Bytes(64 << 10.., |settings, value| {
+            settings.leveldb.write_buffer_bytes_min = value;
+        }),
         "30MB",
         "A partition writes a table when its write buffer has a size that was drawn between this and \
          `leveldb.write_buffer_size_max`, so that not all write at once. \
@@ -63,14 +47,13 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "leveldb.write_buffer_size_max",
-        Kind::Bytes {
-            least: 64 << 10,
-            set: |settings, value| settings.leveldb.write_buffer_bytes_max = value,
-        },
+        Kind::Bytes(64 << 10.., |settings, value| {
+            settings.leveldb.write_buffer_bytes_max = value;
+        }),
         "60MB",
         "The upper end of `leveldb.write_buffer_size_min`.",
     ),
-    unset(
+    Key::new(
         "leveldb.sync_on_write",
         Kind::Flag(|settings, value| settings.leveldb.sync_on_write = Some(value)),
         None,
@@ -88,21 +71,18 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "leveldb.block.size",
-        Kind::Bytes {
-            least: 1 << 10,
-            set: |settings, value| settings.leveldb.block_bytes = value,
-        },
+        Kind::Bytes(1 << 10.., |settings, value| {
+            settings.leveldb.block_bytes = value;
+        }),
         "4KB",
         "The size of a block of a table: what is read for one key, packed and checked as one. \
          Larger blocks pack better and cost more a read.",
     ),
     key(
         "leveldb.block.restart_interval",
-        Kind::Integer {
-            least: 1,
-            most: 1 << 16,
-            set: |settings, value| settings.leveldb.block_restart_interval = value,
-        },
+        Kind::Integer(1..=1 << 16, |settings, value| {
+            settings.leveldb.block_restart_interval = value;
+        }),
         "16",
         "So many keys of a block share their beginnings with the one before, until one stands in full. \
          More make tables smaller and searching a block slower.",
@@ -133,12 +113,9 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "leveldb.compaction.trigger.tombstone_count",
-        Kind::IntegerOr {
-            word: "off",
-            least: 1,
-            most: u64::MAX,
-            set: |settings, value| settings.leveldb.tombstones_trigger = value,
-        },
+        Kind::IntegerOr("off", 1..=u64::MAX, |settings, value| {
+            settings.leveldb.tombstones_trigger = value;
+        }),
         "1000",
         "A table with at least so many removals is merged downwards early, which frees the space of \
          what they remove, if they are a tenth of the entries that have to be read for it. \
@@ -152,11 +129,9 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "leveldb.expiration.retention_time",
-        Kind::DurationOr {
-            word: "unlimited",
-            unit: Unit::Minutes,
-            set: |settings, value| settings.leveldb.retention = value,
-        },
+        Kind::DurationOr("unlimited", Unit::Minutes, |settings, value| {
+            settings.leveldb.retention = value;
+        }),
         "unlimited",
         "How long after it was written an object is gone, for all objects of the backend. \
          It is no longer read from then on; merges win its space back.",
@@ -179,12 +154,9 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "leveldb.tiered",
-        Kind::IntegerOr {
-            word: "off",
-            least: 1,
-            most: 6,
-            set: |settings, value| settings.leveldb.tiered_from_level = value,
-        },
+        Kind::IntegerOr("off", 1..=6, |settings, value| {
+            settings.leveldb.tiered_from_level = value;
+        }),
         "off",
         "Tables of this level and of those below it lie on a slow device, at \
          `leveldb.tiered.path.slow`; younger ones, logs and all else of a store on a fast one, at \
@@ -194,7 +166,7 @@ pub(super) const KEYS: &[Key] = &[
          5 a seventieth, and less than 5 next to nothing. \
          It can be changed at any time; tables are moved in the background.",
     ),
-    unset(
+    Key::new(
         "leveldb.tiered.path.fast",
         Kind::Path(|settings, value| settings.leveldb.tiered_path_fast = Some(value)),
         None,
@@ -204,7 +176,7 @@ pub(super) const KEYS: &[Key] = &[
          A node whose stores are at another place than its keys say does not start, and says what to \
          move.",
     ),
-    unset(
+    Key::new(
         "leveldb.tiered.path.slow",
         Kind::Path(|settings, value| settings.leveldb.tiered_path_slow = Some(value)),
         None,

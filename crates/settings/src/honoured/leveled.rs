@@ -1,28 +1,11 @@
-//! Keys of the leveled backend. Those of Riak's that have no counterpart are in `riak/leveled.rs`.
+//! Keys of the leveled backend. Those of Riak's that have no counterpart are in `riak`.
 
-use crate::key::{Category, Key};
+use crate::key::{Key, key, own_key};
 use crate::kind::{Choice, Kind};
 use crate::settings::{Compression, Settings, SyncStrategy};
 
-const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
-    unset(name, kind, Some(default), help)
-}
-
-const fn unset(
-    name: &'static str,
-    kind: Kind,
-    default: Option<&'static str>,
-    help: &'static str,
-) -> Key {
-    Key::new(name, kind, default, Category::Leveled, help)
-}
-
 const fn hour(set: fn(&mut Settings, u64)) -> Kind {
-    Kind::Integer {
-        least: 0,
-        most: 23,
-        set,
-    }
+    Kind::Integer(0..=23, set)
 }
 
 pub(super) const KEYS: &[Key] = &[
@@ -33,7 +16,7 @@ pub(super) const KEYS: &[Key] = &[
         "The directory with one subdirectory for each partition. \
          What was put last is in the value log, whose place is `platform_data_dir`.",
     ),
-    unset(
+    Key::new(
         "leveled.sync_strategy",
         Kind::Choice(&[
             Choice::Takes("none", |settings| {
@@ -52,38 +35,33 @@ pub(super) const KEYS: &[Key] = &[
          `sync` and `riak_sync` acknowledge what is on stable storage, as `durability = grouped` does. \
          Not set, `durability` decides.",
     ),
-    key(
+    own_key(
         "leveled.maximum_memory.percent",
         Kind::Percent(|settings, value| settings.leveled.memory_percent_max = value),
         "70",
         "How much of the memory of the machine, or of the container if that is less, the ledgers of all \
          partitions may take together: their block cache and their buffers. \
          Bodies are read through the system's own cache, which has to have room beside.",
-    )
-    .own(),
-    unset(
+    ),
+    Key::new(
         "leveled.maximum_memory",
-        Kind::BytesOr {
-            word: "off",
-            least: 16 << 20,
-            set: |settings, value| settings.leveled.memory_bytes_max = value,
-        },
+        Kind::BytesOr("off", 16 << 20.., |settings, value| {
+            settings.leveled.memory_bytes_max = value;
+        }),
         None,
         "The same in bytes. Where both are given, the smaller amount counts.",
     )
     .own(),
-    key(
+    own_key(
         "leveled.ledger_buffer",
-        Kind::Bytes {
-            least: 64 << 10,
-            set: |settings, value| settings.leveled.ledger_buffer_bytes = value,
-        },
+        Kind::Bytes(64 << 10.., |settings, value| {
+            settings.leveled.ledger_buffer_bytes = value;
+        }),
         "32MB",
         "A partition writes a table of its ledger when it has so many bytes of heads and index entries. \
          It stands for `leveled.cache_size` and `leveled.penciller_cache_size`, which count keys. \
          Where memory is short, the fullest buffers are written earlier.",
-    )
-    .own(),
+    ),
     key(
         "leveled.compression_method",
         Kind::Choice(&[
@@ -130,22 +108,18 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "leveled.compression_level",
-        Kind::Integer {
-            least: 0,
-            most: 7,
-            set: |settings, value| settings.leveled.compressed_from_level = value,
-        },
+        Kind::Integer(0..=7, |settings, value| {
+            settings.leveled.compressed_from_level = value;
+        }),
         "2",
         "The first level of the ledger of which tables are packed. \
          Those above are merged again soon; Riak's default is 1.",
     ),
     key(
         "leveled.max_run_length",
-        Kind::Integer {
-            least: 1,
-            most: 64,
-            set: |settings, value| settings.leveled.run_files_max = value,
-        },
+        Kind::Integer(1..=64, |settings, value| {
+            settings.leveled.run_files_max = value;
+        }),
         "4",
         "So many neighbouring files of the journal are rewritten together at most.",
     ),

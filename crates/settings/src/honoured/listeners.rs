@@ -1,11 +1,7 @@
 //! Keys of listeners and protocols.
 
-use crate::key::{Category, Key};
+use crate::key::{Key, key, own_key};
 use crate::kind::Kind;
-
-const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
-    Key::new(name, kind, Some(default), Category::Listeners, help)
-}
 
 pub(super) const KEYS: &[Key] = &[
     key(
@@ -32,7 +28,7 @@ pub(super) const KEYS: &[Key] = &[
          Any number of names may be given; the default stands only while there is none. \
          Port 0 lets the system choose; `off` opens nothing.",
     ),
-    key(
+    own_key(
         "listener.peer.$name",
         Kind::Address(|settings, name, value| {
             if let Some(address) = value {
@@ -44,26 +40,20 @@ pub(super) const KEYS: &[Key] = &[
          The first by name is the one that they are told; where it is 0.0.0.0 or ::, they are told \
          the host of `nodename` with its port. \
          Port 0 lets the system choose; `off` opens nothing, and the node stays alone.",
-    )
-    .own(),
-    key(
+    ),
+    own_key(
         "peer.advertised_address",
         Kind::Address(|settings, _, value| settings.listeners.peer_advertised = value),
         "off",
         "The address that the other nodes are told, where it is not the one listened on: behind a \
          translation of addresses, in a container whose port is published under another, or \
          behind a relay. `off` tells them that of the first `listener.peer.$name`.",
-    )
-    .own(),
+    ),
     key(
         "protobuf.backlog",
-        Kind::Integer {
-            least: 1,
-            most: 65_535,
-            set: |settings, value| {
-                settings.protobuf.backlog = u32::try_from(value).unwrap_or(u32::MAX);
-            },
-        },
+        Kind::Integer(1..=65_535, |settings, value| {
+            settings.protobuf.backlog = u32::try_from(value).unwrap_or(u32::MAX);
+        }),
         "128",
         "How many connections may wait to be accepted. \
          Raise it when many clients connect at the same moment; \
@@ -82,29 +72,25 @@ pub(super) const KEYS: &[Key] = &[
         "on",
         "Whether idle connections are probed, so that those whose client is gone are closed.",
     ),
-    key(
+    own_key(
         "protobuf.frame_bytes_max",
-        Kind::Bytes {
-            least: 4096,
-            set: |settings, value| settings.protobuf.frame_bytes_max = value,
-        },
+        Kind::Bytes(4096.., |settings, value| {
+            settings.protobuf.frame_bytes_max = value;
+        }),
         "64MB",
         "The largest request that the protocol buffers server reads. \
          A larger one gets an error before memory is set aside for it. \
          Keep it above `object.size.maximum`.",
-    )
-    .own(),
-    key(
+    ),
+    own_key(
         "http.body_bytes_max",
-        Kind::Bytes {
-            least: 4096,
-            set: |settings, value| settings.http.body_bytes_max = value,
-        },
+        Kind::Bytes(4096.., |settings, value| {
+            settings.http.body_bytes_max = value;
+        }),
         "64MB",
         "The largest request body that the HTTP server reads. \
          Keep it above `object.size.maximum`.",
-    )
-    .own(),
+    ),
     key(
         "secure_referer_check",
         Kind::Flag(|settings, value| settings.http.secure_referer_check = value),

@@ -1,11 +1,11 @@
 //! Keys of logs.
 
-use crate::key::{Ancestry, Category, Key};
+use crate::key::{Ancestry, Key, key};
 use crate::kind::{Choice, Kind};
 use crate::settings::{LogLevel, LogOutput};
 
 pub(super) const KEYS: &[Key] = &[
-    Key::new(
+    key(
         "logger.level",
         Kind::Choice(&[
             Choice::Takes("debug", |settings| settings.log.level = LogLevel::Debug),
@@ -18,8 +18,7 @@ pub(super) const KEYS: &[Key] = &[
             Choice::Takes("emergency", |settings| settings.log.level = LogLevel::Error),
             Choice::Takes("none", |settings| settings.log.level = LogLevel::None),
         ]),
-        Some("info"),
-        Category::Log,
+        "info",
         "The least severe event that is logged. \
          Of Riak's levels, `notice` is taken as `warning`, \
          and `critical`, `alert` and `emergency` as `error`.",
@@ -37,53 +36,43 @@ pub(super) const KEYS: &[Key] = &[
                 Choice::Takes("both", |settings| settings.log.output = LogOutput::Both),
             ]),
             None,
-            Category::Log,
             "Where log lines go: to standard error (`console`), to `logger.file` (`file`), \
              to `both`, or nowhere (`off`). \
              Not set, it is `both` if `logger.file` is set, else `console`.",
         )
     },
-    Key::new(
+    key(
         "logger.file",
         Kind::Path(|settings, value| settings.log.file = value),
-        Some("$(platform_log_dir)/console.log"),
-        Category::Log,
+        "$(platform_log_dir)/console.log",
         "The log file. It is put aside when it has `logger.max_file_size`. \
          If logrotate does that, set `logger.max_file_size` above its size, \
          and let it use `copytruncate`.",
     ),
     Key {
         ancestry: Ancestry::RiakAs("a template of Erlang's logger, which has no effect here"),
-        ..Key::new(
+        ..key(
             "logger.format",
             Kind::LogFormat(|settings, value| settings.log.format = value),
-            Some("logfmt"),
-            Category::Log,
+            "logfmt",
             "The form of a line, which is one event: `logfmt` for `name=\"value\"` pairs, \
              `json` for an object. \
              Each line has `time`, `level` and `event`; where one names a node by its identity, \
              the node's name stands beside it.",
         )
     },
-    Key::new(
+    key(
         "logger.max_file_size",
-        Kind::Bytes {
-            least: 16 << 10,
-            set: |settings, value| settings.log.file_bytes_max = value,
-        },
-        Some("10MB"),
-        Category::Log,
+        Kind::Bytes(16 << 10.., |settings, value| {
+            settings.log.file_bytes_max = value;
+        }),
+        "10MB",
         "A log file of this length is put aside as `FILE.1`, and a new one is begun.",
     ),
-    Key::new(
+    key(
         "logger.max_files",
-        Kind::Integer {
-            least: 0,
-            most: 1000,
-            set: |settings, value| settings.log.files_max = value,
-        },
-        Some("10"),
-        Category::Log,
+        Kind::Integer(0..=1000, |settings, value| settings.log.files_max = value),
+        "10",
         "The number of old log files that are kept; `FILE.1` is the newest.",
     ),
 ];

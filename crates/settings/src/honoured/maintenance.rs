@@ -3,52 +3,40 @@
 use std::time::Duration;
 
 use crate::duration::Unit;
-use crate::key::{Category, Key};
+use crate::key::{Key, key, own_key};
 use crate::kind::Kind;
 
-const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
-    Key::new(name, kind, Some(default), Category::Maintenance, help).own()
-}
-
-const fn of_riak(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
-    Key::new(name, kind, Some(default), Category::Maintenance, help)
-}
-
 pub(super) const KEYS: &[Key] = &[
-    of_riak(
+    key(
         "transfer_limit",
-        Kind::Integer {
-            least: 0,
-            most: 1_000,
-            set: |settings, value| settings.maintenance.transfer_limit = value,
-        },
+        Kind::Integer(0..=1_000, |settings, value| {
+            settings.maintenance.transfer_limit = value;
+        }),
         "2",
         "How many partitions this node fetches at once, and how many others fetch from it: \
          when nodes join and leave, and for repairs. \
          How fast they go is up to the arbiter of background work. \
          `kvorum admin transfer-limit` changes it until the next start.",
     ),
-    of_riak(
+    key(
         "handoff.inbound",
         Kind::Flag(|settings, value| settings.maintenance.handoff_inbound = value),
         "on",
         "Whether this node fetches partitions. \
          `kvorum admin handoff enable|disable` changes it until the next start.",
     ),
-    of_riak(
+    key(
         "handoff.outbound",
         Kind::Flag(|settings, value| settings.maintenance.handoff_outbound = value),
         "on",
         "Whether others may fetch partitions from this node. \
          `kvorum admin handoff enable|disable` changes it until the next start.",
     ),
-    key(
+    own_key(
         "maintenance.io_bytes_per_second_max",
-        Kind::BytesOr {
-            word: "off",
-            least: 1 << 20,
-            set: |settings, value| settings.maintenance.io_bytes_per_second_max = value,
-        },
+        Kind::BytesOr("off", 1 << 20.., |settings, value| {
+            settings.maintenance.io_bytes_per_second_max = value;
+        }),
         "off",
         "The most that background work (merges, checkpoints, expiry, scrubs) reads and writes in a \
          second, all stores of the node together; syncs of what clients wrote are not counted. \
@@ -56,7 +44,7 @@ pub(super) const KEYS: &[Key] = &[
          Below what the writes cause, disk use grows; `kvorum admin maintenance` shows how much \
          is needed.",
     ),
-    key(
+    own_key(
         "maintenance.cpu_share_max",
         Kind::Percent(|settings, value| {
             settings.maintenance.cpu_share_max_percent = value;
@@ -65,25 +53,23 @@ pub(super) const KEYS: &[Key] = &[
         "The most processor time that background work takes, as a share of all cores that the \
          server may use. Work that is pressing, because space or memory runs out, may take more.",
     ),
-    key(
+    own_key(
         "maintenance.step_time",
-        Kind::Duration {
-            unit: Unit::Milliseconds,
-            least: Duration::from_millis(1),
-            set: |settings, value| settings.maintenance.step_time = value,
-        },
+        Kind::Duration(
+            Unit::Milliseconds,
+            Duration::from_millis(1)..,
+            |settings, value| settings.maintenance.step_time = value,
+        ),
         "2ms",
         "How long one step of background work is to last. \
          A request that meets a step waits for up to that long; \
          longer steps get more done where nobody waits.",
     ),
-    key(
+    own_key(
         "maintenance.memory_bytes_max",
-        Kind::BytesOr {
-            word: "auto",
-            least: 16 << 20,
-            set: |settings, value| settings.maintenance.memory_bytes_max = value,
-        },
+        Kind::BytesOr("auto", 16 << 20.., |settings, value| {
+            settings.maintenance.memory_bytes_max = value;
+        }),
         "auto",
         "How much memory the stores may hold: key directories, write buffers, indexes of tables, and \
          the caches that they share. Caches shrink to what the others leave of it. \
@@ -95,14 +81,11 @@ pub(super) const KEYS: &[Key] = &[
          together, and get `overload` beyond it. \
          `auto` is three quarters of what the machine or the container has.",
     ),
-    key(
+    own_key(
         "maintenance.open_files_max",
-        Kind::IntegerOr {
-            word: "auto",
-            least: 1,
-            most: u64::MAX,
-            set: |settings, value| settings.maintenance.open_files_max = value,
-        },
+        Kind::IntegerOr("auto", 1..=u64::MAX, |settings, value| {
+            settings.maintenance.open_files_max = value;
+        }),
         "auto",
         "How many files the server may have open, connections included. \
          At nine tenths a warning is logged and work that makes files fewer comes first; at 98 % puts \
@@ -111,13 +94,11 @@ pub(super) const KEYS: &[Key] = &[
          leave. Another node needs 12. \
          `auto` is the limit of the process, which is raised to the hard one (`ulimit -Hn`).",
     ),
-    key(
+    own_key(
         "scrub.period",
-        Kind::DurationOr {
-            word: "off",
-            unit: Unit::Seconds,
-            set: |settings, value| settings.maintenance.scrub_period = value,
-        },
+        Kind::DurationOr("off", Unit::Seconds, |settings, value| {
+            settings.maintenance.scrub_period = value;
+        }),
         "30d",
         "Every file of the stores and of the value log is read again within this time, and its \
          checksums are computed, so that rot is found while replicas can mend it. \

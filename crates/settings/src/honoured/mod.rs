@@ -14,21 +14,25 @@ mod node;
 mod objects;
 mod requests;
 
-use crate::key::Key;
+use crate::key::{Key, Section};
 
-/// All tables, in the order of the reference page.
-pub(crate) const TABLES: [&[Key]; 13] = [
-    node::KEYS,
-    listeners::KEYS,
-    encryption::KEYS,
-    requests::KEYS,
-    objects::KEYS,
-    buckets::KEYS,
-    durability::KEYS,
-    bitcask::KEYS,
-    leveldb::KEYS,
-    leveled::KEYS,
-    memory::KEYS,
-    maintenance::KEYS,
-    log::KEYS,
+/// All keys, in the order of the reference page.
+pub(crate) const SECTIONS: [Section; 13] = [
+    section("Node and directories", node::KEYS),
+    section("Listeners and protocols", listeners::KEYS),
+    section("Encryption between nodes", encryption::KEYS),
+    section("Requests", requests::KEYS),
+    section("Object limits", objects::KEYS),
+    section("Default bucket properties", buckets::KEYS),
+    section("Durability", durability::KEYS),
+    section("Bitcask backend", bitcask::KEYS),
+    section("LevelDB backend", leveldb::KEYS),
+    section("Leveled backend", leveled::KEYS),
+    section("Memory backend", memory::KEYS),
+    section("Background work", maintenance::KEYS),
+    section("Logs", log::KEYS),
 ];
+
+const fn section(title: &'static str, keys: &'static [Key]) -> Section {
+    Section { title, keys }
+}

@@ -1,12 +1,8 @@
 //! Keys of the node, its directories and its partitions.
 
-use crate::key::{Category, Change, Key};
+use crate::key::{Change, Key, key, own_key};
 use crate::kind::{Choice, Kind};
 use crate::settings::StorageBackend;
-
-const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
-    Key::new(name, kind, Some(default), Category::Node, help)
-}
 
 pub(super) const KEYS: &[Key] = &[
     key(
@@ -16,37 +12,28 @@ pub(super) const KEYS: &[Key] = &[
         "The node's name, as other nodes, logs and `/stats` show it. \
          Give each node of a cluster its own.",
     ),
-    key(
+    own_key(
         "cluster_name",
         Kind::Word(|settings, value| settings.node.cluster_name = value),
         "kvorum",
         "The cluster's name. All its nodes have to be given the same: \
          a node of another name is not let in, so that a slip in an address joins no strangers.",
-    )
-    .own(),
-    key(
+    ),
+    own_key(
         "worker_threads",
-        Kind::IntegerOr {
-            word: "auto",
-            least: 1,
-            most: 1024,
-            set: |settings, value| settings.node.worker_threads = value,
-        },
+        Kind::IntegerOr("auto", 1..=1024, |settings, value| {
+            settings.node.worker_threads = value;
+        }),
         "auto",
         "How many threads answer requests; `auto` is one for each core that the process may use. \
          Where several nodes share a machine, give each its share of the cores: \
          a node that is woken on more threads than it has cores for spends much of its time on that.",
-    )
-    .own(),
+    ),
     Key {
         change: Change::Fixed,
         ..key(
             "ring_size",
-            Kind::PowerOfTwo {
-                least: 1,
-                most: 4096,
-                set: |settings, value| settings.node.ring_size = value,
-            },
+            Kind::PowerOfTwo(1..=4096, |settings, value| settings.node.ring_size = value),
             "64",
             "How many partitions the key space is cut into. \
              Choose at least two for each core of the largest cluster you expect; \
@@ -105,7 +92,7 @@ pub(super) const KEYS: &[Key] = &[
          but not built in yet, and the server does not start with them: \
          it would not find the data that is there.",
     ),
-    key(
+    own_key(
         "colocated_replicas",
         Kind::Flag(|settings, value| settings.node.colocated_replicas = value),
         "off",
@@ -115,8 +102,7 @@ pub(super) const KEYS: &[Key] = &[
          further copies on the same disks cost as much as they would elsewhere and protect little. \
          On, nodes that stand in for others do so for keys of which they have a replica as well: \
          a node that reaches no other takes writes at any `w`, and has the only copies.",
-    )
-    .own(),
+    ),
 ];
 
 const NOT_YET: &str = "it is known but not built in yet; bitcask, leveldb, leveled and memory are";

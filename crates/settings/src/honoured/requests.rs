@@ -1,44 +1,32 @@
 //! Keys of the request path: how many at a time, how long, deletes, and jobs.
 
 use crate::duration::Unit;
-use crate::key::{Ancestry, Category, Key};
+use crate::key::{Ancestry, Key, key, own_key};
 use crate::kind::Kind;
-
-const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
-    Key::new(name, kind, Some(default), Category::Requests, help)
-}
 
 pub(super) const KEYS: &[Key] = &[
     key(
         "max_concurrent_requests",
-        Kind::IntegerOr {
-            word: "infinite",
-            least: 1,
-            most: u64::MAX,
-            set: |settings, value| settings.requests.concurrent_max = value,
-        },
+        Kind::IntegerOr("infinite", 1..=u64::MAX, |settings, value| {
+            settings.requests.concurrent_max = value;
+        }),
         "50000",
         "How many requests of each kind (reads, writes) a node works on at the same time. \
          Further ones are answered `overload` at once.",
     ),
-    key(
+    own_key(
         "slow_request_threshold",
-        Kind::DurationOr {
-            word: "off",
-            unit: Unit::Milliseconds,
-            set: |settings, value| settings.requests.slow_threshold = value,
-        },
+        Kind::DurationOr("off", Unit::Milliseconds, |settings, value| {
+            settings.requests.slow_threshold = value;
+        }),
         "500ms",
         "A request that takes longer is logged with where its time went. `off` logs none.",
-    )
-    .own(),
+    ),
     key(
         "secondary_index_timeout",
-        Kind::DurationOr {
-            word: "0",
-            unit: Unit::Milliseconds,
-            set: |settings, value| settings.requests.secondary_index_timeout = value,
-        },
+        Kind::DurationOr("0", Unit::Milliseconds, |settings, value| {
+            settings.requests.secondary_index_timeout = value;
+        }),
         "0",
         "When a query of a secondary index that names no timeout is given up. `0` never gives up.",
     ),

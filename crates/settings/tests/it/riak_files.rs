@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kvorum_settings::{
-    DurabilityMode, LogOutput, Name, Outcome, StorageBackend, lookup, riak_families,
+    DurabilityMode, Family, LogOutput, Name, Outcome, StorageBackend, lookup, riak_families,
 };
 
 use crate::loaded;
@@ -106,7 +106,7 @@ fn each_line_has_its_own_outcome() {
 
 #[test]
 fn every_key_of_a_family_is_found_under_its_own_entry() {
-    for key in riak_families().iter().flat_map(|family| family.keys) {
+    for key in riak_families().iter().flat_map(Family::keys) {
         let name = key.name.replace('$', "");
         let found = Name::parse(&name).and_then(|name| lookup(&name));
         let found = format!("{found:?}");

@@ -45,9 +45,8 @@ impl Sum {
     /// Each kind of faults, and how often it was met.
     pub(crate) fn faults_by_kind(&self) -> impl Iterator<Item = (FaultKind, u64)> {
         let count = |kind| self.faults.get(&kind).copied().unwrap_or(0);
-        FaultKind::ALL
-            .into_iter()
-            .map(move |kind| (kind, count(kind)))
+        let kinds = FaultKind::ALL.iter().copied();
+        kinds.map(move |kind| (kind, count(kind)))
     }
 
     /// Tells it all; whether nothing was found. `took` is real time.

@@ -1,0 +1,519 @@
+//! The keys of riak.conf that Kvorum does not have under the same name, and what becomes of them.
+//!
+//! Together with `honoured` they are every key of the files shipped with Riak 2.2 to 3.4 and every
+//! hidden one of their schemas, so that an unmodified riak.conf starts the server and a
+//! misspelt key is told from one that is merely not for us.
+
+/// A key of Riak's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RiakKey {
+    /// The name, or a pattern with one free word.
+    pub name: &'static str,
+    /// What becomes of it.
+    pub fate: Fate,
+}
+
+/// What becomes of a key of Riak's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is taken as a value of this key of ours.
+    Mapped(&'static str),
+    /// It has no effect; the reason fits after "ignored because".
+    Ignored(&'static str),
+    /// It would change what becomes of data, so that it is refused unless it is empty; the reason.
+    Guarded(&'static str),
+}
+
+/// Keys of Riak's that belong together.
+#[derive(Debug, Clone, Copy)]
+pub struct Family {
+    /// What they are about.
+    pub title: &'static str,
+    /// Names that share a fate, with blanks between them.
+    fates: &'static [(&'static str, Fate)],
+}
+
+impl Family {
+    /// The keys, in the order of the reference page.
+    pub fn keys(&self) -> impl Iterator<Item = RiakKey> {
+        self.fates.iter().flat_map(|(names, fate)| {
+            let names = names.split_whitespace();
+            names.map(|name| RiakKey { name, fate: *fate })
+        })
+    }
+}
+
+const fn ignored(names: &'static str, reason: &'static str) -> (&'static str, Fate) {
+    (names, Fate::Ignored(reason))
+}
+
+const fn mapped(name: &'static str, to: &'static str) -> (&'static str, Fate) {
+    (name, Fate::Mapped(to))
+}
+
+const fn guarded(names: &'static str, reason: &'static str) -> (&'static str, Fate) {
+    (names, Fate::Guarded(reason))
+}
+
+/// Riak's defaults of directories: other values refer to them as `$(name)`.
+pub(crate) const DIRECTORIES: [(&str, &str); 3] = [
+    ("platform_bin_dir", "./bin"),
+    ("platform_etc_dir", "./etc"),
+    ("platform_lib_dir", "./lib"),
+];
+
+/// The first word of names under which every key of a backend may stand; that rule is in
+/// `catalogue`, and only the two keys that are not of that form are listed here.
+pub(crate) const MULTI_PREFIX: &str = "multi_backend";
+
+/// Why all of them are ignored.
+pub(crate) const MULTI: &str = "the multi backend is not built in yet";
+
+/// All families, in the order of the reference page.
+pub(crate) const FAMILIES: [Family; 16] = [
+    Family {
+        title: "Node",
+        fates: &[
+            ignored(
+                "distributed_cookie",
+                "nodes do not know each other by a shared cookie",
+            ),
+            ignored(
+                "platform_bin_dir platform_etc_dir platform_lib_dir",
+                "Kvorum looks for nothing there; the value serves where another path names it",
+            ),
+            ignored(
+                "object.format",
+                "objects have one binary form, chosen by Kvorum",
+            ),
+            ignored(
+                "metadata.format",
+                "metadata has one binary form, chosen by Kvorum",
+            ),
+            ignored(
+                "metadata_cache_size",
+                "heads are read from the backend's own key directory, which is in memory",
+            ),
+            ignored("cs_version", "Riak CS is not supported"),
+        ],
+    },
+    Family {
+        title: "Erlang virtual machine",
+        fates: &[
+            ignored(
+                "erlang.smp erlang.W erlang.K erlang.async_threads \
+                 erlang.async_threads.stack_size erlang.fullsweep_after erlang.crash_dump \
+                 erlang.max_ets_tables erlang.process_limit erlang.max_ports \
+                 erlang.vm.ignore_break_signal erlang.virtual_heap.hmbs erlang.virtual_heap.hms \
+                 erlang.eheap_memory.sbct erlang.eheap_memory.lmbcs erlang.eheap_memory.smbcs \
+                 erlang.eheap_memory.as erlang.binary_memory.sbct erlang.binary_memory.lmbcs \
+                 erlang.binary_memory.smbcs erlang.binary_memory.as",
+                "Kvorum does not run on the Erlang virtual machine",
+            ),
+            ignored(
+                "erlang.distribution_buffer_size erlang.distribution.port_range.minimum \
+                 erlang.distribution.port_range.maximum erlang.distribution.interface \
+                 erlang.distribution.net_ticktime",
+                "nodes do not talk to each other by the distribution protocol of Erlang",
+            ),
+            ignored(
+                "erlang.schedulers.total erlang.schedulers.online \
+                 erlang.schedulers.force_wakeup_interval erlang.schedulers.compaction_of_load \
+                 erlang.schedulers.utilization_balancing erlang.schedulers_binding \
+                 erlang.schedulers_busywait erlang.schedulers_busywait_dirtycpu \
+                 erlang.schedulers_busywait_dirtyio erlang.schedulers_online_percentage \
+                 erlang.schedulers_dirtycpu_online_percentage erlang.schedulers_dirtyio_online",
+                "there are no Erlang schedulers; threads follow the number of cores, or \
+                 `worker_threads`",
+            ),
+            ignored(
+                "erlang.shutdown_time",
+                "a stop ends when the requests under way are answered",
+            ),
+        ],
+    },
+    Family {
+        title: "Security and TLS",
+        fates: &[
+            ignored(
+                "listener.https.$name ssl.certfile ssl.keyfile ssl.cacertfile \
+                 tls_protocols.tlsv1.2 tls_protocols.tlsv1.3 honor_cipher_order check_crl",
+                "TLS for clients is not built in yet: no encrypted listener is opened",
+            ),
+            ignored(
+                "tls_protocols.sslv3 tls_protocols.tlsv1 tls_protocols.tlsv1.1",
+                "TLS for clients is not built in yet, and protocols before TLS 1.2 never will be",
+            ),
+            ignored(
+                "permit_insecure_http_ops",
+                "users and grants are not built in yet: every client that reaches the HTTP \
+                 listener may use it",
+            ),
+        ],
+    },
+    Family {
+        title: "Requests and queues",
+        fates: &[
+            ignored(
+                "retry_put_coordinator_failure mbox_check_enabled",
+                "any node that has a replica coordinates, and a second is asked only if the \
+                 first has done nothing",
+            ),
+            ignored(
+                "read_repair_primaryonly read_repair_log",
+                "every replica that a read finds behind is repaired",
+            ),
+            ignored(
+                "conditional_put_mode token_request_mode",
+                "there are no tokens: a quorum is asked before a conditional write, as with \
+                 Riak's `api_only`",
+            ),
+            ignored(
+                "backend_pause_ms",
+                "a backend slows its writers smoothly by itself",
+            ),
+            ignored(
+                "tombstone_pause",
+                "no read comes between a delete and the removal of its tombstone: the delete \
+                 itself shows who has it",
+            ),
+            ignored(
+                "eraser_dataroot eraser_overflow_limit reaper_dataroot reaper_overflow_limit \
+                 reader_dataroot",
+                "there is no queue of this kind: it waits for anti-entropy, which is not built \
+                 in yet",
+            ),
+            ignored(
+                "worker_pool_strategy worker_pool_size node_worker_pool_size \
+                 af1_worker_pool_size af2_worker_pool_size af3_worker_pool_size \
+                 af4_worker_pool_size be_worker_pool_size",
+                "work in the background shares one budget for the whole node, not pools",
+            ),
+            ignored(
+                "participate_in_coverage",
+                "every node takes part in listings",
+            ),
+            ignored(
+                "datatypes.compression_level",
+                "data types are not built in yet",
+            ),
+        ],
+    },
+    Family {
+        title: "Default bucket properties",
+        fates: &[guarded(
+            "buckets.default.precommit buckets.default.postcommit",
+            "commit hooks are Erlang or JavaScript functions, which Kvorum cannot run",
+        )],
+    },
+    Family {
+        title: "Queries",
+        fates: &[
+            ignored(
+                "secondary_index_json",
+                "there is one encoder of JSON, with nothing to choose",
+            ),
+            ignored(
+                "dollarkey_readtombs",
+                "queries of `$key` and `$bucket` never show tombstones",
+            ),
+            ignored(
+                "log_index_fsm",
+                "slow and failed queries are logged like all requests",
+            ),
+            ignored("query_dataroot", "the query API is not built in yet"),
+            ignored(
+                "javascript.source_dir javascript.maximum_stack_size \
+                 javascript.maximum_heap_size javascript.hook_pool_size \
+                 javascript.reduce_pool_size javascript.map_pool_size \
+                 cluster.job.riak_kv.map_reduce_js",
+                "Kvorum runs no JavaScript (Riak itself gave it up)",
+            ),
+        ],
+    },
+    Family {
+        title: "Cluster and handoff",
+        fates: &[
+            ignored(
+                "choose_claim_fun target_n_val target_location_n_val full_rebalance_onleave",
+                "one solver places replicas, on distinct nodes and locations wherever that is \
+                 possible",
+            ),
+            ignored(
+                "cluster_transfer_limit handoff_batch_threshold_count handoff_timeout \
+                 handoff_deletes",
+                "transfers go page by page, each confirmed, at the pace of the node's arbiter",
+            ),
+            ignored(
+                "handoff.ip handoff.port",
+                "other nodes connect at `listener.peer.$name`, for transfers and all else",
+            ),
+            ignored(
+                "handoff.ssl.certfile handoff.ssl.keyfile",
+                "transfers go over the connections between nodes, which `cluster.tls` encrypts",
+            ),
+            ignored(
+                "handoff.max_rejects vnode_management_timer repair_span repair_deferred",
+                "transfers go page by page, each confirmed, at the pace of the node's arbiter",
+            ),
+            ignored(
+                "background_manager handoff.use_background_manager",
+                "work in the background has one arbiter for the whole node, which is always on",
+            ),
+            ignored(
+                "strong_consistency",
+                "strongly consistent bucket types are not built in yet",
+            ),
+        ],
+    },
+    Family {
+        title: "Anti-entropy",
+        fates: &[
+            ignored(
+                "anti_entropy anti_entropy.tree.build_limit.number \
+                 anti_entropy.tree.build_limit.per_timespan anti_entropy.tree.expiry \
+                 anti_entropy.concurrency_limit anti_entropy.trigger_interval \
+                 anti_entropy.data_dir anti_entropy.write_buffer_size \
+                 anti_entropy.max_open_files anti_entropy.bloomfilter anti_entropy.throttle \
+                 anti_entropy.throttle.$tier.mailbox_size anti_entropy.throttle.$tier.delay \
+                 anti_entropy.use_background_manager",
+                "hash trees of this kind are not used; anti-entropy is not built in yet",
+            ),
+            ignored(
+                "tictacaae_active aae_tokenbucket legacyformat_tictacaae_tree tictacaae_dataroot \
+                 tictacaae_parallelstore tictacaae_rebuildwait tictacaae_rebuilddelay \
+                 tictacaae_storeheads tictacaae_exchangetick tictacaae_rebuildtick \
+                 tictacaae_rebuild_blocktime tictacaae_maxresults tictacaae_repairloops \
+                 tictacaae_rangeboost tictacaae_primaryonly tictacaae_backendloglevel \
+                 tictacaae_loglevel tictacaae_backendcompression aae_fetchclocks_repair",
+                "anti-entropy is not built in yet",
+            ),
+        ],
+    },
+    Family {
+        title: "Replication between clusters",
+        fates: &[
+            ignored(
+                "ttaaefs_scope ttaaefs_queuename ttaaefs_queuename_peer ttaaefs_cluster_slice \
+                 ttaaefs_maxresults ttaaefs_rangeboost ttaaefs_bucketfilter_name \
+                 ttaaefs_bucketfilter_type ttaaefs_buckettype ttaaefs_localnval \
+                 ttaaefs_remotenval ttaaefs_peerip ttaaefs_peerport ttaaefs_peerprotocol \
+                 ttaaefs_allcheck ttaaefs_nocheck ttaaefs_hourcheck ttaaefs_daycheck \
+                 ttaaefs_rangecheck ttaaefs_autocheck ttaaefs_allcheck.policy \
+                 ttaaefs_allcheck.window.start ttaaefs_allcheck.window.end ttaaefs_logrepairs \
+                 repl_cacert_filename repl_cert_filename repl_key_filename repl_username \
+                 repl_reap replrtq_enablesrc replrtq_vnodecheck replrtq_srcobjectlimit \
+                 replrtq_srcobjectsize replrtq_srcqueue replrtq_srcqueuelimit \
+                 replrtq_compressonwire replrtq_enablesink replrtq_sinkqueue replrtq_sinkpeers \
+                 replrtq_sinkworkers replrtq_sinkpeerlimit replrtq_peer_discovery \
+                 replrtq_prompt_max_seconds replrtq_dataroot replrtq_overflow_limit",
+                "replication between clusters is not built in yet",
+            ),
+            ignored(
+                "mdc.data_root mdc.cluster_manager mdc.max_fssource_cluster \
+                 mdc.max_fssource_node mdc.max_fssource_soft_retries mdc.fssource_retry_wait \
+                 mdc.max_fssink_node mdc.fullsync_on_connect mdc.fullsync_interval.$cluster_name \
+                 mdc.rtq_max_bytes mdc.proxy_get mdc.realtime.heartbeat_interval \
+                 mdc.realtime.heartbeat_timeout mdc.fullsync.use_bg_manager \
+                 mdc.fullsync.stat_refresh_interval",
+                "this generation of replication is not taken over; Riak itself gave it up",
+            ),
+        ],
+    },
+    Family {
+        title: "Bitcask backend",
+        fates: &[
+            ignored(
+                "bitcask.open_timeout",
+                "nobody else may read a directory that a server has open, so that there is no \
+                 loading by another process to be waited for: a second server is refused at once",
+            ),
+            ignored(
+                "bitcask.io_mode",
+                "files are read and written by system calls of the server itself; there is no \
+                 second way",
+            ),
+            ignored(
+                "bitcask.hintfile_checksums",
+                "every part of a hint file carries a checksum, which is always checked",
+            ),
+            ignored(
+                "bitcask.fold.max_age bitcask.fold.max_puts",
+                "every fold reads a snapshot of its own moment, which costs writers nothing; \
+                 none waits for another, and none shares an older one",
+            ),
+            ignored(
+                "bitcask.merge_check_interval bitcask.merge_check_jitter",
+                "what may be merged is looked for about every second, at times of its own for \
+                 each partition, and one arbiter for all of them says which goes next",
+            ),
+            ignored(
+                "bitcask.max_merge_size",
+                "files are merged one after the other, so that a merge is as large as one file, \
+                 which `bitcask.max_file_size` bounds",
+            ),
+        ],
+    },
+    Family {
+        title: "LevelDB backend",
+        fates: &[
+            ignored(
+                "leveldb.block_cache_threshold leveldb.block.size_steps",
+                "indexes and filters of tables are cut into blocks that are cached like any other",
+            ),
+            ignored(
+                "leveldb.verify_checksums leveldb.verify_compaction",
+                "every block carries a checksum, which is checked whenever it is read",
+            ),
+            ignored(
+                "leveldb.threads",
+                "requests are served by the threads that received them, and what has to wait for \
+                 a device by the node's blocking pool",
+            ),
+            ignored(
+                "leveldb.fadvise_willneed",
+                "the system's page cache keeps what is read often without being told",
+            ),
+            ignored(
+                "leveldb.cache_object_warming",
+                "tables are opened with the store, and their blocks are read when they are asked \
+                 for",
+            ),
+        ],
+    },
+    Family {
+        title: "Leveled backend",
+        fates: &[
+            ignored(
+                "leveled.cache_size leveled.cache_multiple leveled.penciller_cache_size",
+                "what the ledger keeps in memory is bounded in bytes: `leveled.ledger_buffer`, and \
+                 `leveled.maximum_memory` for all partitions",
+            ),
+            ignored(
+                "leveled.compression_point",
+                "bodies are packed when they are put, before they are written for the first time, and \
+                 moved as they are",
+            ),
+            ignored(
+                "leveled.log_level",
+                "the node has one level for everything: `logger.level`",
+            ),
+            ignored(
+                "leveled.journal_size leveled.journal_objectcount",
+                "the journal begins in the value log, whose files have `commit_log.segment_bytes`, and \
+                 goes on in files that are cut where they may be rewritten on their own",
+            ),
+            ignored(
+                "leveled.ledger_pagecachelevel",
+                "blocks of the ledger that are read often are in the node's own cache",
+            ),
+            ignored(
+                "leveled.compaction_runs_perday leveled.compaction_scores_perday",
+                "files are scored by exact counts whenever there is time for background work, and \
+                 rewritten when it pays",
+            ),
+            ignored(
+                "leveled.waste_retention_period",
+                "files that are not needed go at once; backups have their own names for what they hold",
+            ),
+            ignored(
+                "leveled.snapshot_timeout_short leveled.snapshot_timeout_long",
+                "a snapshot ends with the request that it is for",
+            ),
+            ignored(
+                "leveled.stats_percentage leveled.stats_logfrequency",
+                "everything is counted, at no cost worth leaving some out: see the statistics",
+            ),
+            ignored(
+                "leveled_reload_recalc",
+                "index entries of a ledger that is made again come from the objects themselves",
+            ),
+        ],
+    },
+    Family {
+        title: "Several backends on one node",
+        fates: &[ignored(
+            "multi_backend.default multi_backend.$name.storage_backend",
+            MULTI,
+        )],
+    },
+    Family {
+        title: "Search",
+        fates: &[ignored(
+            "search search.root_dir search.temp_dir search.anti_entropy \
+                 search.anti_entropy.data_dir search.anti_entropy.throttle \
+                 search.anti_entropy.throttle.$tier.solrq_queue_length \
+                 search.anti_entropy.throttle.$tier.delay search.solr.start_timeout \
+                 search.solr.port search.solr.jmx_port search.solr.jvm_options \
+                 search.solr.request_timeout search.solr.ed_request_timeout \
+                 search.index.error_threshold.failure_count \
+                 search.index.error_threshold.failure_interval \
+                 search.index.error_threshold.reset_interval search.fuse_context \
+                 search.dist_query search.queue.batch.minimum search.queue.batch.maximum \
+                 search.queue.batch.flush_interval search.queue.high_watermark \
+                 search.queue.high_watermark.purge_strategy search.queue.worker_count \
+                 search.queue.helper_count search.queue.drain.timeout \
+                 search.queue.drain.cancel.timeout search.queue.drain.enable \
+                 search.ibrowse_max_sessions search.ibrowse_max_pipeline_size \
+                 cluster.job.yokozuna.query",
+            "search by Solr is not part of Kvorum (Riak itself gave it up)",
+        )],
+    },
+    Family {
+        title: "Consoles and monitoring",
+        fates: &[
+            ignored(
+                "riak_control riak_control.auth.mode riak_control.auth.user.$username.password",
+                "Riak Control is not part of Kvorum",
+            ),
+            ignored(
+                "runtime_health.thresholds.busy_processes runtime_health.thresholds.busy_ports \
+                 runtime_health.triggers.process.garbage_collection \
+                 runtime_health.triggers.process.long_schedule \
+                 runtime_health.triggers.process.heap_size runtime_health.triggers.port \
+                 runtime_health.triggers.distribution_port",
+                "it watches processes and ports of the Erlang virtual machine, which is not used",
+            ),
+            ignored(
+                "snmp.nodeGetTimeMeanThreshold snmp.nodeGetTimeMedianThreshold \
+                 snmp.nodeGetTime95Threshold snmp.nodeGetTime99Threshold \
+                 snmp.nodeGetTime100Threshold snmp.nodePutTimeMeanThreshold \
+                 snmp.nodePutTimeMedianThreshold snmp.nodePutTime95Threshold \
+                 snmp.nodePutTime99Threshold snmp.nodePutTime100Threshold snmp.traps.replication \
+                 snmp.refresh_frequency snmp.database_dir snmp.force_reload snmp.forced_reload",
+                "there is no SNMP agent; metrics are at `/metrics` and `/stats`",
+            ),
+            ignored(
+                "jmx jmx.refresh_rate jmx.restart_check jmx.port",
+                "there is no JMX server; metrics are at `/metrics` and `/stats`",
+            ),
+            ignored("dtrace", "there are no DTrace probes"),
+        ],
+    },
+    Family {
+        title: "Logs",
+        fates: &[
+            mapped("log.console", "logger.output"),
+            mapped("log.console.level", "logger.level"),
+            mapped("log.console.file", "logger.file"),
+            ignored(
+                "logger.default_filters logger.additional_handlers",
+                "lines have one form, which the logger of Erlang does not describe",
+            ),
+            ignored(
+                "log.error.file log.error.redirect log.error.messages_per_second sasl",
+                "errors go where the other log lines go",
+            ),
+            ignored(
+                "log.crash log.crash.file log.crash.maximum_message_size log.crash.size \
+                 log.crash.rotation log.crash.rotation.keep",
+                "there is no crash log: a crash is reported on standard error",
+            ),
+            ignored(
+                "log.syslog log.syslog.ident log.syslog.facility log.syslog.level",
+                "the server does not write to syslog: let the service manager take its standard \
+                 error",
+            ),
+        ],
+    },
+];
