@@ -37,7 +37,7 @@ use crate::tls_view;
 pub(crate) use self::cluster_admin::ClusterAdmin;
 use self::members_view::{PartitionRow, Seen};
 use self::plan_view::PlanCosts;
-use self::words::{action_of, name_of, status_word};
+use self::words::{name_of, status_word};
 
 /// Where a member listens whose operator names no port.
 const PEER_PORT: u16 = 8099;
@@ -207,7 +207,7 @@ impl ClusterAdmin {
     }
 
     fn stage(&self, name: &str, change: StagedChange) -> AdminReply {
-        let what = action_of(&change);
+        let what = change.name();
         match self.node_named(name) {
             Ok(node) => {
                 let done = format!("Success: staged {what} request for '{name}'");
