@@ -195,29 +195,6 @@ impl RequestError {
         }
     }
 
-    /// True when the same request may succeed later without being changed.
-    pub fn is_retryable(&self) -> bool {
-        matches!(
-            self,
-            Self::AllNodesDown
-                | Self::InsufficientVnodes { .. }
-                | Self::InsufficientNodes { .. }
-                | Self::ReadsUnsatisfied { .. }
-                | Self::PrimaryReadsUnsatisfied { .. }
-                | Self::WritesUnsatisfied { .. }
-                | Self::DurableWritesUnsatisfied { .. }
-                | Self::PrimaryWritesUnsatisfied { .. }
-                | Self::NodeConfirmsUnsatisfied { .. }
-                | Self::Timeout
-                | Self::OutcomeUnknown
-                | Self::Overload
-                | Self::VnodeNotReady
-                | Self::VnodeOpening
-                | Self::VnodeFailed
-                | Self::DiskFull(_)
-        )
-    }
-
     /// True for failures that an operator wants to see: not those that a client asked for by setting
     /// a condition, nor those that were said of the vnode and would be said again for each request.
     pub fn is_logged(&self) -> bool {

@@ -252,8 +252,8 @@ impl ReplicaFailure {
     }
 }
 
-impl From<&BackendError> for ReplicaFailure {
-    fn from(error: &BackendError) -> Self {
+impl From<BackendError> for ReplicaFailure {
+    fn from(error: BackendError) -> Self {
         let detail = error.to_string();
         match error.kind() {
             ErrorKind::Full => Self::Full(detail),
@@ -282,6 +282,6 @@ mod tests {
     #[test]
     fn a_closed_store_is_a_partition_that_is_not_served_here() {
         let closed = BackendError::new(ErrorKind::Closed, "given away");
-        assert_eq!(ReplicaFailure::from(&closed), ReplicaFailure::NotServing);
+        assert_eq!(ReplicaFailure::from(closed), ReplicaFailure::NotServing);
     }
 }
