@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::admin_verbs::{ClusterVerb, RingVerb};
 use crate::arguments::{AdminArguments, ConfigurationArguments};
 use crate::configuration_file;
-use crate::console::{say, say_error};
+use crate::console::{exit_code, say, say_error};
 use crate::embedded_engines::EMBEDDED;
 use crate::engine_names::BUILT_IN;
 use crate::riak_names::{self, Called};
@@ -435,11 +435,7 @@ fn show(reply: &AdminReply, arguments: &AdminArguments) -> ExitCode {
         (false, Some(text)) => say(text),
         (false, None) => say(&reply.text),
     }
-    if reply.is_ok {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    exit_code(reply.is_ok)
 }
 
 fn bench(verb: &BenchVerb) -> anyhow::Result<ExitCode> {

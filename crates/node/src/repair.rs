@@ -20,7 +20,8 @@ use kvorum_index_entries::keyspace::key_shown;
 use kvorum_inspect::{Kind, Plan, VerifyOptions, is_node_directory, recognise};
 
 use self::outcome::{OtherChecked, Outcome};
-use crate::hints_opening::LOST_NAME;
+use crate::console::exit_code;
+use crate::engines::LOST_NAME;
 use crate::verify;
 
 /// Directories in directories, from the data directory to a store, are far fewer.
@@ -88,10 +89,7 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
         .iter()
         .all(|(_, it)| it.as_ref().is_ok_and(is_all_there))
         && others.iter().all(|it| it.findings.is_empty());
-    Ok(match is_good {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    Ok(exit_code(is_good))
 }
 
 /// True when nothing is lost or in doubt, and nothing is left to be done.

@@ -84,8 +84,7 @@ macro_rules! properties {
             pub const NAMES: &[&str] = &[$(stringify!($name),)* $(stringify!($optional),)*];
 
             /// All properties that can be set, each with its effect.
-            #[cfg(test)]
-            pub(crate) const EFFECTS: &[(&str, Effect)] = &[
+            pub const EFFECTS: &[(&str, Effect)] = &[
                 $((stringify!($name), $effect),)*
                 $((stringify!($optional), $optional_effect),)*
             ];

@@ -21,6 +21,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("coordinator", 1),
     ("disk", 3),
     ("inspect", 1),
+    ("properties", 1),
     ("protocol", 1),
     ("ring", 2),
     ("runtime", 1),
