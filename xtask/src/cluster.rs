@@ -45,7 +45,11 @@ use crate::workspace::Workspace;
 const ROUNDS_LONG: u64 = 20;
 
 /// Few partitions are quickly moved, and none of five nodes is without some.
-const SETTINGS: &[Setting] = &[("ring_size", "16"), ("leveldb.maximum_memory", "64MB")];
+const SETTINGS: &[Setting] = &[
+    ("ring_size", "16"),
+    ("leveldb.maximum_memory", "64MB"),
+    ("leveled.maximum_memory", "64MB"),
+];
 
 /// What is run in the enclosure.
 #[derive(Clone, Debug, Args)]
@@ -97,15 +101,16 @@ pub(crate) fn enclosed(workspace: &Workspace, options: &Enclosed) -> anyhow::Res
         let seed = options.seed.wrapping_add(round);
         for nodes in [3, 5] {
             // Engines take turns.
-            let [bitcask, leveldb] = BACKENDS;
+            let [bitcask, leveldb, leveled] = BACKENDS;
             let is_even = seed.wrapping_add(nodes as u64 / 4) % 2 == 0;
+            let tree = if seed / 4 % 2 == 0 { leveldb } else { leveled };
             // One of the two is encrypted; which one is independent of the engine.
             let is_encrypted = (nodes > 3) == ((seed / 2) % 2 == 0);
             let trial = Trial {
                 seed,
                 nodes,
                 is_encrypted,
-                backend: if is_even { bitcask } else { leveldb },
+                backend: if is_even { bitcask } else { tree },
                 plan: fault::plan(seed, nodes),
             };
             tally += trial.run(&workshop, runtime.handle());
@@ -159,7 +164,7 @@ impl Trial {
 
     /// One of the two clusters of a round has bitcask: it is migrated, and the other one restarted as it is.
     fn is_migrated(&self) -> bool {
-        let [bitcask, _] = BACKENDS;
+        let [bitcask, ..] = BACKENDS;
         self.backend.name == bitcask.name
     }
 }

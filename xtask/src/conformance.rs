@@ -63,7 +63,12 @@ const LISTED_KEYS: u32 = 30_000;
 const LISTED_WRITERS: u32 = 32;
 
 /// The engines that every client has to be content with, and whether they have secondary indexes.
-const ENGINES: [(&str, bool); 3] = [("bitcask", false), ("leveldb", true), ("memory", true)];
+const ENGINES: [(&str, bool); 4] = [
+    ("bitcask", false),
+    ("leveldb", true),
+    ("leveled", true),
+    ("memory", true),
+];
 
 /// The Python client's own suite.
 pub(crate) fn python(run: &Run<'_>) -> anyhow::Result<Tally> {

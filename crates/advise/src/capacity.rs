@@ -338,7 +338,7 @@ mod tests {
                 },
             )
         };
-        assert!(matches!(ask("leveled"), Err(AdviseError::NoCosts { .. })));
+        assert!(matches!(ask("hanoidb"), Err(AdviseError::NoCosts { .. })));
         assert!(matches!(
             ask("sqlite"),
             Err(AdviseError::UnknownEngine { .. })

@@ -30,7 +30,7 @@ impl Rank {
             TaskKind::Flush | TaskKind::Sync | TaskKind::Reclaim => 0,
             // Level 0 is what flushes are waiting for.
             TaskKind::Compact if task.subject == 0 => 0,
-            TaskKind::Merge | TaskKind::Compact => 1,
+            TaskKind::Merge | TaskKind::Compact | TaskKind::Rebuild => 1,
             TaskKind::Expire => 2,
             TaskKind::Checkpoint | TaskKind::Hint | TaskKind::Reindex => 3,
             TaskKind::Scrub => 4,

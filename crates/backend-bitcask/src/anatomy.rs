@@ -9,7 +9,7 @@ use bytes::Bytes;
 use kvorum_backend::{LOST_INDEX_BYTES_MAX, Timestamp, lost_index_piece};
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, Pieces};
 use kvorum_disk::{Disk, OpenMode, Reading, read_file};
-use kvorum_encoding::{ByteReader, StorageKey, checksum, checksum_append, mask_checksum};
+use kvorum_encoding::{ByteReader, StorageKey};
 use kvorum_segment::RecordFront;
 use kvorum_sst::TableId;
 use kvorum_sst::anatomy::{Shown, TableAnatomy};
@@ -123,17 +123,7 @@ fn whole(bytes: &[u8], dissect: fn(&[u8]) -> Piece) -> kvorum_disk::Result<Piece
 }
 
 fn meta_piece(bytes: &[u8]) -> Piece {
-    let mut fields = Dissection::new(bytes, 0);
-    fields.magic(&meta::MAGIC);
-    fields.number("format version", 1);
-    fields.number("zero", 3);
-    let head = &bytes[..bytes.len().min(12)];
-    let rest = bytes.get(16..).unwrap_or(&[]);
-    let computed = mask_checksum(checksum_append(checksum(head), rest));
-    fields.checksum("checksum of the file", computed);
-    fields.number("generation", 8);
-    fields.identity("identity", 8);
-    fields.identity("identity before the last erasure", 8);
+    let mut fields = kvorum_backend::dissect_copy(bytes, &meta::MAGIC);
     fields.field(
         "secret of fingerprints",
         16,

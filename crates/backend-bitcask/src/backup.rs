@@ -11,11 +11,11 @@ use std::sync::Arc;
 use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result, StoreBackup};
 use kvorum_disk::{EntryKind, create_directory_durably};
 use kvorum_segment::file_name;
+use kvorum_storage_errors::IntoBackend;
 use kvorum_value_log::HeldSegments;
 
 use crate::bitcask::Bitcask;
 use crate::checkpoint::CHECKPOINT_NAME;
-use crate::error::IntoBackend;
 use crate::hint::hint_path;
 use crate::lost;
 use crate::merge::Merging;
@@ -26,7 +26,7 @@ impl Bitcask {
     /// Makes a copy in a directory that does not exist.
     pub(crate) fn copy_to(&self, directory: &Path) -> Result<StoreBackup> {
         let store = &self.store;
-        store.check_writable()?;
+        store.intake.check_writable()?;
         if store.disk.info(directory).into_backend()?.is_some() {
             let detail = format!("{} exists", directory.display());
             return Err(BackendError::new(ErrorKind::Misuse, detail));

@@ -1,25 +1,25 @@
 //! The engine as the backend trait shows it.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use kvorum_backend::{
     Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, Flow, FoldDetail,
-    FoldFilter, FoldRange, Lease, Lookup, LostRange, ReadAt, Receipt, Result, Sequence, Snapshot,
-    Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task,
-    Timestamp,
+    FoldFilter, FoldRange, GroupSync, Intake, Lease, Lookup, LostRange, ReadAt, Receipt, Result,
+    Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry,
+    StoredHead, Task, Timestamp,
 };
 use kvorum_disk::{Disk, Reading, Reserve};
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{Compressor, file_name};
+use kvorum_storage_errors::IntoBackend;
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::BitcaskSettings;
 use crate::checkpoint::CHECKPOINT_NAME;
 use crate::entry::decode_front;
-use crate::error::IntoBackend;
 use crate::fingerprint::Fingerprints;
 use crate::hint::hint_path;
 use crate::log_hint::{LogHint, log_hint_path};
@@ -30,7 +30,7 @@ use crate::read_cache::ReadCache;
 use crate::recovery::Recovery;
 use crate::segment::segment_number;
 use crate::snapshot::BitcaskSnapshot;
-use crate::store::{Counters, Store, WriteSide, group_sync};
+use crate::store::{Counters, Store, WriteSide};
 use crate::unread::UnreadRecords;
 use crate::upkeep::{Upkeep, owed_bytes};
 
@@ -119,20 +119,22 @@ impl Bitcask {
             holds: Holds::default(),
             known_time: AtomicU64::new(0),
             expired_told_bytes: AtomicU64::new(0),
-            reserve: (log.as_ref()).map_or_else(OnceLock::new, |it| it.reserve().clone().into()),
+            intake: Intake::new(
+                disk.clone(),
+                directory.to_owned(),
+                log.as_ref().map(|it| it.reserve().clone()),
+            ),
             log,
             meta: Mutex::new(meta),
             lost: Mutex::new(recovered.lost),
             unread: UnreadRecords::default(),
             fingerprints,
             compressor: Compressor::new(settings.compression),
-            group: group_sync(this),
+            group: GroupSync::new(GroupSync::of_store(this.clone(), Store::sync_all)),
             counters,
             cache: OnceLock::new(),
             durable: AtomicU64::new(sequence),
             file_bytes_aim: AtomicU64::new(u64::MAX),
-            is_closed: AtomicBool::new(false),
-            failure: Mutex::new(None),
             lock: Mutex::new(Some(lock)),
             directory: directory.to_owned(),
             disk,
@@ -158,7 +160,7 @@ impl Bitcask {
     /// has, it changes nothing. A second reserve is ignored.
     #[must_use]
     pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
-        let _first = self.store.reserve.set(reserve);
+        self.store.intake.set_reserve(reserve);
         self
     }
 }
@@ -168,7 +170,7 @@ impl Bitcask {
     /// by then: those that had to wait for that are refused.
     pub(crate) fn writable_upkeep(&self) -> Result<MutexGuard<'_, Upkeep>> {
         let upkeep = self.upkeep.lock();
-        self.store.check_writable()?;
+        self.store.intake.check_writable()?;
         Ok(upkeep)
     }
 }
@@ -177,7 +179,7 @@ impl Store {
     fn close(&self, upkeep: &mut Upkeep) -> Result<()> {
         {
             let _puts_wait = self.writer.lock();
-            if self.is_closed.swap(true, Ordering::AcqRel) {
+            if self.intake.close() {
                 return Ok(());
             }
         }
@@ -215,7 +217,7 @@ impl Store {
     fn erase(&self, upkeep: &mut Upkeep) -> Result<()> {
         // Puts wait for the device here: there is nothing left that they could be put to.
         let mut writer = self.writer.lock();
-        self.check_writable()?;
+        self.intake.check_writable()?;
         let sequence = writer.last_sequence;
         let next_segment = writer.next_segment;
         let erased = StoreId(self.log_id());
@@ -418,7 +420,7 @@ impl Backend for Bitcask {
     }
 
     fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
-        if self.store.check_writable().is_err() {
+        if self.store.intake.check_writable().is_err() {
             return Vec::new();
         }
         self.store.due(&mut self.upkeep.lock(), now)

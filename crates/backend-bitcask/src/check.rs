@@ -19,10 +19,10 @@ use kvorum_segment::{
     FILE_HEADER_BYTES, Scan, ScanOptions, Scanned, Seal, SegmentError, SegmentReader, Tail,
     file_name, list_segments,
 };
+use kvorum_storage_errors::IntoBackend;
 
 use crate::anatomy::{StoreFile, key_shown};
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError};
-use crate::error::IntoBackend;
 use crate::hint::{HintedSegment, hint_path};
 use crate::hint_table::{HintError, HintTable};
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind, Urgency};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::checkpoint::{CheckpointWriter, Covered, PLACE_BYTES, SEGMENT_BYTES};
-use crate::error::IntoBackend;
 use crate::keydir::SHARDS;
 use crate::merge::Merging;
 use crate::segment_stats::SegmentStats;

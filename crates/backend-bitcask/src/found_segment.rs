@@ -8,9 +8,9 @@ use kvorum_disk::Disk;
 use kvorum_segment::{
     FILE_HEADER_BYTES, ResumeAt, ScanEnd, SegmentWriter, Tail as ScanTail, WriterOptions,
 };
+use kvorum_storage_errors::IntoBackend;
 
 use crate::BitcaskSettings;
-use crate::error::IntoBackend;
 use crate::key_table::KeyEntry;
 use crate::segment::{Segment, segment_id};
 use crate::segment_stats::SegmentStats;

@@ -15,13 +15,13 @@ use kvorum_backend::{BackendError, FoldRange, LeaseWatch};
 use kvorum_disk::Reading;
 use kvorum_segment::{ScanOptions, Scanned};
 
-use crate::error::{IntoBackend, from_segment};
 use crate::hint_table::{HintError, HintScan, HintTable};
 use crate::key_table::{KeyEntry, KeyTable, OWN, SmallestKeys};
 use crate::log_hint::LogHint;
 use crate::places::Place;
 use crate::segment::Segment;
 use crate::shared::{Standing, StandingCursor, Standings};
+use kvorum_storage_errors::{IntoBackend, from_segment};
 
 /// What a source that has to be gathered holds of its keys at first: enough for a part of a listing.
 const GATHERED_KEYS: usize = 10_000;

@@ -29,7 +29,6 @@ pub mod check;
 mod checkpoint;
 mod checkpoint_steps;
 mod entry;
-mod error;
 mod expiries;
 mod expiry;
 mod fingerprint;
@@ -67,6 +66,7 @@ mod victim;
 mod write;
 
 pub use bitcask::{Bitcask, DrawNumber};
+pub use kvorum_backend::SyncStrategy;
 pub use kvorum_segment::Compression;
 pub use read_cache::ReadCache;
-pub use settings::{BitcaskSettings, MergePolicy, MergeSettings, SyncStrategy};
+pub use settings::{BitcaskSettings, MergePolicy, MergeSettings};

@@ -18,7 +18,6 @@ use kvorum_segment::{RECORD_ALIGN_BYTES, Scan, ScanOptions, Scanned};
 
 use kvorum_value_log::ValueLog;
 
-use crate::error::{IntoBackend, from_segment};
 use crate::hint_table::HintError;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder, OWN};
 use crate::key_walk::{Keys, Next, Parts};
@@ -30,6 +29,7 @@ use crate::recovery::Recovered;
 use crate::segments::Catalog;
 use crate::shared::Standing;
 use crate::store::{Counters, Store};
+use kvorum_storage_errors::{IntoBackend, from_segment};
 
 /// The subject of tasks that write log hints: no segment of the store has this number.
 pub(crate) const LOG_HINT_SUBJECT: u32 = 0;

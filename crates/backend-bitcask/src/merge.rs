@@ -16,9 +16,9 @@ use kvorum_segment::{
     BatchPlace, EncodedBack, Location, Record, Scan, ScanOptions, Scanned, SegmentWriter,
     StoredFront, StoredRecord, file_name,
 };
+use kvorum_storage_errors::IntoBackend;
 
 use crate::entry::{KIND_ENTRY, KIND_NOTHING, decode_fields, encode_removal};
-use crate::error::IntoBackend;
 use crate::hint::hint_path;
 use crate::hint_table::{HintError, HintScan};
 use crate::key_table::KeyEntry;

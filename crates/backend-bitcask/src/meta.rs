@@ -8,16 +8,16 @@
 use std::path::Path;
 
 use kvorum_backend::{
-    BackendError, Belonging, ChosenCopy, ErrorKind, FoundStore, LABEL_BYTES_MAX, LostRange,
-    ReadCopy, Result, StoreCopy, StoreId, Written, choose_copy, set_copy_aside, settle_two_copies,
-    write_two_copies,
+    BackendError, Belonging, ChosenCopy, ErrorKind, FoundStore, LostRange, ReadCopy, Result,
+    StoreCopy, StoreId, Written, begin_copy, choose_copy, end_copy, open_copy, put_label,
+    set_copy_aside, settle_two_copies, take_label, write_two_copies,
 };
 use kvorum_disk::{Disk, read_file};
-use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_checksum};
+use kvorum_encoding::{ByteReader, Truncated};
 use kvorum_segment::{SegmentAnatomy, file_name, list_segments};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::checkpoint::{self, CHECKPOINT_NAME};
-use crate::error::IntoBackend;
 use crate::log_hint::log_hint_number;
 use crate::lost::LostLog;
 
@@ -93,23 +93,13 @@ impl Meta {
     /// 81+4*r     l  label
     /// ```
     fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(72 + 4 * self.retired.len());
-        out.extend_from_slice(&MAGIC);
         let version = match (self.label.is_empty(), self.shared_log) {
             (false, _) => VERSION,
             (true, 0) => 1,
             (true, _) => VERSION_WITH_LOG,
         };
-        out.extend_from_slice(&[version, 0, 0, 0]);
-        out.extend_from_slice(&[0; 4]);
-        for number in [
-            self.generation,
-            self.identity,
-            self.erased,
-            self.secret.0,
-            self.secret.1,
-            self.sequence,
-        ] {
+        let mut out = begin_copy(MAGIC, version, self);
+        for number in [self.secret.0, self.secret.1, self.sequence] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&self.next_segment.to_le_bytes());
@@ -122,29 +112,15 @@ impl Meta {
             out.extend_from_slice(&self.shared_log.to_le_bytes());
         }
         if version >= VERSION {
-            let len = u8::try_from(self.label.len());
-            assert!(len.is_ok(), "a label has at most {LABEL_BYTES_MAX} bytes");
-            out.extend(len);
-            out.extend_from_slice(self.label.as_bytes());
+            put_label(&mut out, &self.label);
         }
-        let check = mask_checksum(checksum_append(checksum(&out[..12]), &out[16..]));
-        out[12..16].copy_from_slice(&check.to_le_bytes());
-        out
+        end_copy(out)
     }
 
     /// `Ok(None)` for damaged bytes.
     fn decode(bytes: &[u8], path: &Path) -> Result<Option<Self>> {
-        let Ok((version, stored)) = read_prefix(bytes) else {
-            return Ok(None);
-        };
-        let check = checksum_append(checksum(&bytes[..12]), &bytes[16..]);
-        if mask_checksum(check) != stored {
-            return Ok(None);
-        }
-        if version > VERSION {
-            return Err(newer_format(path, version, VERSION));
-        }
-        Ok(Self::decode_fields(&bytes[16..], version).ok())
+        let opened = open_copy(bytes, MAGIC, VERSION, path)?;
+        Ok(opened.and_then(|(version, fields)| Self::decode_fields(fields, version).ok()))
     }
 
     fn decode_fields(bytes: &[u8], version: u8) -> std::result::Result<Self, Truncated> {
@@ -168,31 +144,10 @@ impl Meta {
             meta.shared_log = reader.u64()?;
         }
         if version >= VERSION {
-            let len = usize::from(reader.u8()?);
-            meta.label = String::from_utf8_lossy(reader.take(len)?).into_owned();
+            meta.label = take_label(&mut reader)?;
         }
         Ok(meta)
     }
-}
-
-fn read_prefix(bytes: &[u8]) -> std::result::Result<(u8, u32), Truncated> {
-    let mut reader = ByteReader::new(bytes);
-    if reader.array::<8>()? != MAGIC {
-        return Err(Truncated { offset: 0 });
-    }
-    let version = reader.u8()?;
-    let _zero = reader.take(3)?;
-    Ok((version, reader.u32()?))
-}
-
-pub(crate) fn newer_format(path: &Path, got: u8, expected: u8) -> BackendError {
-    BackendError::new(
-        ErrorKind::NewerFormat,
-        format!(
-            "{} has format version {got}, expected at most {expected}",
-            path.display()
-        ),
-    )
 }
 
 /// What an opening finds.
@@ -355,6 +310,8 @@ fn range(name: &str, len: u64, held: String) -> LostRange {
 #[cfg(test)]
 mod tests {
     use kvorum_disk::{MemoryDisk, OpenMode, replace_file};
+
+    use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 
     use super::*;
 

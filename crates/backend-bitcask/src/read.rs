@@ -1,6 +1,5 @@
 //! Reading an entry: one lookup under the lock of a shard, then one read of the disk without any.
 
-use crate::error::from_segment;
 use bytes::Bytes;
 use kvorum_backend::{
     BackendError, EntryPlace, ErrorKind, Lookup, LostRange, OldEntry, ReadAt, Reading, Result,
@@ -8,6 +7,7 @@ use kvorum_backend::{
 };
 use kvorum_encoding::{StorageKey, Truncated};
 use kvorum_segment::{SegmentError, StoredFront, StoredRecord};
+use kvorum_storage_errors::from_segment;
 
 use crate::entry::{Front, decode_front, key_of};
 use crate::places::{Place, is_unread};

@@ -6,26 +6,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::{LostRange, Result, SUSPECT_NAME, StoreId, mark_suspect};
+use kvorum_backend::{LostRange, Result, SUSPECT_NAME, StoreId, mark_suspect, newer_format};
 use kvorum_disk::{Disk, EntryKind};
 use kvorum_planted_defects::is_planted;
 use kvorum_segment::{
     FILE_HEADER_BYTES, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader, SegmentSync,
     SegmentWriter, Tail as ScanTail, file_name, list_segments,
 };
+use kvorum_storage_errors::{IntoBackend, from_segment};
 
 use kvorum_value_log::{UNKNOWN_SEQUENCES, ValueLog, Whereabouts};
 
 use crate::BitcaskSettings;
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Covered, PlaceNumber};
-use crate::error::{IntoBackend, from_segment};
 use crate::fingerprint::Fingerprints;
 use crate::found_segment::Found;
 use crate::hint::hint_path;
 use crate::hint_table::HintError;
 use crate::keydir::Keydir;
 use crate::lost::LostLog;
-use crate::meta::{Meta, newer_format};
+use crate::meta::Meta;
 use crate::places::Place;
 use crate::segment::{KIND_MERGED, Segment, segment_id};
 use crate::segment_stats::SegmentStats;

@@ -12,9 +12,9 @@ use kvorum_backend::{
     LostRange, Result, ScrubFile, Scrubbing, StepBudget, StepOutcome, Task, Timestamp,
 };
 use kvorum_segment::{Damage, Scan, ScanOptions, file_name};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Reread};
-use crate::error::IntoBackend;
 use crate::hint::hint_path;
 use crate::hint_table::{HintError, HintScan, HintTable};
 use crate::log_hint::LogHint;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kvorum_backend::{Belonging, Timestamp};
+use kvorum_backend::{Belonging, DayHours, SyncStrategy, Timestamp};
 use kvorum_segment::Compression;
 
 /// How a store behaves and how it performs. Defaults are Riak's where Riak has the setting, except
@@ -52,17 +52,6 @@ pub struct BitcaskSettings {
     pub fingerprint: Option<fn(&[u8]) -> u64>,
 }
 
-/// What a put promises when its caller leaves it to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncStrategy {
-    /// Nothing: the system writes when it likes.
-    None,
-    /// A sync is due this often while there is something to sync; a put does not wait for it.
-    Interval(Duration),
-    /// A put is durable when its ticket resolves; puts that wait together share a sync.
-    Grouped,
-}
-
 /// When a segment is merged: a *trigger* starts a round of merges, and every segment that meets a
 /// *threshold* is merged in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,13 +81,8 @@ pub enum MergePolicy {
     Always,
     /// Never: space of dead entries is not reclaimed.
     Never,
-    /// From the first to the last hour of the day (0 to 23, UTC), both included; may span midnight.
-    Window {
-        /// The first hour.
-        first_hour: u8,
-        /// The last hour.
-        last_hour: u8,
-    },
+    /// In these hours.
+    Window(DayHours),
 }
 
 impl Default for BitcaskSettings {
@@ -140,38 +124,10 @@ impl Default for MergeSettings {
 impl MergePolicy {
     /// True when merging is allowed at this time of the day.
     pub fn allows(self, now: Timestamp) -> bool {
-        const HOUR_MICROS: u64 = 3_600_000_000;
-        let hour = now.0 / HOUR_MICROS % 24;
         match self {
             Self::Always => true,
             Self::Never => false,
-            Self::Window {
-                first_hour,
-                last_hour,
-            } => {
-                let (first, last) = (u64::from(first_hour), u64::from(last_hour));
-                if first <= last {
-                    (first..=last).contains(&hour)
-                } else {
-                    hour >= first || hour <= last
-                }
-            }
+            Self::Window(hours) => hours.contain(now),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_merge_window_may_span_midnight() {
-        let night = MergePolicy::Window {
-            first_hour: 22,
-            last_hour: 3,
-        };
-        let at = |hour: u64| night.allows(Timestamp(hour * 3_600_000_000 + 5));
-        assert!(at(22) && at(23) && at(24) && at(3));
-        assert!(!at(4) && !at(21) && !at(12));
     }
 }

@@ -16,9 +16,9 @@ use kvorum_backend::{
 use kvorum_disk::Reading;
 use kvorum_encoding::{StorageKey, successor};
 
-use crate::error::from_segment;
 use kvorum_planted_defects::is_planted;
 use kvorum_segment::SegmentError;
+use kvorum_storage_errors::from_segment;
 
 use crate::entry::decode_front;
 use crate::key_walk::{Halted, KeyWalk, Seen, SeenKey, SeenSegment, SeenShared};

@@ -7,17 +7,17 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use kvorum_backend::{BackendError, ErrorKind, GroupSync, Purpose, Result, Written, mark_suspect};
-use kvorum_disk::{Disk, DiskLock, Headroom, Reserve};
+use kvorum_backend::{BackendError, ErrorKind, GroupSync, Intake, Result, Written};
+use kvorum_disk::{Disk, DiskLock};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
+use kvorum_storage_errors::{IntoBackend, from_segment};
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::{Mutex, RwLock};
 
 use crate::BitcaskSettings;
-use crate::error::{IntoBackend, from_segment};
 use crate::fingerprint::Fingerprints;
 use crate::keydir::Keydir;
 use crate::lost::LostLog;
@@ -50,9 +50,8 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     /// Shared by the stores of a node; there is none until the node says so.
     pub(crate) cache: OnceLock<Arc<ReadCache>>,
-    /// The log's reserve; without a log the one that puts to the store's own files leave alone, unset until
-    /// the node sets it.
-    pub(crate) reserve: OnceLock<Arc<Reserve>>,
+    /// Its reserve is the log's, or without a log unset until the node sets it.
+    pub(crate) intake: Intake,
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
     /// The value log, where entries stay that were put through it.
@@ -72,9 +71,6 @@ pub(crate) struct Store {
     pub(crate) known_time: AtomicU64,
     /// What was known to have expired in the log when the log last asked. Bytes.
     pub(crate) expired_told_bytes: AtomicU64,
-    pub(crate) is_closed: AtomicBool,
-    /// Why the store takes no more writes.
-    pub(crate) failure: Mutex<Option<BackendError>>,
     /// Released when the store is dropped or closed.
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
@@ -116,49 +112,9 @@ impl Store {
         self.identity.load(Ordering::Acquire)
     }
 
-    /// The room for the store's files at the last look.
-    pub(crate) fn headroom(&self) -> Headroom {
-        self.reserve.get().map_or(Headroom::UNKNOWN, |it| it.seen())
-    }
-
-    /// Takes room for puts to the store's own files.
-    pub(crate) fn take_room(&self, bytes: u64, purpose: Purpose) -> Result<()> {
-        let has_room = |it: &Arc<Reserve>| it.take(bytes, purpose == Purpose::Free);
-        if self.reserve.get().is_none_or(has_room) {
-            return Ok(());
-        }
-        let detail = format!(
-            "no space for {bytes} bytes: what is free at {} is held back for merges",
-            self.directory.display()
-        );
-        Err(BackendError::new(ErrorKind::Full, detail))
-    }
-
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.is_closed.load(Ordering::Acquire) {
-            let path = self.directory.display();
-            let detail = format!("{path} was closed");
-            return Err(BackendError::new(ErrorKind::Closed, detail));
-        }
-        match &*self.failure.lock() {
-            Some(failure) => Err(failure.clone()),
-            None => Ok(()),
-        }
-    }
-
-    /// A sync failed: nothing more is written until the store is opened again.
-    pub(crate) fn fail(&self, error: &BackendError) -> BackendError {
-        let error = BackendError::new(ErrorKind::Failed, error.to_string());
-        self.failure.lock().get_or_insert_with(|| error.clone());
-        mark_suspect(&*self.disk, &self.directory);
-        error
-    }
-
     /// Syncs everything put so far and returns the sequence up to which that holds.
     pub(crate) fn sync_all(&self) -> Result<u64> {
-        if let Some(failure) = &*self.failure.lock() {
-            return Err(failure.clone());
-        }
+        self.intake.check_not_failed()?;
         // Before the handles: what is counted here is in a file by now.
         let copies = self.catalog.read().unsynced_copies();
         let (handles, sequence) = {
@@ -168,7 +124,7 @@ impl Store {
         for (_, handle) in &handles {
             handle
                 .sync()
-                .map_err(|error| self.fail(&from_segment(&error)))?;
+                .map_err(|error| self.intake.fail(&from_segment(&error)))?;
         }
         if let Some(log) = &self.log {
             log.sync()?;
@@ -232,7 +188,7 @@ impl Store {
             Err(error) => {
                 let error = from_segment(&error);
                 if error.kind() != ErrorKind::Full {
-                    return Err(self.fail(&error));
+                    return Err(self.intake.fail(&error));
                 }
                 self.writer.lock().retiring.push(writer);
                 return Err(error);
@@ -262,21 +218,11 @@ impl Store {
             // The next opening writes the second copy again.
             Written::First(error) if error.kind() == ErrorKind::Full => {}
             Written::None(error) => return Err(error),
-            Written::First(error) | Written::Unknown(error) => return Err(self.fail(&error)),
+            Written::First(error) | Written::Unknown(error) => {
+                return Err(self.intake.fail(&error));
+            }
         }
         *held = changed;
         Ok(())
     }
-}
-
-/// The sync point of a store; it does not keep the store open.
-pub(crate) fn group_sync(store: &Weak<Store>) -> Arc<GroupSync> {
-    let store = store.clone();
-    GroupSync::new(move || match store.upgrade() {
-        Some(store) => store.sync_all(),
-        None => Err(BackendError::new(
-            ErrorKind::Closed,
-            "the store was dropped before its sync",
-        )),
-    })
 }

@@ -377,7 +377,7 @@ impl Tenant for Bitcask {
         records: &[LoggedRecord],
     ) -> Result<()> {
         let store = &self.store;
-        store.check_writable()?;
+        store.intake.check_writable()?;
         let mut writer = store.writer.lock();
         for record in records {
             store.replay_record(segment, record)?;

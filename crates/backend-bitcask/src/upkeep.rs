@@ -1,13 +1,13 @@
 //! Upkeep: what is owed, and its steps. The order and the pace are somebody else's.
 
 use kvorum_backend::{
-    BackendError, Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp,
-    Unreadable, Urgency,
+    BackendError, Result, Scrubbing, StepBudget, StepOutcome, SyncStrategy, Task, TaskKind,
+    Timestamp, Unreadable, Unsynced, Urgency,
 };
 use kvorum_segment::{FILE_HEADER_BYTES, Scan, ScanOptions, Scanned};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::checkpoint_steps::Checkpointing;
-use crate::error::IntoBackend;
 use crate::hint::{HintedSegment, hint_path};
 use crate::hint_table::{HintError, HintTableWriter};
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
@@ -17,13 +17,9 @@ use crate::scrub::ScrubJob;
 use crate::segment::segment_number;
 use crate::segment_stats::SegmentStats;
 use crate::segments::{Catalog, SegmentEntry};
-use crate::settings::{MergePolicy, MergeSettings, SyncStrategy};
+use crate::settings::{MergePolicy, MergeSettings};
 use crate::store::{Counters, Store, WriteSide};
 use crate::victim::{Candidate, WholeStore, choose_round, urgency};
-
-/// Without a strategy that says otherwise, what was put is synced after this long, so that a commit
-/// log can be trimmed.
-const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
 
 /// A store has its live bytes in so many segments at least,
 const FILES_MIN: u64 = 4;
@@ -48,8 +44,7 @@ pub(crate) struct Upkeep {
     pub(crate) log_hint: Option<LogHintJob>,
     pub(crate) scrub: Scrubbing<ScrubJob>,
     pub(crate) checkpointing: Checkpointing,
-    /// When something not yet synced was first seen.
-    unsynced_since: Option<Timestamp>,
+    unsynced: Unsynced,
 }
 
 impl Upkeep {
@@ -122,7 +117,7 @@ impl Store {
     ) -> Result<StepOutcome> {
         self.note_time(now);
         // Steps of other stores may have taken much of what was free at the last look.
-        let _seen_from_now_on = self.reserve.get().map(|it| it.measure());
+        self.intake.measure();
         if task.kind == TaskKind::Scrub {
             let is_checkpoint_wrong = &mut upkeep.checkpointing.is_last_wrong;
             let (scrub, subject) = (&mut upkeep.scrub, task.subject);
@@ -134,7 +129,7 @@ impl Store {
         match task.kind {
             TaskKind::Sync => {
                 self.sync_all()?;
-                upkeep.unsynced_since = None;
+                upkeep.unsynced = Unsynced::default();
                 Ok(StepOutcome::nothing_left())
             }
             TaskKind::Hint if subject == LOG_HINT_SUBJECT => {
@@ -169,7 +164,7 @@ impl Store {
                 Ok(StepOutcome::nothing_left())
             }
             TaskKind::Flush => self.prepare_next_segment(),
-            TaskKind::Scrub | TaskKind::Compact | TaskKind::Reindex => {
+            TaskKind::Scrub | TaskKind::Compact | TaskKind::Rebuild | TaskKind::Reindex => {
                 Ok(StepOutcome::nothing_left())
             }
         }
@@ -181,7 +176,7 @@ impl Store {
         let live = catalog.segments.values().map(|it| it.stats.live_bytes);
         let part = live.sum::<u64>() / FILES_MIN;
         let small = self.settings.merge.small_file_threshold_bytes;
-        let headroom = self.headroom();
+        let headroom = self.intake.headroom();
         let least = headroom.store_file_bytes(small.max(FILE_BYTES_AIM_MIN));
         let aim = headroom.file_bytes(part.max(least));
         self.file_bytes_aim
@@ -192,7 +187,7 @@ impl Store {
     /// the night nor for more garbage.
     fn merge_settings(&self) -> MergeSettings {
         let mut settings = self.settings.merge.clone();
-        let headroom = self.headroom();
+        let headroom = self.intake.headroom();
         if headroom.is_exhausted() && settings.policy != MergePolicy::Never {
             settings.policy = MergePolicy::Always;
             let trigger = &mut settings.store_dead_trigger_percent;
@@ -252,26 +247,8 @@ impl Store {
             let behind = handles.map(|(_, it)| it.written_to().saturating_sub(it.synced_to()));
             (behind.sum(), self.is_log_unsynced(&writer))
         };
-        if unsynced_bytes == 0 && !is_log_unsynced {
-            upkeep.unsynced_since = None;
-            return None;
-        }
-        // No later than now: the clock may have been put back.
-        let since = upkeep.unsynced_since.map_or(now, |since| since.min(now));
-        upkeep.unsynced_since = Some(since);
-        let (wait_micros, urgency) = match self.settings.sync {
-            SyncStrategy::Interval(interval) => {
-                let micros = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
-                (micros, Urgency::Normal)
-            }
-            SyncStrategy::None | SyncStrategy::Grouped => (UNSYNCED_MICROS_MAX, Urgency::Idle),
-        };
-        (since.0.saturating_add(wait_micros) <= now.0).then_some(Task {
-            kind: TaskKind::Sync,
-            subject: 0,
-            urgency,
-            cost_bytes: unsynced_bytes,
-        })
+        let bytes = (unsynced_bytes > 0 || is_log_unsynced).then_some(unsynced_bytes);
+        upkeep.unsynced.due(self.settings.sync, bytes, now)
     }
 
     /// True when batches in the node's log may wait for a sync that nobody asked for.
@@ -336,7 +313,7 @@ impl Store {
     /// What the copy of a segment may take. Files of earlier versions may be longer than what is held back:
     /// those of which the copy does not fit are left alone, and others make room.
     fn room_for_copies(&self) -> u64 {
-        let headroom = self.headroom();
+        let headroom = self.intake.headroom();
         match headroom.is_scarce() {
             true => headroom.available,
             false => u64::MAX,
@@ -350,7 +327,7 @@ impl Store {
         catalog: &Catalog,
         settings: &MergeSettings,
     ) -> Urgency {
-        if self.headroom().is_scarce() {
+        if self.intake.headroom().is_scarce() {
             return Urgency::Pressing;
         }
         let stats = &entry.stats;
@@ -421,7 +398,7 @@ impl Store {
 
     /// Hints make openings shorter and free nothing: where space is scarce it is left to copies and removals.
     pub(crate) fn has_room_for_hints(&self) -> bool {
-        !self.headroom().is_scarce()
+        !self.intake.headroom().is_scarce()
     }
 
     /// Seals a full segment, or writes a part of the hint of a sealed one.

@@ -6,21 +6,20 @@ use std::ops::Range;
 
 use kvorum_backend::{
     BackendError, Batch, Durability, Durable, ErrorKind, Fields, OldEntry, Purpose, Receipt,
-    Result, Sequence, StoreId, SyncTicket, Write,
+    Result, Sequence, StoreId, SyncStrategy, SyncTicket, Write,
 };
 use kvorum_encoding::StorageKey;
 use kvorum_planted_defects::is_planted;
 use kvorum_segment::{
     BatchPlace, EncodedBack, Location, RECORD_ALIGN_BYTES, Record, SegmentWriter, StoredBack,
 };
+use kvorum_storage_errors::IntoBackend;
 use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
 use smallvec::SmallVec;
 
 use crate::entry::{KIND_ENTRY, KIND_NOTHING, encode_front, encode_removal, front_len};
-use crate::error::IntoBackend;
 use crate::keydir::Change;
 use crate::segment::segment_number;
-use crate::settings::SyncStrategy;
 use crate::shared::Standing;
 use crate::slot::{OFFSET_BYTES_MAX, Slot};
 use crate::store::{Counters, Store, WriteSide};
@@ -38,7 +37,7 @@ struct Prepared<'a> {
 
 impl Store {
     pub(crate) fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
-        self.check_writable()?;
+        self.intake.check_writable()?;
         let is_grouped = match durability {
             Durability::Buffered => false,
             Durability::Grouped => true,
@@ -122,7 +121,7 @@ impl Store {
         log.wait_for_room()?;
         let mut writer = self.writer.lock();
         // Closing and failing wait for the lock, so this is the last word.
-        self.check_writable()?;
+        self.intake.check_writable()?;
         if !self.catalog.read().has_places() {
             return Err(too_many_places());
         }
@@ -251,13 +250,13 @@ impl Store {
     fn apply(&self, prepared: &[Prepared<'_>], fronts: &[u8], purpose: Purpose) -> Result<u64> {
         let mut writer = self.writer.lock();
         // Closing and failing wait for the lock, so this is the last word.
-        self.check_writable()?;
+        self.intake.check_writable()?;
         let olds = self.find_olds(prepared)?;
         let sequence = writer.last_sequence + 1;
         let records = records_of(prepared, fronts, sequence);
         let mut locations = Vec::with_capacity(records.len());
         let len = SegmentWriter::appended_len(&records);
-        self.take_room(len, purpose)?;
+        self.intake.take_room(len, purpose)?;
         let active = self.active_for(&mut writer, len)?;
         active.append(&records, &mut locations).into_backend()?;
         let number = segment_number(active);

@@ -368,6 +368,7 @@ fn needless_tasks(stage: &Stage<'_>) -> Checked {
         TaskKind::Hint,
         TaskKind::Expire,
         TaskKind::Reclaim,
+        TaskKind::Rebuild,
         TaskKind::Reindex,
     ];
     for kind in kinds {

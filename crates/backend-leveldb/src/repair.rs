@@ -14,7 +14,7 @@ pub fn options(is_dry_run: bool, keeps_doubtful: bool) -> RepairOptions {
     RepairOptions {
         is_dry_run,
         keeps_doubtful,
-        settings: LeveldbSettings::default().to_lsm(),
+        settings: (&LeveldbSettings::default()).into(),
         ..RepairOptions::default()
     }
 }

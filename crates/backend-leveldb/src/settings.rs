@@ -64,26 +64,26 @@ impl Default for LeveldbSettings {
     }
 }
 
-impl LeveldbSettings {
-    pub(crate) fn to_lsm(&self) -> LsmSettings {
+impl From<&LeveldbSettings> for LsmSettings {
+    fn from(settings: &LeveldbSettings) -> Self {
         let young = Compression::None;
-        LsmSettings {
+        Self {
             name: "leveldb",
-            belonging: self.belonging.clone(),
-            sync: self.sync,
-            expiry: self.expiry,
-            scrub_period: self.scrub_period,
-            memtable_bytes: self.write_buffer_bytes,
-            blob_threshold_bytes: self.blob_threshold_bytes,
-            block_bytes: self.block_bytes,
-            restart_interval: self.block_restart_interval,
-            compression: vec![young, young, self.compression],
-            blob_compression: self.compression,
-            log_segments_behind_max: self.log_segments_behind_max,
-            filter_bits_per_key: if self.has_filter { 10 } else { 0 },
-            policy: self.policy.clone(),
-            tiers: self.tiers.clone(),
-            ..LsmSettings::default()
+            belonging: settings.belonging.clone(),
+            sync: settings.sync,
+            expiry: settings.expiry,
+            scrub_period: settings.scrub_period,
+            memtable_bytes: settings.write_buffer_bytes,
+            blob_threshold_bytes: settings.blob_threshold_bytes,
+            block_bytes: settings.block_bytes,
+            restart_interval: settings.block_restart_interval,
+            compression: vec![young, young, settings.compression],
+            blob_compression: settings.compression,
+            log_segments_behind_max: settings.log_segments_behind_max,
+            filter_bits_per_key: if settings.has_filter { 10 } else { 0 },
+            policy: settings.policy.clone(),
+            tiers: settings.tiers.clone(),
+            ..Self::default()
         }
     }
 }

@@ -4,7 +4,7 @@
 //! wakes the rest. It needs no thread of its own, so it suits engines that are opened outside a node:
 //! in tests, and in the load generator's embedded drivers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -35,6 +35,20 @@ impl GroupSync {
     /// `sync_all` syncs everything written so far and returns the position that it reached.
     pub fn new(sync_all: impl Fn() -> Result<u64> + Send + Sync + 'static) -> Arc<Self> {
         Self::of(Box::new(sync_all), true)
+    }
+
+    /// The sync of a store that is not kept open for it.
+    pub fn of_store<S: Send + Sync + 'static>(
+        store: Weak<S>,
+        sync_all: fn(&S) -> Result<u64>,
+    ) -> impl Fn() -> Result<u64> + Send + Sync + 'static {
+        move || match store.upgrade() {
+            Some(store) => sync_all(&store),
+            None => Err(BackendError::new(
+                ErrorKind::Closed,
+                "the store was dropped before its sync",
+            )),
+        }
     }
 
     /// As [`GroupSync::new`], but a full disk is not final: for a store whose sync is a flush, which

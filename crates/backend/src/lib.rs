@@ -70,10 +70,13 @@
 mod backend;
 mod batch;
 mod belonging;
+mod copy_form;
+mod day_hours;
 mod entry;
 mod error;
 mod facets;
 mod group_sync;
+mod intake;
 mod lost_directory;
 mod maintenance;
 mod read_once;
@@ -84,10 +87,15 @@ mod suspect;
 mod sync_ticket;
 mod two_copies;
 mod unreadable;
+mod unsynced;
 
 pub use backend::Backend;
 pub use batch::{Batch, IndexEntry, Purpose, Write};
 pub use belonging::{Belonging, FoundStore, HINTS_LABEL, LABEL_BYTES_MAX};
+pub use copy_form::{
+    begin_copy, dissect_copy, end_copy, newer_format, open_copy, put_label, take_label,
+};
+pub use day_hours::DayHours;
 pub use entry::{
     EntryPlace, Fields, Lookup, OldEntry, ReadAt, Reading, Sequence, StoreId, StoredEntry,
     StoredHead, Tag, Timestamp,
@@ -97,6 +105,7 @@ pub use facets::{
     BackedUp, Backups, Capabilities, IndexCounts, IndexFolds, IndexRange, IndexVisitor, StoreBackup,
 };
 pub use group_sync::GroupSync;
+pub use intake::Intake;
 pub use lost_directory::{
     LOST_INDEX_BYTES_MAX, LOST_NAME, LostDirectory, is_news, lost_index_piece,
 };
@@ -115,3 +124,4 @@ pub use two_copies::{
     settle_two_copies, write_two_copies,
 };
 pub use unreadable::Unreadable;
+pub use unsynced::{SyncStrategy, Unsynced};

@@ -25,6 +25,8 @@ pub enum TaskKind {
     Scrub,
     /// Removes files that nothing refers to any more.
     Reclaim,
+    /// Makes lost tables again from the journal that has what they had.
+    Rebuild,
     /// Makes index entries again that were lost, and removes those that no object has.
     Reindex,
 }
@@ -42,6 +44,7 @@ impl TaskKind {
             Self::Expire => "expire",
             Self::Scrub => "scrub",
             Self::Reclaim => "reclaim",
+            Self::Rebuild => "rebuild",
             Self::Reindex => "reindex",
         }
     }

@@ -31,7 +31,7 @@ use crate::replicas::Replicas;
 use crate::request::{
     BucketOrType, DeleteOptions, Deleted, GetOptions, PutOptions, PutRequest, ReplicaPlace,
 };
-use crate::trace::{MaintenanceWitness, RequestKind};
+use crate::trace::RequestKind;
 use crate::writing::Writes;
 
 /// Listings in progress at which further ones are refused with `overload`: each holds a thread of the
@@ -372,11 +372,6 @@ impl Coordinator {
         let mut random = [0; 20];
         self.replicas.parts.runtime.randomness().fill(&mut random);
         kvorum_object::generated_key(random)
-    }
-
-    /// Who knows what maintenance does at this node.
-    pub fn maintenance(&self) -> &Arc<dyn MaintenanceWitness> {
-        &self.replicas.parts.maintenance
     }
 
     /// Holds a write back while background work is behind: every writer a little, and nobody stands

@@ -75,7 +75,7 @@ pub use reaper::TombstoneKeeping;
 pub use request::{
     DeleteOptions, Deleted, GetOptions, PutKind, PutOptions, PutRequest, ReplicaPlace,
 };
-pub use service::{ReplicaService, ServiceParts};
+pub use service::ReplicaService;
 pub use trace::{MaintenanceWitness, Meter, Repaired, RequestKind, Trace};
 
 pub use kvorum_vnode::{Condition, Detail};

@@ -8,11 +8,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_backend::{Durable, ErrorKind, FoldClock, Lease, Reading, SyncTicket, Timestamp};
-use kvorum_cluster::AgreedState;
+use kvorum_backend::{Durable, ErrorKind, FoldClock, Lease, Reading, SyncTicket};
 use kvorum_peer::{Caller, Message, PeerService, Served};
 use kvorum_ring::{Epoch, Partition, Role};
-use kvorum_runtime::{Moment, Runtime};
+use kvorum_runtime::Moment;
 use kvorum_vnode::wire::{PeerRequest, WireMessage, decode_request, encode_reply};
 use kvorum_vnode::{
     Handled, Operation, PageFailure, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode,
@@ -20,54 +19,32 @@ use kvorum_vnode::{
 
 use crate::gate::Gate;
 use crate::hints::HintStore;
-use crate::local_vnodes::{LocalReplica, LocalVnodes, read_blocking, synced};
+use crate::local_vnodes::{LocalReplica, read_blocking, synced};
+use crate::parts::Parts;
 use crate::peers::value_sent;
-use crate::trace::MaintenanceWitness;
-
-/// What a [`ReplicaService`] works with.
-pub struct ServiceParts {
-    /// Clock, tasks and the blocking pool.
-    pub runtime: Runtime,
-    /// The agreed cluster state.
-    pub cluster: Arc<dyn AgreedState>,
-    /// This node's vnodes.
-    pub vnodes: Arc<dyn LocalVnodes>,
-    /// What this node keeps in place of others.
-    pub hints: Arc<dyn HintStore>,
-    /// Requests that wait for devices or threads at which further ones are refused with `overload`.
-    pub waiting_max: usize,
-}
 
 /// Answers other nodes.
 pub struct ReplicaService {
     shared: Arc<Shared>,
-    /// Who says whether there is room for what is put.
-    maintenance: Option<Arc<dyn MaintenanceWitness>>,
 }
 
 struct Shared {
-    parts: ServiceParts,
+    parts: Parts,
+    /// What this node keeps in place of others.
+    hints: Arc<dyn HintStore>,
     waiting: Arc<Gate>,
 }
 
 impl ReplicaService {
-    /// A service over this node's replicas.
-    pub fn new(parts: ServiceParts) -> Self {
+    /// A service over this node's replicas. While `waiting_max` requests wait for devices or threads, further
+    /// ones are refused with `overload`; so is what is put, while [`Parts::maintenance`] says so.
+    pub fn new(parts: Parts, hints: Arc<dyn HintStore>, waiting_max: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
-                waiting: Arc::new(Gate::new(parts.waiting_max)),
                 parts,
+                hints,
+                waiting: Arc::new(Gate::new(waiting_max)),
             }),
-            maintenance: None,
-        }
-    }
-
-    /// Refuses what is put, with `overload`, while this says so.
-    #[must_use]
-    pub fn with_maintenance(self, maintenance: Arc<dyn MaintenanceWitness>) -> Self {
-        Self {
-            maintenance: Some(maintenance),
-            ..self
         }
     }
 
@@ -77,8 +54,7 @@ impl ReplicaService {
             Operation::Store { object, .. } => object.is_tombstone(),
             Operation::Get { .. } | Operation::Mend { .. } | Operation::Reap { .. } => true,
         };
-        let maintenance = self.maintenance.as_ref();
-        makes_room || !maintenance.is_some_and(|it| it.refuses_puts())
+        makes_room || !self.shared.parts.maintenance.refuses_puts()
     }
 
     fn serve_replica(&self, role: Role, request: ReplicaRequest, sent: Bytes) -> Served {
@@ -89,7 +65,7 @@ impl ReplicaService {
             Ok(replica) => replica,
             Err(failure) => return answered(&ReplicaReply::Failed(failure)),
         };
-        let now = self.shared.wall_time();
+        let now = self.shared.parts.wall_time();
         let partition = request.partition;
         let handled = replica.handle(&request, now, Reading::CachedOnly);
         let work = match handled {
@@ -110,7 +86,7 @@ impl ReplicaService {
             let reply = match work {
                 Ok((reply, ticket)) => return shared.synced(partition, reply, ticket, &sent).await,
                 Err((replica, request)) => {
-                    let now = shared.wall_time();
+                    let now = shared.parts.wall_time();
                     let work = move || replica.handle_blocking(&request, now);
                     shared.parts.runtime.blocking(work).await
                 }
@@ -200,10 +176,6 @@ impl PeerService for ReplicaService {
 }
 
 impl Shared {
-    fn wall_time(&self) -> Timestamp {
-        Timestamp(self.parts.runtime.wall_time().micros())
-    }
-
     /// Why there is no vnode.
     fn absent(&self, partition: Partition) -> ReplicaFailure {
         self.parts.vnodes.absence(partition).into()
@@ -225,7 +197,7 @@ impl Shared {
             Role::Fallback => {
                 // A stand-in has no epoch of its own: it goes by the ring.
                 self.epoch_known(partition, epoch)?;
-                Ok(LocalReplica::Hints(self.parts.hints.clone()))
+                Ok(LocalReplica::Hints(self.hints.clone()))
             }
         }
     }

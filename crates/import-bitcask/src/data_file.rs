@@ -5,9 +5,9 @@
 //! at which a record's checksum is right, so that damage costs what it covers and nothing behind it.
 
 use kvorum_disk::DiskError;
+use kvorum_import::{FileWindow, WINDOW_BYTES};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::file_window::{FileWindow, WINDOW_BYTES};
 use crate::record::{RECORD_HEADER_BYTES, RecordHeader, TOMBSTONE_BYTES_MAX, ValueKind};
 
 /// The longest value that the search behind damage believes in, in bytes. Random bytes name lengths

@@ -5,8 +5,8 @@
 //! known before the first entry is used. What the data file holds behind it is scanned.
 
 use kvorum_disk::DiskError;
+use kvorum_import::{FileWindow, WINDOW_BYTES};
 
-use crate::file_window::{FileWindow, WINDOW_BYTES};
 use crate::record::RECORD_HEADER_BYTES;
 
 /// The length of an entry without its key.

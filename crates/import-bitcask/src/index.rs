@@ -3,11 +3,8 @@
 //! A key's newest record may be anywhere, and its replicas are in other partitions: entries are
 //! spread by key, so that all of one key are looked at together.
 
-use std::path::Path;
-
-use kvorum_disk::Disk;
 use kvorum_encoding::{checksum, mask_checksum};
-use kvorum_import::{ImportError, SpreadWriter, read_spread};
+use kvorum_import::{ImportError, IndexPlace, read_spread};
 
 /// The length of an entry, in bytes.
 pub(crate) const ENTRY_BYTES: usize = 48;
@@ -37,7 +34,7 @@ pub(crate) struct IndexEntry {
 }
 
 impl IndexEntry {
-    fn encode(&self) -> [u8; ENTRY_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
         let flag = if self.is_tombstone { TOMBSTONE_FLAG } else { 0 };
         bytes[..16].copy_from_slice(&self.key_hash.to_le_bytes());
@@ -71,26 +68,18 @@ impl IndexEntry {
 }
 
 /// Reads the entries of one file.
-pub(crate) fn read(
-    disk: &dyn Disk,
-    directory: &Path,
-    number: usize,
-    len: u64,
-) -> Result<Vec<IndexEntry>, ImportError> {
-    read_spread(disk, directory, number, len, IndexEntry::decode)
-}
-
-/// Appends an entry.
-pub(crate) fn add(writer: &mut SpreadWriter, entry: &IndexEntry) -> Result<(), ImportError> {
-    writer.add(entry.key_hash, &entry.encode())
+pub(crate) fn read(place: &IndexPlace<'_>) -> Result<Vec<IndexEntry>, ImportError> {
+    let (number, len) = (place.number, place.len);
+    read_spread(place.disk, place.directory, number, len, IndexEntry::decode)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::sync::Arc;
 
-    use kvorum_disk::{MemoryDisk, OpenMode, Reading};
+    use kvorum_disk::{Disk, MemoryDisk, OpenMode, Reading};
+    use kvorum_import::SpreadWriter;
 
     use super::*;
 
@@ -106,11 +95,26 @@ mod tests {
         }
     }
 
+    fn read_file(
+        disk: &Arc<dyn Disk>,
+        number: usize,
+        len: u64,
+    ) -> Result<Vec<IndexEntry>, ImportError> {
+        read(&IndexPlace {
+            disk: &**disk,
+            directory: Path::new("i"),
+            number,
+            len,
+            store_of: &[],
+        })
+    }
+
     fn written(disk: &Arc<dyn Disk>, count: u64) -> Vec<u64> {
         disk.create_directory(Path::new("i")).unwrap();
         let mut writer = SpreadWriter::resume(disk.clone(), Path::new("i"), &[0; 4]);
         for number in 0..count {
-            add(&mut writer, &entry(number << 20)).unwrap();
+            let entry = entry(number << 20);
+            writer.add(entry.key_hash, &entry.encode()).unwrap();
         }
         writer.flush().unwrap()
     }
@@ -121,7 +125,7 @@ mod tests {
         let lens = written(&disk, 4096);
         let mut found = 0;
         for (number, len) in lens.iter().enumerate() {
-            let entries = read(&*disk, Path::new("i"), number, *len).unwrap();
+            let entries = read_file(&disk, number, *len).unwrap();
             found += entries.len();
         }
         assert_eq!(found, 4096);
@@ -138,7 +142,7 @@ mod tests {
             let mut byte = [0];
             file.read_at(&mut byte, at, Reading::MayBlock).unwrap();
             file.write_at(&[byte[0] ^ 1], at).unwrap();
-            let read = read(&*disk, Path::new("i"), 0, lens[0]);
+            let read = read_file(&disk, 0, lens[0]);
             assert!(
                 matches!(read, Err(ImportError::StateDamaged { .. })),
                 "{at}"

@@ -12,8 +12,8 @@
 //! Not here: objects and how they reach the server, which all importers share; other backends of
 //! Riak, data types, and bucket properties.
 
+mod choices;
 pub mod data_file;
-mod file_window;
 mod groups;
 pub mod hint_file;
 mod import;
@@ -22,7 +22,6 @@ mod reading;
 pub mod record;
 pub mod riak_key;
 mod source;
-mod state;
 mod survey;
 
 pub use import::{ImportOptions, check_source, import};

@@ -1,14 +1,11 @@
 //! From groups of records to objects ready to be put: reading, checking, comparing and merging.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_disk::{DiskFile, OpenMode, Reading};
 use kvorum_encoding::Address;
 use kvorum_import::riak_object::RiakObject;
-use kvorum_import::{Batch, Place, System, reconcile};
+use kvorum_import::{Batch, GroupReader, OpenFiles, Place, reconcile};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::groups::KeyGroup;
@@ -18,16 +15,12 @@ use crate::riak_key::decode_key;
 
 /// A longer record is not read. Riak refuses objects above 50 MB unless told otherwise.
 const RECORD_BYTES_MAX: u32 = 512 << 20;
-/// Data files kept open.
-const OPEN_FILES_MAX: usize = 128;
 
 /// Reads records.
 pub(crate) struct ObjectReader {
-    system: System,
+    files: OpenFiles,
     /// Data files by number.
     paths: Vec<PathBuf>,
-    open: BTreeMap<u32, Arc<dyn DiskFile>>,
-    opened: VecDeque<u32>,
     leave_out_tombstones: bool,
 }
 
@@ -38,19 +31,10 @@ struct Copy {
     digest: u64,
 }
 
-impl ObjectReader {
-    pub(crate) fn new(system: System, paths: Vec<PathBuf>, leave_out_tombstones: bool) -> Self {
-        Self {
-            system,
-            paths,
-            open: BTreeMap::new(),
-            opened: VecDeque::new(),
-            leave_out_tombstones,
-        }
-    }
+impl GroupReader for ObjectReader {
+    type Group = KeyGroup;
 
-    /// Reads the next batch out of `groups`. Blocks.
-    pub(crate) fn read_batch(&mut self, groups: &[KeyGroup]) -> Batch {
+    fn read_batch(&mut self, groups: &[KeyGroup]) -> Batch {
         let mut batch = Batch::default();
         for group in groups {
             self.read_group(group, &mut batch);
@@ -60,6 +44,16 @@ impl ObjectReader {
             }
         }
         batch
+    }
+}
+
+impl ObjectReader {
+    pub(crate) fn new(files: OpenFiles, paths: Vec<PathBuf>, leave_out_tombstones: bool) -> Self {
+        Self {
+            files,
+            paths,
+            leave_out_tombstones,
+        }
     }
 
     fn read_group(&mut self, group: &KeyGroup, batch: &mut Batch) {
@@ -109,11 +103,9 @@ impl ObjectReader {
         if entry.total_len > RECORD_BYTES_MAX {
             return Err(format!("record of {} bytes is too long", entry.total_len));
         }
-        let file = self.file(entry.file)?;
-        let mut bytes = vec![0; entry.total_len as usize];
-        let read = file.read_at(&mut bytes, entry.offset, Reading::MayBlock);
-        bytes.truncate(read.map_err(|error| error.to_string())?);
-        let bytes = Bytes::from(bytes);
+        let path = self.path(entry.file);
+        let len = entry.total_len as usize;
+        let bytes = self.files.read(&path, entry.offset, len)?;
         let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
         if record.header.total_len() != u64::from(entry.total_len) {
             return Err("the record is shorter than its hint says".to_owned());
@@ -127,22 +119,6 @@ impl ObjectReader {
             digest: xxh3_64(record.value).max(1),
             value: bytes.slice_ref(record.value),
         }))
-    }
-
-    fn file(&mut self, number: u32) -> Result<Arc<dyn DiskFile>, String> {
-        if let Some(file) = self.open.get(&number) {
-            return Ok(file.clone());
-        }
-        let opened = self.system.disk.open(&self.path(number), OpenMode::Read);
-        let file = opened.map_err(|error| error.to_string())?;
-        if self.opened.len() >= OPEN_FILES_MAX
-            && let Some(oldest) = self.opened.pop_front()
-        {
-            self.open.remove(&oldest);
-        }
-        self.opened.push_back(number);
-        self.open.insert(number, file.clone());
-        Ok(file)
     }
 
     fn path(&self, number: u32) -> PathBuf {

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use kvorum_disk::{DirectoryEntry, Disk, EntryKind};
 use kvorum_import::{
-    ImportError, Judgement, PassedOver, StoreKind, System, find_stores, is_partition_name,
+    FoundSource, ImportError, Judgement, PassedOver, RecordFile, StoreKind, System, find_stores,
+    is_partition_name,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,30 +45,21 @@ pub(crate) struct SourceFile {
     pub(crate) hint_len: Option<u64>,
 }
 
-/// Files and directories that a search has left out.
-#[derive(Debug, Default)]
-pub(crate) struct LeftOut {
-    /// Data files that Riak has marked for deletion.
-    pub(crate) marked_for_deletion: Vec<PathBuf>,
-    /// Directories that hold nothing that Riak would serve.
-    pub(crate) directories: Vec<PassedOver>,
-}
-
 impl Source {
     /// Finds the stores in and below `roots`.
     pub(crate) fn find(
         system: &System,
         roots: &[PathBuf],
         ignore_locks: bool,
-    ) -> Result<(Self, LeftOut), ImportError> {
+    ) -> Result<FoundSource<Self>, ImportError> {
         let mut stores = Vec::new();
         let mut all_marked = Vec::new();
-        let mut left_out = LeftOut::default();
+        let (mut marked_for_deletion, mut passed_over) = (Vec::new(), Vec::new());
         for root in roots {
             let mut found = find_stores(&*system.disk, root, &Bitcask)?;
-            left_out.directories.append(&mut found.passed_over);
+            passed_over.append(&mut found.passed_over);
             for store in found.stores {
-                match open_store(system, &store.path, &mut left_out.marked_for_deletion)? {
+                match open_store(system, &store.path, &mut marked_for_deletion)? {
                     Some(store) => stores.push(store),
                     None => all_marked.push(store.path),
                 }
@@ -83,7 +75,7 @@ impl Source {
             path,
             reason: ALL_MARKED.to_owned(),
         });
-        left_out.directories.extend(passed);
+        passed_over.extend(passed);
         stores.sort_by(|a: &Store, b| a.path.cmp(&b.path));
         stores.dedup_by(|a, b| a.path == b.path);
         if !ignore_locks {
@@ -91,7 +83,11 @@ impl Source {
                 check_locks(system, &store.path)?;
             }
         }
-        Ok((Self { stores }, left_out))
+        Ok(FoundSource {
+            source: Self { stores },
+            marked_for_deletion,
+            passed_over,
+        })
     }
 
     /// All files in order, each with its store: the number of a file is its place here.
@@ -107,12 +103,6 @@ impl Source {
         });
         files.collect()
     }
-
-    /// What a survey has to read at most, in bytes.
-    pub(crate) fn data_bytes(&self) -> u64 {
-        let files = self.stores.iter().flat_map(|store| &store.files);
-        files.map(|file| file.data_len).sum()
-    }
 }
 
 /// A data file and where it belongs.
@@ -124,6 +114,14 @@ pub(crate) struct FilePlace<'a> {
 }
 
 impl FilePlace<'_> {
+    pub(crate) fn record_file(&self) -> RecordFile {
+        RecordFile {
+            store: self.store_number,
+            path: self.data_path(),
+            len: self.file.data_len,
+        }
+    }
+
     pub(crate) fn data_path(&self) -> PathBuf {
         let name = format!("{}{DATA_SUFFIX}", self.file.id);
         self.store.path.join(name)

@@ -19,7 +19,6 @@ pub mod internal_key;
 pub mod log_file;
 pub mod manifest;
 mod merge;
-mod open_files;
 mod reading;
 mod record;
 pub mod riak_key;

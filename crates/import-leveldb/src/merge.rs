@@ -11,9 +11,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_disk::Disk;
-use kvorum_import::{Batch, ImportError};
+use kvorum_import::{Batch, ImportError, OpenFiles};
 
-use crate::open_files::OpenFiles;
 use crate::record::Record;
 use crate::run::RunCursor;
 use crate::table_cursor::TableCursor;

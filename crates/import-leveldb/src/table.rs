@@ -4,10 +4,10 @@ use std::path::Path;
 
 use bytes::Bytes;
 use kvorum_encoding::{ByteReader, checksum_append, mask_checksum};
+use kvorum_import::OpenFiles;
 
 use crate::block::{BlockEntries, TRAILER_BYTES, inflate};
 use crate::internal_key::InternalKey;
-use crate::open_files::OpenFiles;
 
 const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 const FOOTER_BYTES: usize = 48;

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use kvorum_encoding::ByteReader;
-use kvorum_import::Batch;
+use kvorum_import::{Batch, OpenFiles};
 
 use crate::block::{BlockEntries, TRAILER_BYTES};
 use crate::internal_key::InternalKey;
-use crate::open_files::OpenFiles;
 use crate::record::Record;
 use crate::table::{BlockList, Handle, block_list, bounds_of, read_block, walk_block};
 use crate::trouble::{KeyRange, lost, noted};

@@ -14,6 +14,8 @@ pub struct Counts {
     pub records: u64,
     /// Deletion marks among them.
     pub deletion_marks: u64,
+    /// Records of which the index changes alone are left.
+    pub index_changes: u64,
     /// Keys with at least one copy that is neither deleted nor expired.
     pub keys: u64,
     /// Keys whose newest record in every partition deletes them.
@@ -75,6 +77,7 @@ impl Counts {
         self.hints_doubted += more.hints_doubted;
         self.records += more.records;
         self.deletion_marks += more.deletion_marks;
+        self.index_changes += more.index_changes;
         self.keys += more.keys;
         self.keys_deleted += more.keys_deleted;
         self.keys_expired += more.keys_expired;

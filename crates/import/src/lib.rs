@@ -5,6 +5,9 @@
 //! replicas that differ are merged by Riak's rules ([`reconcile()`]), and the result is put `asis`
 //! into a server ([`Target`]), with counts, findings and progress told in one way.
 //!
+//! Stores whose records lie in the order of writing are imported by an index of them, all but their
+//! format: [`import_records()`] does what [`RecordFormat`] does not.
+//!
 //! What is kept is what the protocol carries: values, siblings, content types, user metadata, links,
 //! index entries, last-modified times, tombstones, and the clocks' relations to each other.
 //!
@@ -14,13 +17,19 @@ mod content;
 mod counts;
 mod error;
 pub mod external_term;
+mod file_window;
 mod findings;
+mod intake;
 mod item;
 pub mod metadata;
+mod open_files;
 mod partition;
 mod passed_over;
 mod progress;
 mod reconcile;
+mod record_format;
+mod record_import;
+mod record_state;
 pub mod riak_object;
 mod spread;
 mod state_directory;
@@ -33,11 +42,18 @@ pub mod version_vector;
 pub use content::ObjectPuts;
 pub use counts::Counts;
 pub use error::ImportError;
+pub use file_window::{FileWindow, WINDOW_BYTES};
 pub use findings::{Finding, Findings};
+pub use intake::Intake;
 pub use item::{Batch, Item, Place};
+pub use open_files::OpenFiles;
 pub use passed_over::PassedOver;
 pub use progress::{Progress, ProgressView, WorkStage};
 pub use reconcile::reconcile;
+pub use record_format::{
+    FoundSource, GroupReader, IndexPlace, RecordChoices, RecordFile, RecordFormat,
+};
+pub use record_import::{RecordOptions, import_records};
 pub use spread::{SpreadWriter, file_count, read_spread};
 pub use state_directory::StateDirectory;
 pub use store_search::{

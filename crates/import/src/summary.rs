@@ -75,6 +75,10 @@ impl fmt::Display for Summary {
         )?;
         for (count, text) in [
             (
+                counts.index_changes,
+                "records are index changes of replaced versions, without an object",
+            ),
+            (
                 counts.objects_with_siblings,
                 "objects have more than one sibling",
             ),

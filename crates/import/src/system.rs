@@ -1,6 +1,6 @@
 //! What the import is given of the machine: nothing here opens files or looks at processes itself.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_disk::Disk;
@@ -19,4 +19,6 @@ pub struct System {
     pub is_running: fn(u32) -> bool,
     /// The process that holds a record lock on this file, which is how LevelDB guards a store.
     pub lock_holder: fn(&Path) -> Option<u32>,
+    /// One of these files that a process has open, and the process. leveled takes no lock of its own.
+    pub open_file: fn(&[PathBuf]) -> Option<(PathBuf, u32)>,
 }

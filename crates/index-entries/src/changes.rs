@@ -3,57 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use kvorum_backend::{Batch, Fields, IndexCounts, IndexEntry, Reading, Result, Write};
+use kvorum_backend::{Batch, Fields, IndexCounts, IndexEntry, Result, Write};
 use kvorum_encoding::{KeyRange, StorageKey};
+use kvorum_ordered_tree::OrderedTree;
 
-use crate::keyspace::{index_key, object_range_of};
+use crate::keyspace::{index_key, object_key, object_range_of};
 use crate::listing::{decode, encode};
-
-/// A tree that keeps objects and index entries.
-pub trait IndexedTree {
-    /// One change to the tree.
-    type Op;
-
-    /// The object of a key, expired or not.
-    ///
-    /// # Errors
-    /// Those of reading the tree; of kind [`kvorum_backend::ErrorKind::WouldBlock`] where `reading` forbids
-    /// to wait. Damage is none: a write over it repairs it.
-    fn stored(&self, key: &StorageKey, reading: Reading) -> Result<Stored>;
-
-    /// Changes an object as the write says; `listed` is the list of its index entries.
-    fn object_op(&self, write: &Write, listed: Bytes) -> Self::Op;
-
-    /// Puts an index entry that lives and expires as an object with these fields does.
-    fn entry_op(&self, key: Bytes, fields: Fields) -> Self::Op;
-
-    /// Removes an index entry.
-    fn remove_op(&self, key: Bytes) -> Self::Op;
-}
-
-/// An object before a write, as far as its index entries are concerned.
-pub enum Stored {
-    /// It is there.
-    Found {
-        /// The list of its index entries.
-        listed: Bytes,
-        /// Its fields.
-        fields: Fields,
-    },
-    /// There is none.
-    Absent,
-    /// It may have been there, and damage took it. Its index entries are found later, by reading them all.
-    Unknown,
-}
+use crate::stored::{Stored, read_stored};
 
 /// The changes of a batch.
-pub struct Changes<Op> {
+pub(crate) struct Changes<Op> {
     /// In the order of the batch.
-    pub ops: Vec<Op>,
+    pub(crate) ops: Vec<Op>,
     /// What is counted once they are written.
-    pub counts: IndexCounts,
+    pub(crate) counts: IndexCounts,
     /// Objects whose former index entries are not known.
-    pub unknown: Vec<KeyRange>,
+    pub(crate) unknown: Vec<KeyRange>,
 }
 
 /// An object's index entries before a write.
@@ -67,10 +32,7 @@ struct Before {
 ///
 /// `rewrites_all` says that index entries are gone by their own age, so that those which stay have to
 /// be written again.
-///
-/// # Errors
-/// Those of [`IndexedTree::stored`].
-pub fn changes_of<T: IndexedTree>(
+pub(crate) fn changes_of<T: OrderedTree>(
     tree: &T,
     batch: &Batch,
     rewrites_all: bool,
@@ -94,7 +56,7 @@ pub fn changes_of<T: IndexedTree>(
 }
 
 /// What a batch counts besides its index entries.
-pub fn plain_counts(batch: &Batch) -> IndexCounts {
+pub(crate) fn plain_counts(batch: &Batch) -> IndexCounts {
     let is_put = |write: &&Write| matches!(write, Write::Put { .. });
     let puts = batch.writes.iter().filter(is_put).count();
     IndexCounts {
@@ -106,7 +68,7 @@ pub fn plain_counts(batch: &Batch) -> IndexCounts {
 
 impl<Op> Changes<Op> {
     /// Adds those of a write; the object's index entries after it.
-    fn add<T: IndexedTree<Op = Op>>(
+    fn add<T: OrderedTree<Op = Op>>(
         &mut self,
         tree: &T,
         write: &Write,
@@ -128,10 +90,11 @@ impl<Op> Changes<Op> {
             let is_as_before = before.fields.map(|it| it.expiry) == Some(fields.expiry);
             let stays = is_as_before && !rewrites_all;
             let written = after.entries.iter().filter(|it| !stays || is_new(it));
-            let ops = written.map(|it| tree.entry_op(index_key(key, it), fields));
+            let ops = written.map(|it| tree.bare_op(index_key(key, it), fields));
             self.ops.extend(ops);
         }
-        self.ops.push(tree.object_op(write, encode(&after.entries)));
+        self.ops
+            .push(object_op(tree, write, encode(&after.entries)));
         after
     }
 }
@@ -143,21 +106,35 @@ fn fields_of(write: &Write) -> Option<Fields> {
     }
 }
 
-fn read_before<T: IndexedTree>(
+fn read_before<T: OrderedTree>(
     tree: &T,
     write: &Write,
     unknown: &mut Vec<KeyRange>,
 ) -> Result<Before> {
     let key = write.key();
-    match tree.stored(key, write.old().reading)? {
-        Stored::Found { listed, fields } => Ok(Before {
+    let is_lost = || tree.doubts().opened() > 0 && tree.doubts().is_doubt(&object_range_of(key));
+    match read_stored(tree, key, write.old().reading)? {
+        Stored::Found(fields, listed) => Ok(Before {
             entries: decode(&listed).unwrap_or_default(),
             fields: Some(fields),
         }),
-        Stored::Absent => Ok(Before::default()),
-        Stored::Unknown => {
+        Stored::Absent if !is_lost() => Ok(Before::default()),
+        // It may have been there, and damage took it: a write over it repairs that. Its index entries are
+        // found later, by reading them all.
+        Stored::Absent | Stored::Damaged => {
             unknown.push(object_range_of(key));
             Ok(Before::default())
         }
+    }
+}
+
+/// Changes an object as the write says; `listed` is the list of its index entries.
+pub(crate) fn object_op<T: OrderedTree>(tree: &T, write: &Write, listed: Bytes) -> T::Op {
+    let at = object_key(write.key().as_bytes());
+    match write {
+        Write::Remove { .. } => tree.remove_op(at),
+        Write::Put {
+            fields, head, body, ..
+        } => tree.put_op(&at, *fields, listed, head, body),
     }
 }

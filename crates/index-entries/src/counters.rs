@@ -6,7 +6,7 @@ use kvorum_backend::IndexCounts;
 
 /// [`IndexCounts`] that many threads add to.
 #[derive(Default)]
-pub struct IndexCounters {
+pub(crate) struct IndexCounters {
     writes: AtomicU64,
     postings_written: AtomicU64,
     deletes: AtomicU64,
@@ -15,7 +15,7 @@ pub struct IndexCounters {
 
 impl IndexCounters {
     /// Adds the counts of a batch.
-    pub fn add(&self, counts: &IndexCounts) {
+    pub(crate) fn add(&self, counts: &IndexCounts) {
         for (counter, events) in [
             (&self.writes, counts.writes),
             (&self.postings_written, counts.postings_written),
@@ -29,7 +29,7 @@ impl IndexCounters {
     }
 
     /// The sums.
-    pub fn read(&self) -> IndexCounts {
+    pub(crate) fn read(&self) -> IndexCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         IndexCounts {
             writes: read(&self.writes),

@@ -28,6 +28,11 @@ pub fn object_key(key: &[u8]) -> Bytes {
     out.into()
 }
 
+/// True for the tree's key of an object.
+pub fn is_object(key: &[u8]) -> bool {
+    key.first() == Some(&OBJECT)
+}
+
 /// The storage key in the tree's key of an object.
 pub fn storage_key(object_key: &[u8]) -> StorageKey {
     let key = object_key.get(1..).unwrap_or_default();

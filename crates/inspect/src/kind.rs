@@ -6,7 +6,9 @@ use kvorum_backend_bitcask::anatomy::{SEGMENT_KINDS, StoreFile, dissect_front};
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, Pieces};
 use kvorum_disk::{Disk, EntryKind, OpenMode, Reading, read_file};
 use kvorum_index_entries::keyspace::key_shown;
-use kvorum_lsm::anatomy::{LOG_KIND, LsmFile, dissect_log_front, dissect_logged_front};
+use kvorum_lsm::anatomy::{
+    LOG_KIND, LsmFile, dissect_log_front, dissect_logged_front, place_shown,
+};
 use kvorum_segment::{RecordFront, SegmentAnatomy, SegmentId, list_segments, parse_file_name};
 use kvorum_tiers::is_table_name;
 
@@ -32,7 +34,7 @@ pub enum Kind {
     Segment,
     /// Another file of a store of the bitcask engine.
     Store(StoreFile),
-    /// A table or a blob file of a store of the leveldb engine.
+    /// A table, a blob file or a file of the journal of an engine over merge trees.
     Table,
     /// Another file of one.
     Lsm(LsmFile),
@@ -138,7 +140,7 @@ fn by_begin(begin: &[u8]) -> Option<Kind> {
 fn by_name(name: &str) -> Option<Kind> {
     match name {
         "lock" | "LOCK" | "suspect" | "backup" | "backups" | "scrub" | "leveldb_stores"
-        | "bitcask_stores" => Some(Kind::Text),
+        | "leveled_stores" | "bitcask_stores" => Some(Kind::Text),
         "format" => Some(Kind::Format),
         REPAIR_PROGRESS => Some(Kind::RepairProgress),
         "engine" => Some(Kind::Engine),
@@ -177,7 +179,10 @@ pub fn open_pieces(disk: &dyn Disk, path: &Path, kind: Kind, from: u64) -> Resul
             path,
             fallback_table(disk, path)?,
             from,
-            key_shown,
+            match path.extension().is_some_and(|it| it == "journal") {
+                true => place_shown,
+                false => key_shown,
+            },
         )?),
         Kind::Lsm(file) => one(file.piece(disk, path, key_shown)?),
         Kind::ValueLog(file) => one(file.piece(disk, path)?),

@@ -1,4 +1,4 @@
-//! A store of the leveldb engine checked from end to end without being opened: nothing is written,
+//! A store of the engines over merge trees checked from end to end without being opened: nothing is written,
 //! repaired or set aside.
 //!
 //! Every checksum of every file is computed; then every table is walked, and what it holds is compared
@@ -13,7 +13,9 @@ use kvorum_backend_bitcask::check::{Checked, Finding};
 use kvorum_disk::{Disk, ErrorKind};
 use kvorum_index_entries::keyspace::key_shown;
 use kvorum_lsm::segment_of;
-use kvorum_lsm_repair::check::{Contents, ListedFile, contents, entry_summary};
+use kvorum_lsm_repair::check::{
+    Contents, ListedFile, ListedKind, contents, entry_summary, is_journal_record,
+};
 use kvorum_sst::{
     Gap, IgnoreDamage, ReadContext, ScanItem, ScanOptions, SstError, Table, TableScan,
 };
@@ -46,7 +48,7 @@ pub(crate) fn check(
     if contents.has_manifest {
         let used = used_by_entries(&contents);
         check.blobs_are_there(&contents, &used);
-        check.segments_are_there(contents.value_log, &used, node_disk, value_logs)?;
+        check.segments_are_there(&contents, &used, node_disk, value_logs)?;
     } else {
         let why = contents.refusal.as_deref().unwrap_or("none is there");
         let what =
@@ -193,6 +195,9 @@ impl Check<'_> {
             if is_live {
                 let note = format!("{} went while the store was looked at", file.name);
                 self.found.notes.push(note);
+            } else if file.known.file_len == 0 {
+                let note = "the next opening makes the ledger again from the journal";
+                self.found.notes.push(note.to_owned());
             } else {
                 self.missing(file);
             }
@@ -207,8 +212,14 @@ impl Check<'_> {
         self.pieces(&file.name)?;
         let known = file.known.clone();
         match Table::open(self.disk, &path, known, 0, &IgnoreDamage) {
-            Ok(table) if file.blob_file.is_some() => self.walk_blobs(file, Arc::new(table)),
-            Ok(table) => self.walk_entries(file, Arc::new(table)),
+            Ok(table) => {
+                let table = Arc::new(table);
+                match file.kind {
+                    ListedKind::Table => self.walk_entries(file, table),
+                    ListedKind::Blob(_) => self.walk_records(file, table, |_, _| true),
+                    ListedKind::Journal => self.walk_records(file, table, is_journal_record),
+                }
+            }
             Err(SstError::Disk(error)) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(SstError::Disk(error)) => Err(error.into()),
             Err(error) => {
@@ -227,7 +238,7 @@ impl Check<'_> {
             what: "the file is missing".to_owned(),
             keys: Vec::new(),
         };
-        if file.blob_file.is_none() {
+        if file.kind == ListedKind::Table {
             finding.what = format!("the table is missing, with {} entries", properties.entries);
             finding.keys = vec![range_shown(&properties.smallest, &properties.largest)];
         }
@@ -246,13 +257,9 @@ impl Check<'_> {
                         *own.entry(file).or_default() += bytes;
                     }
                 }
-                None => found.findings.push(Finding {
-                    file: file.name.clone(),
-                    offset: 0,
-                    len: 0,
-                    what: "an entry with a good checksum that cannot be understood".to_owned(),
-                    keys: vec![key_shown(name)],
-                }),
+                None => found
+                    .findings
+                    .push(not_understood(file, vec![key_shown(name)])),
             }
         })?;
         self.found.records += entries;
@@ -274,10 +281,21 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn walk_blobs(&mut self, file: &ListedFile, table: Arc<Table>) -> Result<()> {
-        let mut bodies = 0;
-        let gaps = self.walk(table, |_, _, _| bodies += 1)?;
-        self.found.records += bodies;
+    /// Walks a blob file or a file of the journal.
+    fn walk_records(
+        &mut self,
+        file: &ListedFile,
+        table: Arc<Table>,
+        is_understood: impl Fn(&[u8], &bytes::Bytes) -> bool,
+    ) -> Result<()> {
+        let mut records = 0;
+        let gaps = self.walk(table, |name, value, found| {
+            records += 1;
+            if !is_understood(name, value) {
+                found.findings.push(not_understood(file, Vec::new()));
+            }
+        })?;
+        self.found.records += records;
         self.name_gaps(file, gaps);
         Ok(())
     }
@@ -312,9 +330,9 @@ impl Check<'_> {
     /// Says which keys damaged blocks cost. Their checksums are findings already.
     fn name_gaps(&mut self, file: &ListedFile, gaps: Vec<Gap>) {
         for gap in gaps {
-            let keys = match file.blob_file {
-                None => vec![range_shown(&gap.from, &gap.to)],
-                Some(_) => Vec::new(),
+            let keys = match file.kind {
+                ListedKind::Table => vec![range_shown(&gap.from, &gap.to)],
+                ListedKind::Blob(_) | ListedKind::Journal => Vec::new(),
             };
             let is_it = |it: &&mut Finding| it.file == file.name && it.offset == gap.block.offset;
             match self.found.findings.iter_mut().find(is_it) {
@@ -332,7 +350,11 @@ impl Check<'_> {
 
     fn blobs_are_there(&mut self, contents: &Contents, used: &Used) {
         let files = contents.files.iter();
-        let there: BTreeSet<u64> = files.filter_map(|it| it.blob_file).collect();
+        let blob_file = |it: &ListedFile| match it.kind {
+            ListedKind::Blob(file) => Some(file),
+            ListedKind::Table | ListedKind::Journal => None,
+        };
+        let there: BTreeSet<u64> = files.filter_map(blob_file).collect();
         for (blob, bytes) in used {
             if segment_of(*blob).is_none() && !there.contains(blob) {
                 let what = format!("no blob file {blob}, of which entries use {bytes} bytes");
@@ -344,14 +366,17 @@ impl Check<'_> {
     /// What entries use of the value log, compared with the log.
     fn segments_are_there(
         &mut self,
-        log_id: u64,
+        contents: &Contents,
         used: &Used,
         node_disk: &dyn Disk,
         value_logs: &BTreeSet<PathBuf>,
     ) -> Result<()> {
         let segments = used.iter();
         let segments = segments.filter_map(|(file, bytes)| Some((segment_of(*file)?, *bytes)));
+        // What the log has let go of is in files of the journal.
+        let segments = segments.filter(|(it, _)| !contents.journal_segments.contains(it));
         let segments: BTreeMap<u32, u64> = segments.collect();
+        let log_id = contents.value_log;
         if segments.is_empty() {
             return Ok(());
         }
@@ -379,6 +404,16 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+}
+
+fn not_understood(file: &ListedFile, keys: Vec<String>) -> Finding {
+    Finding {
+        file: file.name.clone(),
+        offset: 0,
+        len: 0,
+        what: "an entry with a good checksum that cannot be understood".to_owned(),
+        keys,
     }
 }
 

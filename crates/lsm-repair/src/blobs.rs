@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use kvorum_backend::Result;
 use kvorum_lsm::blob::{blob_path, split_blob};
-use kvorum_lsm::error::IntoBackend;
 use kvorum_lsm::files::table_path;
 use kvorum_lsm::manifest::BlobRecord;
 use kvorum_lsm::segment_of;
 use kvorum_lsm::{BlobPlace, Body, Entry};
 use kvorum_sst::{ScanItem, Table, hash_key};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::salvage::{blob_source, context, scan_of};
 use crate::work::{Ground, SourceTable};

@@ -1,24 +1,37 @@
 //! What a store is made of, for whoever checks it without opening it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use kvorum_backend::{ForeignCopy, LostRange, Result};
 use kvorum_disk::Disk;
 use kvorum_lsm::Entry;
+use kvorum_lsm::journal::{JournalRecord, place_named};
 use kvorum_lsm::lost::LostLog;
 use kvorum_lsm::manifest;
 use kvorum_segment::SegmentAnatomy;
 use kvorum_sst::KnownTable;
 use kvorum_tiers::is_table_name;
 
+/// What a listed file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListedKind {
+    /// A table.
+    Table,
+    /// A blob file, with what entries call it.
+    Blob(u64),
+    /// A file of the journal.
+    Journal,
+}
+
 /// A file that the manifest lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFile {
     /// Its name in the store's directory.
     pub name: String,
-    /// What entries call it, where it is a blob file.
-    pub blob_file: Option<u64>,
-    /// What is known of it; of a blob file no properties.
+    /// What it is.
+    pub kind: ListedKind,
+    /// What is known of it; of tables alone their properties.
     pub known: KnownTable,
 }
 
@@ -37,10 +50,12 @@ pub struct Contents {
     pub is_uneven: bool,
     /// A copy of the manifest can be read.
     pub has_manifest: bool,
-    /// Tables and blob files; empty where no copy of the manifest can be read.
+    /// Tables, blob files and files of the journal; empty where no copy of the manifest can be read.
     pub files: Vec<ListedFile>,
     /// The value log in which entries have bodies; 0 for none.
     pub value_log: u64,
+    /// Segments of the value log of which files of the journal have records.
+    pub journal_segments: BTreeSet<u32>,
     /// What was lost before, as `lost/BLOCKS.bad` lists it.
     pub lost: Vec<LostRange>,
 }
@@ -105,6 +120,7 @@ pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
         has_manifest: found.content.is_some(),
         files: Vec::new(),
         value_log: 0,
+        journal_segments: BTreeSet::new(),
         lost: LostLog::open(disk, directory).ranges(),
     };
     let Some(manifest) = found.content else {
@@ -114,18 +130,32 @@ pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
     for it in &manifest.tables {
         contents.files.push(ListedFile {
             name: format!("{:010}.sst", it.number),
-            blob_file: None,
+            kind: ListedKind::Table,
             known: it.known(manifest.identity),
         });
     }
     for it in &manifest.blobs {
         contents.files.push(ListedFile {
             name: format!("{:010}.blob", it.number),
-            blob_file: Some(it.file),
+            kind: ListedKind::Blob(it.file),
             known: it.known(manifest.identity),
         });
     }
+    for it in &manifest.journal {
+        contents.files.push(ListedFile {
+            name: format!("{:010}.journal", it.number),
+            kind: ListedKind::Journal,
+            known: it.known(manifest.identity),
+        });
+        let segments = it.segments.iter().copied();
+        contents.journal_segments.extend(segments);
+    }
     Ok(contents)
+}
+
+/// True for a record of a file of the journal that can be understood.
+pub fn is_journal_record(name: &[u8], value: &bytes::Bytes) -> bool {
+    place_named(name).is_some() && JournalRecord::decode(value).is_ok()
 }
 
 /// What an entry of a table says; `None` for bytes that are none.

@@ -29,6 +29,8 @@ pub(crate) struct Decision {
     pub(crate) lost: Vec<LostRange>,
     /// Why all tables are merged anew; `None` where each stays on its level.
     pub(crate) rebuild: Option<String>,
+    /// Tables that stay listed, and are made again from the journal when the store is opened.
+    pub(crate) given_up: Vec<u64>,
     /// Units of files by themselves; each may write one file.
     pub(crate) mend: Vec<Unit>,
 }
@@ -81,7 +83,10 @@ impl Decision {
                 table_held(record)
             }) && self.rebuild.is_none()
             {
-                self.mend.push(Unit::Table(number));
+                match manifest.has_journal {
+                    true => self.given_up.push(number),
+                    false => self.mend.push(Unit::Table(number)),
+                }
             }
         }
         for record in &manifest.blobs {
@@ -103,7 +108,7 @@ impl Decision {
             self.mend.push(Unit::Logs);
         }
         for file in &listing.files {
-            if file.kind == FileKind::Log {
+            if matches!(file.kind, FileKind::Log | FileKind::Journal) {
                 continue;
             }
             let held = || match file.kind {

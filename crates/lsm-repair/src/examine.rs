@@ -6,8 +6,8 @@ use bytes::Bytes;
 use kvorum_backend::Result;
 use kvorum_disk::Disk;
 use kvorum_lsm::Entry;
-use kvorum_lsm::error::{IntoBackend, from_sst};
 use kvorum_sst::{BadRange, Properties, SstError, TableId, examine};
+use kvorum_storage_errors::{IntoBackend, from_sst};
 
 use crate::listing::FileKind;
 

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use kvorum_backend::{BackendError, ErrorKind, LOST_NAME, Result};
 use kvorum_disk::Disk;
-use kvorum_lsm::error::IntoBackend;
 use kvorum_lsm::files::sync_directory;
 use kvorum_lsm::lost::LostLog;
 use kvorum_lsm::manifest::{self, Manifest};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::decision::Decision;
 use crate::journal::{self, Journal};

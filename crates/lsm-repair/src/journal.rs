@@ -14,8 +14,8 @@ use kvorum_disk::{Disk, DiskFile, OpenMode, read_file};
 use kvorum_encoding::{
     ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
 };
-use kvorum_lsm::error::IntoBackend;
 use kvorum_sst::{BadRange, Properties};
+use kvorum_storage_errors::IntoBackend;
 use parking_lot::Mutex;
 
 use crate::examine::{Examined, Verdict};

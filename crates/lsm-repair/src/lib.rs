@@ -16,6 +16,13 @@
 //! Where manifest and the end of a table are both lost, nobody knows what keys the table had there; that
 //! is told, and nothing is hidden.
 //!
+//! # Journals
+//!
+//! A store that keeps a journal has everything there that its tables say of objects. A damaged or missing table
+//! is therefore not mended: it is set aside and stays listed, and the store makes it again when it is opened.
+//! Without a manifest a table of all keys is listed that is not there, to the same end. Journal files are left
+//! as they are.
+//!
 //! # How it is done
 //!
 //! In stages of units that are independent of each other, so that a caller may run as many at once as
@@ -31,6 +38,7 @@ mod decision;
 mod examine;
 mod install;
 mod journal;
+mod journal_files;
 mod listing;
 mod options;
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::path::Path;
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::{Disk, EntryKind};
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
-use kvorum_lsm::error::IntoBackend;
 use kvorum_lsm::files::number_of;
 use kvorum_lsm::manifest::{self, Manifest};
 use kvorum_segment::SegmentAnatomy;
+use kvorum_storage_errors::IntoBackend;
 
 /// What a numbered file of a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +16,8 @@ pub(crate) enum FileKind {
     Table,
     Blob,
     Log,
+    /// Of the store's journal.
+    Journal,
 }
 
 impl FileKind {
@@ -23,6 +25,7 @@ impl FileKind {
         match suffix {
             "sst" => Self::Table,
             "blob" => Self::Blob,
+            "journal" => Self::Journal,
             _ => Self::Log,
         }
     }
@@ -32,6 +35,7 @@ impl FileKind {
             Self::Table => format!("{number:010}.sst"),
             Self::Blob => format!("{number:010}.blob"),
             Self::Log => kvorum_segment::file_name(number),
+            Self::Journal => format!("{number:010}.journal"),
         }
     }
 
@@ -40,11 +44,12 @@ impl FileKind {
             Self::Table => 0,
             Self::Blob => 1,
             Self::Log => 2,
+            Self::Journal => 3,
         }
     }
 
     pub(crate) fn of_byte(byte: u8) -> Option<Self> {
-        [Self::Table, Self::Blob, Self::Log]
+        [Self::Table, Self::Blob, Self::Log, Self::Journal]
             .into_iter()
             .nth(usize::from(byte))
     }
@@ -131,6 +136,12 @@ impl Listing {
 
     pub(crate) fn of_kind(&self, kind: FileKind) -> impl Iterator<Item = &PresentFile> {
         self.files.iter().filter(move |it| it.kind == kind)
+    }
+
+    /// True for a store that keeps a journal, as far as anything tells.
+    pub(crate) fn has_journal(&self) -> bool {
+        let listed = self.manifest.as_ref().is_some_and(|it| it.has_journal);
+        listed || self.of_kind(FileKind::Journal).next().is_some()
     }
 
     pub(crate) fn has(&self, kind: FileKind, number: u64) -> bool {

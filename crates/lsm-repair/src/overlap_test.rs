@@ -15,7 +15,9 @@ use kvorum_backend::{
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk, OpenMode};
 use kvorum_lsm::manifest;
 use kvorum_lsm::policy::PolicySettings;
-use kvorum_lsm::{Body, Lsm, LsmSettings, Op, ScanRange, ScanStep, Shared, Value};
+use kvorum_lsm::{
+    Body, Lsm, LsmSettings, Op, ScanRange, ScanStep, Shared, TreeEntry, TreeView, Value,
+};
 
 use crate::{Repair, RepairOptions, RepairReport, RepairVerdict};
 
@@ -90,7 +92,7 @@ fn everything(store: &Lsm) -> Map {
     let snapshot = store.snapshot(Lease::Unlimited);
     let scanned = snapshot.scan(&all, &FoldFilter::unexpired(NOW), &mut |shown| {
         if let Ok(body) = shown.body() {
-            seen.insert(Bytes::copy_from_slice(shown.key), body);
+            seen.insert(Bytes::copy_from_slice(shown.key()), body);
         }
         ScanStep::Next
     });

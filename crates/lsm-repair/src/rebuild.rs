@@ -2,7 +2,8 @@
 //! nothing says any more on which level a table was.
 //!
 //! Sequences decide and not the order of layers. So everything that is there takes part, whatever is
-//! left over of earlier merges included, and removals have done their work when all is merged.
+//! left over of earlier merges included, and removals have done their work when all is merged, but where a
+//! journal may have older records of their keys.
 //! Tables that share no keys with others are kept as they are. The others are cut into ranges of keys,
 //! each of which is a piece of work by itself.
 
@@ -14,10 +15,10 @@ use bytes::Bytes;
 use kvorum_backend::Result;
 use kvorum_encoding::successor;
 use kvorum_lsm::Entry;
-use kvorum_lsm::error::IntoBackend;
 use kvorum_lsm::files::table_path;
 use kvorum_lsm::segment_of;
 use kvorum_sst::{Facts, Mark, MarkKind, Marks, ScanItem, ScanOptions, TableScan, TableWriter};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::salvage::{READ_AHEAD_BYTES, all_of, context, doubt, finish};
 use crate::work::{Done, Ground, SourceTable, end_of, lost_mark};
@@ -380,7 +381,8 @@ impl<'a> RangeMerge<'a> {
 
     fn is_removed(&self, key: &[u8], facts: &Facts) -> bool {
         let mark = self.removed.strongest(key);
-        facts.is_removal || mark.is_some_and(|it| it.sequence > facts.sequence)
+        let is_over = facts.is_removal && !self.ground.has_journal;
+        is_over || mark.is_some_and(|it| it.sequence > facts.sequence)
     }
 
     fn is_doubtful(&mut self, key: &[u8], from: usize, facts: &Facts) -> bool {
@@ -429,7 +431,7 @@ impl<'a> RangeMerge<'a> {
 
 fn start(ground: &Ground<'_>, number: u64) -> Result<TableWriter> {
     let path = table_path(ground.directory, number);
-    let level = ground.settings.policy.levels.saturating_sub(1);
+    let level = ground.rebuilt_level();
     let options = ground.settings.table_options(level, true);
     let id = ground.table_id(number);
     TableWriter::create(ground.disk_of_old(), &path, id, options).into_backend()

@@ -7,22 +7,27 @@ use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::{Disk, DiskLock};
 use kvorum_encoding::KeyRange;
 use kvorum_lsm::DoubtKind;
-use kvorum_lsm::error::IntoBackend;
 use kvorum_lsm::files::{LOCK_NAME, sync_directory};
 use kvorum_lsm::manifest::{BlobRecord, Manifest, TableRecord};
 use kvorum_lsm::segment_of;
+use kvorum_sst::Properties;
+use kvorum_storage_errors::IntoBackend;
 use kvorum_tiers::{TieredDisk, whole_disk};
 use parking_lot::Mutex;
 
 use crate::decision::{AllExamined, Decision, blob_record, reached_sequence, sources};
 use crate::examine::{self, examine_file};
 use crate::journal::{self, Journal, Told};
+use crate::journal_files::journal_files;
 use crate::listing::{FileKind, Listing};
 use crate::options::RepairOptions;
 use crate::rebuild::{RangeMerge, RebuildPlan};
 use crate::report::RepairReport;
 use crate::work::{Done, Ground, Output, SourceTable, Unit};
 use crate::{blobs, install, salvage};
+
+/// Behind any key of an object, or of an index entry.
+const LARGEST_KEY_BYTES: usize = 16;
 
 /// A piece of work of the present stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,13 +245,21 @@ impl Repair {
             identity: self.listing.identity,
             settings: &self.options.settings,
             keeps_doubtful: self.options.keeps_doubtful,
+            has_journal: self.has_journal(),
         }
+    }
+
+    /// A store without a manifest and without a journal file is what the caller takes it for.
+    fn has_journal(&self) -> bool {
+        let is_unknown = self.listing.manifest.is_none();
+        self.listing.has_journal() || (is_unknown && self.options.settings.journaled.is_some())
     }
 
     /// With a manifest, what it does not list goes at the next opening.
     fn is_wanted(&self, kind: FileKind, number: u64) -> bool {
         match (&self.listing.manifest, kind) {
-            (_, FileKind::Log) => false,
+            // A journal is left as it is.
+            (_, FileKind::Log | FileKind::Journal) => false,
             (None, _) => true,
             (Some(it), FileKind::Table) => it.tables.iter().any(|it| it.number == number),
             (Some(it), FileKind::Blob) => it.blobs.iter().any(|it| it.number == number),
@@ -436,7 +449,12 @@ impl Repair {
         let Some(journal) = &self.journal else {
             return Ok(());
         };
-        let manifest = self.planned_manifest()?;
+        let mut manifest = self.planned_manifest()?;
+        if self.listing.manifest.is_none() && manifest.has_journal {
+            manifest.journal = journal_files(&self.ground(), &self.listing)?;
+            manifest.tables.push(self.lost_ledger(manifest.next_number));
+            manifest.next_number += 1;
+        }
         let decision = self.state.lock().decision.clone();
         let replaced = self.replaced(&manifest, &decision);
         install::set_aside(&*self.disk, &self.directory, &decision, &replaced)?;
@@ -494,10 +512,14 @@ impl Repair {
             FileKind::Table => manifest.tables.iter().all(|to| to.number != it.number),
             FileKind::Blob => manifest.blobs.iter().all(|to| to.number != it.number),
             FileKind::Log => !keeps_logs,
+            FileKind::Journal => manifest.journal.iter().all(|to| to.number != it.number),
         });
+        // What the journal has is not read from what is left of a table.
+        let given_up = decision.given_up.iter().map(|it| FileKind::Table.name(*it));
         files
             .filter(|it| takes_all || self.is_wanted(it.kind, it.number))
             .map(|it| it.kind.name(it.number))
+            .chain(given_up)
             .collect()
     }
 
@@ -511,6 +533,7 @@ impl Repair {
             identity: self.listing.identity,
             // Nobody knows, and true is never wrong.
             has_extras: true,
+            has_journal: self.has_journal(),
             ..Manifest::default()
         });
         manifest.generation += 1;
@@ -545,14 +568,29 @@ impl Repair {
         manifest.next_number = numbers.fold(self.listing.base, u64::max);
         // Keys may be missing, and others be back: who derives keys from others has to look at all.
         let takes_keys = |unit: &Unit| !matches!(unit, Unit::Blob(_));
-        if decision.rebuild.is_some() || decision.mend.iter().any(takes_keys) {
+        let has_lost = decision.rebuild.is_some() || !decision.given_up.is_empty();
+        if has_lost || decision.mend.iter().any(takes_keys) {
             manifest.doubts.open = vec![(DoubtKind::Lost, KeyRange::everything())];
         }
         Ok(manifest)
     }
 
+    /// A table with every key that is not there: nobody knows which were, and the next opening makes the ledger
+    /// again from the journal.
+    fn lost_ledger(&self, number: u64) -> TableRecord {
+        TableRecord {
+            level: self.ground().rebuilt_level() as u64 + 1,
+            number,
+            file_len: 0,
+            properties: Properties {
+                largest: vec![0xff; LARGEST_KEY_BYTES].into(),
+                ..Properties::default()
+            },
+        }
+    }
+
     fn rebuilt_tables(&self, told: &Told, rebuild: &RebuildPlan) -> Vec<TableRecord> {
-        let level = self.options.settings.policy.levels.saturating_sub(1) as u64;
+        let level = self.ground().rebuilt_level() as u64;
         let is_adopted = |it: &&SourceTable| rebuild.adopted.contains(&it.number);
         let mut tables: Vec<TableRecord> = rebuild
             .sources

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use kvorum_backend::Result;
 use kvorum_encoding::successor;
 use kvorum_lsm::blob::{BlobWriter, blob_path, ordinal_of, split_blob};
-use kvorum_lsm::error::{IntoBackend, from_segment};
 use kvorum_lsm::files::table_path;
 use kvorum_lsm::log::{self, log_id, log_path};
 use kvorum_lsm::manifest::{BlobRecord, blob_properties};
@@ -19,6 +18,7 @@ use kvorum_sst::{
     Mark, MarkKind, Properties, ReadContext, ScanItem, ScanOptions as TableScanOptions, Table,
     TableScan, TableWriter,
 };
+use kvorum_storage_errors::{IntoBackend, from_segment};
 
 use crate::work::{Done, Doubt, Ground, Output, SourceTable, end_of, lost_mark};
 
@@ -336,7 +336,7 @@ fn take(entries: &mut BTreeMap<Bytes, Entry>, marks: &mut Vec<Mark>, op: Op, seq
     let (key, entry) = match op {
         Op::Put { key, value } => {
             let value = Some(value);
-            (key, Entry { sequence, value })
+            (key, Entry::of(sequence, value))
         }
         Op::Remove { key } => (key, Entry::removal(sequence)),
         Op::RemoveRange { from, to } => {

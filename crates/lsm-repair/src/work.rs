@@ -8,8 +8,8 @@ use kvorum_backend::Result;
 use kvorum_disk::Disk;
 use kvorum_encoding::successor;
 use kvorum_lsm::LsmSettings;
-use kvorum_lsm::error::IntoBackend;
 use kvorum_sst::{KnownTable, Mark, MarkKind, Properties, Table, TableId};
+use kvorum_storage_errors::IntoBackend;
 use kvorum_tiers::TieredDisk;
 
 /// A piece of work that writes.
@@ -108,6 +108,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) settings: &'a LsmSettings,
     /// Older entries below what was lost are kept.
     pub(crate) keeps_doubtful: bool,
+    /// The store keeps a journal, which may have older records of keys that were removed.
+    pub(crate) has_journal: bool,
 }
 
 impl<'a> Ground<'a> {
@@ -122,6 +124,13 @@ impl<'a> Ground<'a> {
     /// Where all of a store goes that has forgotten its levels: most of it was old.
     pub(crate) fn disk_of_old(&self) -> &'a dyn Disk {
         self.slow.map_or(self.disk, |slow| slow)
+    }
+
+    /// Where tables go that are merged anew: the last level, or above a table that stands for what a ledger
+    /// may have lost.
+    pub(crate) fn rebuilt_level(&self) -> usize {
+        let last = self.settings.policy.levels.saturating_sub(1);
+        last.saturating_sub(usize::from(self.has_journal))
     }
 
     pub(crate) fn table_id(&self, number: u64) -> TableId {

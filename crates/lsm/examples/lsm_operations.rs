@@ -23,7 +23,7 @@ use kvorum_backend::{
     Durability, Fields, FoldFilter, Lease, Lookup, ReadAt, Reading, StepBudget, Timestamp,
 };
 use kvorum_disk::{Disk, RealDisk};
-use kvorum_lsm::{Body, Lsm, LsmSettings, Op, ScanRange, ScanStep, Shared, Value};
+use kvorum_lsm::{Body, Lsm, LsmSettings, Op, ScanRange, ScanStep, Shared, TreeView, Value};
 
 const NOW: Timestamp = Timestamp(1_000_000);
 

@@ -8,11 +8,12 @@ use std::path::Path;
 use kvorum_backend::{LOST_INDEX_BYTES_MAX, Result, lost_index_piece};
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece};
 use kvorum_disk::{Disk, read_file};
-use kvorum_encoding::{ByteReader, checksum, checksum_append, mask_checksum};
+use kvorum_encoding::ByteReader;
 use kvorum_segment::RecordFront;
 use kvorum_sst::Properties;
 use kvorum_sst::anatomy::ShowKey;
 
+use crate::journal::place_named;
 use crate::{Entry, log, lost, manifest};
 
 /// The kind in the headers of a store's log segments.
@@ -79,6 +80,14 @@ pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
     Ok(found.content.map(|it| it.identity))
 }
 
+/// The name of a record in a file of the journal: where it was logged.
+pub fn place_shown(name: &[u8]) -> String {
+    match place_named(name) {
+        Some((segment, offset)) => format!("segment {segment}, byte {offset}"),
+        None => kvorum_disk::anatomy::shown(name),
+    }
+}
+
 /// The same of a record that a store has in the value log; `None` for those of other engines.
 pub fn dissect_logged_front(front: &RecordFront<'_>, show_key: ShowKey) -> Option<Vec<Field>> {
     let kind = log::own_kind(front.kind)?;
@@ -122,17 +131,7 @@ pub fn dissect_log_front(front: &RecordFront<'_>, show_key: ShowKey) -> Option<V
 }
 
 fn manifest_piece(bytes: &[u8], show_key: ShowKey) -> Piece {
-    let mut fields = Dissection::new(bytes, 0);
-    fields.magic(&manifest::MAGIC);
-    fields.number("format version", 1);
-    fields.number("zero", 3);
-    let head = &bytes[..bytes.len().min(12)];
-    let rest = bytes.get(16..).unwrap_or(&[]);
-    let computed = mask_checksum(checksum_append(checksum(head), rest));
-    fields.checksum("checksum of the file", computed);
-    fields.number("generation", 8);
-    fields.identity("identity", 8);
-    fields.identity("identity before the last erasure", 8);
+    let mut fields = kvorum_backend::dissect_copy(bytes, &manifest::MAGIC);
     // Where it does not go on, the rest stands below.
     let _whole_or_cut = manifest_lists(&mut fields, bytes, show_key);
     let rest = fields.remaining();
@@ -180,6 +179,26 @@ fn manifest_lists(fields: &mut Dissection<'_>, bytes: &[u8], show_key: ShowKey) 
         let at = fields.position();
         let label = String::from_utf8_lossy(bytes.get(at..at.checked_add(len)?)?).into_owned();
         let _told = fields.field("label of the store", len, label, Check::Covered)?;
+    }
+    if bytes.get(8).is_some_and(|version| *version > 4) {
+        manifest_journal(fields)?;
+    }
+    Some(())
+}
+
+fn manifest_journal(fields: &mut Dissection<'_>) -> Option<()> {
+    for _ in 0..varint(fields, "number of journal files")? {
+        for name in [
+            "number of the journal file",
+            "length of its file",
+            "bytes of its records in the value log",
+            "sequence up to which it is clean",
+        ] {
+            varint(fields, name)?;
+        }
+        for _ in 0..varint(fields, "number of segments")? {
+            varint(fields, "distance to the segment")?;
+        }
     }
     Some(())
 }
@@ -241,10 +260,9 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::DoubtKind;
-    use crate::doubts::{BadBlock, DoubtRecord};
-    use crate::manifest::Manifest;
+    use crate::manifest::{JournalFileRecord, Manifest};
     use kvorum_encoding::KeyRange;
+    use kvorum_ordered_tree::{BadBlock, DoubtKind, DoubtRecord};
 
     #[test]
     fn a_manifest_with_all_that_it_may_have_is_taken_apart_to_its_last_byte() {
@@ -253,6 +271,14 @@ mod tests {
             to: Some(Bytes::from("b")),
         };
         let manifest = Manifest {
+            has_journal: true,
+            journal: vec![JournalFileRecord {
+                number: 300,
+                file_len: 7000,
+                logged_bytes: 6000,
+                clean_to: 5,
+                segments: vec![2, 900],
+            }],
             value_log: 9,
             doubts: DoubtRecord {
                 open: vec![

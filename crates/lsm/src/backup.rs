@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result, StoreBackup};
 use kvorum_disk::{ErrorKind as DiskErrorKind, copy_file};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::Lsm;
 use crate::blob::blob_path;
-use crate::error::IntoBackend;
 use crate::files::{sync_directory, table_path};
 use crate::install::list_files;
+use crate::journal::journal_path;
 use crate::manifest;
 use crate::store::Store;
 use crate::tenant::hold_log;
@@ -29,7 +30,7 @@ impl Lsm {
         // No file goes while upkeep waits.
         let _jobs = self.upkeep.jobs.lock();
         // A flush that failed since may have its table in the manifest and not in the version.
-        store.check_not_failed()?;
+        store.intake.check_not_failed()?;
         if store.disk.info(directory).into_backend()?.is_some() {
             let detail = format!("{} exists", directory.display());
             return Err(BackendError::new(ErrorKind::Misuse, detail));
@@ -46,6 +47,9 @@ impl Lsm {
         }
         for blob in version.blobs.values() {
             link(roots.map(|it| blob_path(it, blob.number)))?;
+        }
+        for file in version.journal.iter() {
+            link(roots.map(|it| journal_path(it, file.number)))?;
         }
         let mut copied = store.manifest.lock().clone();
         list_files(&mut copied, &version);

@@ -17,9 +17,9 @@ use kvorum_encoding::{ByteReader, put_varint};
 use kvorum_sst::{
     Facts, KnownTable, ReadAhead, ReadContext, Table, TableId, TableOptions, TableWriter, hash_key,
 };
+use kvorum_storage_errors::{IntoBackend, from_sst};
 
 use crate::BlobPlace;
-use crate::error::{IntoBackend, from_sst};
 
 /// A blob file that entries refer to.
 pub(crate) struct BlobFile {

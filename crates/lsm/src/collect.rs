@@ -10,21 +10,17 @@ use std::sync::Arc;
 
 use kvorum_backend::{Result, StepOutcome, Task, TaskKind, Unreadable, Urgency};
 use kvorum_sst::{ScanItem, ScanOptions, TableScan};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::Body;
 use crate::blob::{BlobFile, BlobWriter, blob_path, ordinal_of, split_blob};
-use crate::error::IntoBackend;
 use crate::files::sync_directory;
 use crate::in_tables::newest_in_tables;
 use crate::install::{blob_record, open_blob};
+use crate::scarcity::garbage_percent_where_scarce;
 use crate::store::Store;
 use crate::version::{LevelTable, Version};
 use crate::written_blob::{self, WrittenBlob};
-
-/// Limits of garbage in a blob file, whatever is allowed otherwise: where space is scarce, and where puts are
-/// refused for want of it. Percent.
-const SCARCE_GARBAGE_PERCENT: u8 = 30;
-const EXHAUSTED_GARBAGE_PERCENT: u8 = 5;
 
 /// The collection that is going on, and what is not to be collected.
 #[derive(Default)]
@@ -69,7 +65,7 @@ impl Collecting {
         let percent = u64::from(garbage_percent(store).clamp(1, 100));
         let live = |it: &Arc<BlobFile>| used.get(&it.file).copied().unwrap_or(0);
         let garbage = |it: &Arc<BlobFile>| it.block_bytes.saturating_sub(live(it));
-        let headroom = store.headroom();
+        let headroom = store.intake.headroom();
         let has_room = |it: &Arc<BlobFile>| {
             !headroom.is_scarce() || live(it).min(it.block_bytes) <= headroom.available
         };
@@ -278,16 +274,10 @@ impl CollectJob {
     }
 }
 
-/// The garbage allowed in a blob file at present. While puts are refused for want of space, copying much
-/// for little is better than refusing.
+/// The garbage allowed in a blob file at present.
 fn garbage_percent(store: &Store) -> u8 {
     let set = store.settings.blob_garbage_percent;
-    let headroom = store.headroom();
-    match (headroom.is_exhausted(), headroom.is_scarce()) {
-        (true, _) => set.min(EXHAUSTED_GARBAGE_PERCENT),
-        (false, true) => set.min(SCARCE_GARBAGE_PERCENT),
-        (false, false) => set,
-    }
+    garbage_percent_where_scarce(&store.intake.headroom()).map_or(set, |it| set.min(it))
 }
 
 /// True when a blob file belongs in the slow directory: every table that uses it does.

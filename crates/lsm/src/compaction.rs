@@ -9,16 +9,17 @@ use bytes::Bytes;
 use kvorum_backend::{Result, Timestamp};
 use kvorum_planted_defects::is_planted;
 use kvorum_sst::{KnownTable, Mark, TableWriter};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::blob::{BlobWriter, blob_path};
-use crate::error::IntoBackend;
 use crate::files::table_path;
+use crate::journal_parts::JournalParts;
 use crate::merge::{MergeWalk, Merged};
 use crate::moved::Moved;
 use crate::store::Store;
 use crate::version::{Outline, Version};
 use crate::written_blob::{self, WrittenBlob};
-use crate::{Body, Entry};
+use crate::{Body, Entry, Older};
 
 /// What becomes of a merge's tables.
 pub(crate) struct Job {
@@ -44,8 +45,18 @@ pub(crate) struct Job {
     ranges_below: Option<Vec<(Bytes, Bytes)>>,
     /// It goes on without the blocks that the device cannot read.
     pub(crate) gives_up: bool,
+    /// Of a store with a journal, what may still be in it, and the entry whose older ones are being passed.
+    journal: Option<JournalParts>,
+    pending: Option<Pending>,
     /// For encoding.
     buffer: Vec<u8>,
+}
+
+/// The newest entry of a key, and where older ones are that were passed since.
+struct Pending {
+    key: Bytes,
+    entry: Moved,
+    older: Older,
 }
 
 /// How far a step came.
@@ -82,8 +93,20 @@ impl Job {
             finished_bytes: 0,
             ranges_below: None,
             gives_up: false,
+            journal: None,
+            pending: None,
             buffer: Vec::new(),
         }
+    }
+
+    /// The same for a store with a journal: an entry says where older ones of its key may be, and a removal
+    /// stays while they are.
+    pub(crate) fn over_journal(mut self, journal: Option<JournalParts>) -> Self {
+        if journal.is_some() {
+            self.walk = self.walk.with_trails();
+        }
+        self.journal = journal;
+        self
     }
 
     /// The same for what is done in parts where space is scarce, from a key on.
@@ -108,7 +131,7 @@ impl Job {
     ) -> Result<(u64, Reached)> {
         let from = self.walk.bytes() + self.bytes_out;
         let table_bytes_max = store.table_bytes_max(self.is_flush);
-        let part_bytes = match store.headroom().is_scarce() {
+        let part_bytes = match store.intake.headroom().is_scarce() {
             true => table_bytes_max,
             false => u64::MAX,
         };
@@ -118,18 +141,18 @@ impl Job {
                 return Ok((cost, Reached::Budget));
             }
             match self.walk.advance(&store.read_side)? {
-                Merged::Hidden => {}
+                Merged::Hidden => self.pass(),
                 Merged::Entry(entry) => {
+                    self.put_pending(store, now, table_bytes_max)?;
                     if self.output_bytes() >= part_bytes && self.is_between_tables_below() {
                         let next = Bytes::copy_from_slice(self.walk.key());
                         self.end_output(store, Some(next.clone()))?;
                         return Ok((cost.max(1), Reached::Part(next)));
                     }
-                    if let Some(entry) = self.kept(store, entry, now) {
-                        self.put(store, entry, table_bytes_max)?;
-                    }
+                    self.take(store, entry, now, table_bytes_max)?;
                 }
                 Merged::End => {
+                    self.put_pending(store, now, table_bytes_max)?;
                     self.end_output(store, None)?;
                     let blobs = self.blobs.take();
                     let written = blobs.map(|it| WrittenBlob::finish(store, it));
@@ -168,15 +191,74 @@ impl Job {
         paths
     }
 
-    /// What is left of an entry: nothing where nothing below could come up again.
-    fn kept(&self, store: &Store, entry: Moved, now: Timestamp) -> Option<Moved> {
+    /// Puts an entry to the output, or waits with it until the older ones of its key were passed.
+    fn take(
+        &mut self,
+        store: &Store,
+        entry: Moved,
+        now: Timestamp,
+        table_bytes_max: u64,
+    ) -> Result<()> {
+        if self.journal.is_some() {
+            self.pending = Some(Pending {
+                key: Bytes::copy_from_slice(self.walk.key()),
+                older: self.walk.take_trail(),
+                entry,
+            });
+            return Ok(());
+        }
+        match self.kept(store, self.walk.key(), entry, now) {
+            Some(entry) => self.put(store, None, entry, table_bytes_max),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes note of where an older entry was logged.
+    fn pass(&mut self) {
+        if let Some(pending) = &mut self.pending {
+            pending.older.add_all(&self.walk.take_trail());
+        }
+    }
+
+    /// Puts the entry that was waited with, and says in it where older ones of its key may still be.
+    fn put_pending(&mut self, store: &Store, now: Timestamp, table_bytes_max: u64) -> Result<()> {
+        let (Some(pending), Some(journal)) = (self.pending.take(), &self.journal) else {
+            return Ok(());
+        };
+        let Pending {
+            key,
+            mut entry,
+            mut older,
+        } = pending;
+        let known = entry.older();
+        older.add_all(&known);
+        let sequence = entry.facts().sequence;
+        older.retain(|first, last| journal.may_have(first, last, sequence));
+        if older != known {
+            entry = entry.with_older(older);
+        }
+        match self.kept(store, &key, entry, now) {
+            Some(entry) => self.put(store, Some(&key), entry, table_bytes_max),
+            None => Ok(()),
+        }
+    }
+
+    /// What is left of an entry: nothing where nothing below, and nothing in the journal, could come up again.
+    fn kept(&self, store: &Store, key: &[u8], entry: Moved, now: Timestamp) -> Option<Moved> {
         let facts = entry.facts();
         if !facts.is_removal && !store.expiry.is_over_by(&facts, now) {
             return Some(entry);
         }
-        let key = self.walk.key();
-        self.is_needed_above(key, key)
-            .then(|| Moved::Entry(Entry::removal(facts.sequence)))
+        let older = entry.older();
+        let is_needed = !older.is_empty() || self.is_needed_above(key, key);
+        is_needed.then(|| {
+            let removed_at = self.journal.as_ref().and_then(|_| entry.logged_at());
+            Moved::Entry(Entry {
+                removed_at: removed_at.map(Box::new),
+                older,
+                ..Entry::removal(facts.sequence)
+            })
+        })
     }
 
     /// True when an older layer may have keys of this range, both ends included.
@@ -188,7 +270,14 @@ impl Job {
         is_in_zero || self.outline.is_below(self.output_level, from, to)
     }
 
-    fn put(&mut self, store: &Store, mut entry: Moved, table_bytes_max: u64) -> Result<()> {
+    /// Without a key, the entry is of the one that the walk stands on.
+    fn put(
+        &mut self,
+        store: &Store,
+        key: Option<&Bytes>,
+        mut entry: Moved,
+        table_bytes_max: u64,
+    ) -> Result<()> {
         if self.is_flush {
             entry = entry.opened_from(store.settings.blob_threshold_bytes);
             if let Moved::Entry(entry) = &mut entry {
@@ -200,17 +289,19 @@ impl Job {
             .as_ref()
             .is_some_and(|it| it.len() >= table_bytes_max);
         if is_full {
-            let next = Bytes::copy_from_slice(self.walk.key());
+            let next = key.cloned();
+            let next = next.unwrap_or_else(|| Bytes::copy_from_slice(self.walk.key()));
             self.end_output(store, Some(next))?;
         }
         if self.writer.is_none() {
             self.writer = Some(self.start_output(store)?);
         }
         let value = entry.encoded(&mut self.buffer);
-        self.bytes_out += (self.walk.key().len() + value.len()) as u64;
+        let key = key.map_or(self.walk.key(), |it| it);
+        self.bytes_out += (key.len() + value.len()) as u64;
         if let Some(writer) = &mut self.writer {
             let facts = entry.facts();
-            writer.add(self.walk.key(), value, &facts).into_backend()?;
+            writer.add(key, value, &facts).into_backend()?;
         }
         Ok(())
     }

@@ -9,14 +9,16 @@ use kvorum_segment::Location;
 use kvorum_sst::{BlockHandle, Facts};
 use kvorum_value_log::LogPlace;
 
-use crate::logged::LoggedPlace;
+use crate::logged::{LoggedPlace, counted};
+use crate::older::Older;
 
 const REMOVAL: u8 = 1;
 const EXPIRES: u8 = 1 << 1;
 const BODY_IN_BLOB: u8 = 1 << 2;
 const HAS_EXTRA: u8 = 1 << 3;
-const BODY_IN_LOG: u8 = 1 << 4;
-const UNKNOWN: u8 = !(REMOVAL | EXPIRES | BODY_IN_BLOB | HAS_EXTRA | BODY_IN_LOG);
+const IN_LOG: u8 = 1 << 4;
+const HAS_OLDER: u8 = 1 << 5;
+const UNKNOWN: u8 = !(REMOVAL | EXPIRES | BODY_IN_BLOB | HAS_EXTRA | IN_LOG | HAS_OLDER);
 
 /// What was written to a key, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +27,10 @@ pub struct Entry {
     pub sequence: u64,
     /// `None` when the key was removed.
     pub value: Option<Value>,
+    /// Where a removal was logged, in a store that keeps a journal.
+    pub removed_at: Option<Box<LogPlace>>,
+    /// In such a store, where older records of the key may still be.
+    pub older: Older,
 }
 
 /// What a key holds.
@@ -74,10 +80,39 @@ impl BlobPlace {
 impl Entry {
     /// An entry that says that its key is gone.
     pub fn removal(sequence: u64) -> Self {
+        Self::of(sequence, None)
+    }
+
+    /// What a batch wrote to a key; `None` for a removal.
+    pub fn of(sequence: u64, value: Option<Value>) -> Self {
         Self {
             sequence,
-            value: None,
+            value,
+            removed_at: None,
+            older: Older::default(),
         }
+    }
+
+    /// Where it was logged, as far as it says so: a removal, or an entry with its body there.
+    pub(crate) fn logged_at(&self) -> Option<LogPlace> {
+        match self.value.as_ref().map(|it| &it.body) {
+            None => self.removed_at.as_deref().copied(),
+            Some(Body::Logged(place)) => Some(place.at),
+            Some(Body::Inline(_) | Body::Blob(_)) => None,
+        }
+    }
+
+    /// Says of an older entry of the same key that its record may still be where it was logged.
+    pub(crate) fn hide(&mut self, older: &Self) {
+        self.older.add_all(&older.older);
+        if let Some(at) = older.logged_at() {
+            self.older.add(at.segment);
+        }
+    }
+
+    /// True of an encoded entry that says where older records of its key may be.
+    pub(crate) fn has_older(bytes: &[u8]) -> bool {
+        bytes.first().is_some_and(|flags| flags & HAS_OLDER != 0)
     }
 
     /// What a table has to know of it.
@@ -86,6 +121,7 @@ impl Entry {
             return Facts {
                 sequence: self.sequence,
                 is_removal: true,
+                blob: self.removed_at.as_deref().map(counted),
                 ..Facts::default()
             };
         };
@@ -98,7 +134,7 @@ impl Entry {
             blob: match &value.body {
                 Body::Inline(_) => None,
                 Body::Blob(place) => Some(place.counted()),
-                Body::Logged(place) => Some(place.counted()),
+                Body::Logged(place) => Some(counted(&place.at)),
             },
         }
     }
@@ -108,8 +144,11 @@ impl Entry {
     /// ```text
     /// size    field
     /// 1       flags: 0 removal, 1 expires, 2 body in a blob file, 3 has extra bytes, 4 body in the
-    ///         value log
-    /// varint  sequence; a removal ends here
+    ///         value log, or a removal with its place there, 5 older records may be left
+    /// varint  sequence
+    /// varint  older records, if there may be any, as `Older::encode` has them
+    ///         a removal ends here, or with varints: segment of the log, offset of the record, length up to
+    ///         the end of its front, length of the record
     /// varint  anti-entropy segment
     /// varint  last modified
     /// varint  expiry, if it expires
@@ -121,7 +160,12 @@ impl Entry {
     ///         length of the record, length of the body
     /// ```
     pub fn encode(&self, out: &mut Vec<u8>) {
-        encode(out, self.sequence, self.value.as_ref());
+        let head = Head {
+            sequence: self.sequence,
+            removed_at: self.removed_at.as_deref().copied(),
+            older: &self.older,
+        };
+        encode(out, &head, self.value.as_ref());
     }
 
     /// Decodes what [`Entry::encode`] wrote; parts are slices of `bytes`.
@@ -130,6 +174,8 @@ impl Entry {
         Ok(Self {
             sequence: parts.sequence,
             value: parts.value.map(|value| value.cut_from(bytes)),
+            removed_at: parts.removed_at.map(Box::new),
+            older: parts.older,
         })
     }
 
@@ -150,6 +196,8 @@ impl Entry {
         Ok(Self {
             sequence: parts.sequence,
             value,
+            removed_at: parts.removed_at.map(Box::new),
+            older: parts.older,
         })
     }
 
@@ -157,7 +205,11 @@ impl Entry {
     pub fn facts_of(bytes: &[u8]) -> Result<Facts, Truncated> {
         let parts = Parts::decode(bytes)?;
         let Some(value) = parts.value else {
-            return Ok(Self::removal(parts.sequence).facts());
+            let removal = Self {
+                removed_at: parts.removed_at.map(Box::new),
+                ..Self::removal(parts.sequence)
+            };
+            return Ok(removal.facts());
         };
         Ok(Facts {
             sequence: parts.sequence,
@@ -168,15 +220,23 @@ impl Entry {
             blob: match value.body {
                 BodyPart::Inline { .. } => None,
                 BodyPart::Blob(place) => Some(place.counted()),
-                BodyPart::Logged(place) => Some(place.counted()),
+                BodyPart::Logged(place) => Some(counted(&place.at)),
             },
         })
     }
 }
 
+/// What an entry begins with.
+pub(crate) struct Head<'a> {
+    pub(crate) sequence: u64,
+    /// As in [`Entry::removed_at`].
+    pub(crate) removed_at: Option<LogPlace>,
+    pub(crate) older: &'a Older,
+}
+
 /// As [`Entry::encode`].
-pub(crate) fn encode(out: &mut Vec<u8>, sequence: u64, value: Option<&Value>) {
-    encode_but_body(out, sequence, value);
+pub(crate) fn encode(out: &mut Vec<u8>, head: &Head<'_>, value: Option<&Value>) {
+    encode_but_body(out, head, value);
     match value.map(|value| &value.body) {
         None => {}
         Some(Body::Inline(body)) => out.extend_from_slice(body),
@@ -192,27 +252,45 @@ pub(crate) fn encode(out: &mut Vec<u8>, sequence: u64, value: Option<&Value>) {
             }
         }
         Some(Body::Logged(place)) => {
-            for number in [
-                u64::from(place.at.segment),
-                place.at.record.offset,
-                place.at.record.front_end,
-                place.at.record.len,
-                place.len,
-            ] {
-                put_varint(out, number);
-            }
+            put_place(out, &place.at);
+            put_varint(out, place.len);
         }
     }
 }
 
+fn put_place(out: &mut Vec<u8>, at: &LogPlace) {
+    let record = &at.record;
+    for number in [
+        u64::from(at.segment),
+        record.offset,
+        record.front_end,
+        record.len,
+    ] {
+        put_varint(out, number);
+    }
+}
+
 /// The same up to an inline body; a log keeps that apart.
-pub(crate) fn encode_but_body(out: &mut Vec<u8>, sequence: u64, value: Option<&Value>) {
+pub(crate) fn encode_but_body(out: &mut Vec<u8>, head: &Head<'_>, value: Option<&Value>) {
+    let mut flags = 0;
+    if !head.older.is_empty() {
+        flags |= HAS_OLDER;
+    }
+    let put_head = |out: &mut Vec<u8>, flags: u8| {
+        out.push(flags);
+        put_varint(out, head.sequence);
+        if !head.older.is_empty() {
+            head.older.encode(out);
+        }
+    };
     let Some(value) = value else {
-        out.push(REMOVAL);
-        put_varint(out, sequence);
+        let in_log = head.removed_at.map_or(0, |_| IN_LOG);
+        put_head(out, flags | REMOVAL | in_log);
+        if let Some(at) = &head.removed_at {
+            put_place(out, at);
+        }
         return;
     };
-    let mut flags = 0;
     if value.fields.expiry.is_some() {
         flags |= EXPIRES;
     }
@@ -220,13 +298,12 @@ pub(crate) fn encode_but_body(out: &mut Vec<u8>, sequence: u64, value: Option<&V
         flags |= BODY_IN_BLOB;
     }
     if matches!(value.body, Body::Logged(_)) {
-        flags |= BODY_IN_LOG;
+        flags |= IN_LOG;
     }
     if !value.extra.is_empty() {
         flags |= HAS_EXTRA;
     }
-    out.push(flags);
-    put_varint(out, sequence);
+    put_head(out, flags);
     put_varint(out, u64::from(value.fields.segment));
     put_varint(out, value.fields.last_modified.0);
     if let Some(expiry) = value.fields.expiry {
@@ -244,6 +321,8 @@ pub(crate) fn encode_but_body(out: &mut Vec<u8>, sequence: u64, value: Option<&V
 /// Where the parts of an encoded entry are.
 pub(crate) struct Parts {
     pub(crate) sequence: u64,
+    pub(crate) older: Older,
+    pub(crate) removed_at: Option<LogPlace>,
     pub(crate) value: Option<ValueParts>,
 }
 
@@ -291,9 +370,21 @@ impl Parts {
             return Err(Truncated { offset: 0 });
         }
         let sequence = reader.varint()?;
+        let older = match flags & HAS_OLDER {
+            0 => Older::default(),
+            _ => Older::decode(&mut reader)?,
+        };
+        let mut parts = Self {
+            sequence,
+            older,
+            removed_at: None,
+            value: None,
+        };
         if flags & REMOVAL != 0 {
-            let value = None;
-            return Ok(Self { sequence, value });
+            if flags & IN_LOG != 0 {
+                parts.removed_at = Some(take_log_place(&mut reader)?);
+            }
+            return Ok(parts);
         }
         let offset = reader.offset();
         let segment = u32::try_from(reader.varint()?).map_err(|_| Truncated { offset })?;
@@ -313,22 +404,25 @@ impl Parts {
             _ => take_range(&mut reader)?,
         };
         let head = take_range(&mut reader)?;
-        let body = match flags & (BODY_IN_BLOB | BODY_IN_LOG) {
+        let body = match flags & (BODY_IN_BLOB | IN_LOG) {
             0 => BodyPart::Inline {
                 from: reader.offset(),
             },
             BODY_IN_BLOB => BodyPart::Blob(take_place(&mut reader)?),
-            BODY_IN_LOG => BodyPart::Logged(take_logged(&mut reader)?),
+            IN_LOG => BodyPart::Logged(LoggedPlace {
+                at: take_log_place(&mut reader)?,
+                len: reader.varint()?,
+            }),
             // A body is in one place.
             _ => return Err(Truncated { offset: 0 }),
         };
-        let value = Some(ValueParts {
+        parts.value = Some(ValueParts {
             fields,
             extra,
             head,
             body,
         });
-        Ok(Self { sequence, value })
+        Ok(parts)
     }
 }
 
@@ -381,20 +475,15 @@ fn take_place(reader: &mut ByteReader<'_>) -> Result<BlobPlace, Truncated> {
     })
 }
 
-fn take_logged(reader: &mut ByteReader<'_>) -> Result<LoggedPlace, Truncated> {
+fn take_log_place(reader: &mut ByteReader<'_>) -> Result<LogPlace, Truncated> {
     let offset = reader.offset();
     let segment = u32::try_from(reader.varint()?).map_err(|_| Truncated { offset })?;
-    Ok(LoggedPlace {
-        at: LogPlace {
-            segment,
-            record: Location {
-                offset: reader.varint()?,
-                front_end: reader.varint()?,
-                len: reader.varint()?,
-            },
-        },
+    let record = Location {
+        offset: reader.varint()?,
+        front_end: reader.varint()?,
         len: reader.varint()?,
-    })
+    };
+    Ok(LogPlace { segment, record })
 }
 
 #[cfg(test)]
@@ -442,20 +531,18 @@ pub(crate) mod tests {
 
     /// With something in every part.
     pub(crate) fn full_entry() -> Entry {
-        Entry {
-            sequence: 300,
-            value: Some(Value {
-                fields: Fields {
-                    segment: 5,
-                    last_modified: Timestamp(6),
-                    expiry: Some(Timestamp(7)),
-                    tag: Tag(8),
-                },
-                extra: Bytes::from_static(b"ex"),
-                head: Bytes::from_static(b"head"),
-                body: Body::Inline(Bytes::from_static(b"body")),
-            }),
-        }
+        let value = Value {
+            fields: Fields {
+                segment: 5,
+                last_modified: Timestamp(6),
+                expiry: Some(Timestamp(7)),
+                tag: Tag(8),
+            },
+            extra: Bytes::from_static(b"ex"),
+            head: Bytes::from_static(b"head"),
+            body: Body::Inline(Bytes::from_static(b"body")),
+        };
+        Entry::of(300, Some(value))
     }
 
     #[test]
@@ -479,15 +566,13 @@ pub(crate) mod tests {
                 len: 900,
             },
         };
-        let entry = Entry {
-            sequence: 2,
-            value: Some(Value {
-                fields: Fields::default(),
-                extra: Bytes::new(),
-                head: Bytes::from_static(b"h"),
-                body: Body::Logged(LoggedPlace { at, len: 860 }),
-            }),
+        let value = Value {
+            fields: Fields::default(),
+            extra: Bytes::new(),
+            head: Bytes::from_static(b"h"),
+            body: Body::Logged(LoggedPlace { at, len: 860 }),
         };
+        let entry = Entry::of(2, Some(value));
         let mut out = Vec::new();
         entry.encode(&mut out);
         assert_eq!(out[0], 0x10);
@@ -498,14 +583,28 @@ pub(crate) mod tests {
         // In a blob file as well: no version writes that.
         out[0] |= BODY_IN_BLOB;
         assert!(Entry::copied(&out).is_err());
+        // A removal ends with the same place.
+        let removal = Entry {
+            removed_at: Some(Box::new(at)),
+            older: [1, 2].into_iter().collect(),
+            ..Entry::removal(9)
+        };
+        out.clear();
+        removal.encode(&mut out);
+        assert_eq!(out, [0x31, 9, 1, 1, 1, 3, 64, 40, 0x84, 7]);
+        assert_eq!(removal.facts().blob, Some((file, 904)));
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn entries_round_trip(sequence: u64, value in proptest::option::of(value())) {
-            let entry = Entry { sequence, value };
+        fn entries_round_trip(
+            sequence: u64,
+            value in proptest::option::of(value()),
+            older in proptest::collection::vec(any::<u32>(), 0..4),
+        ) {
+            let entry = Entry { older: older.into_iter().collect(), ..Entry::of(sequence, value) };
             let mut out = Vec::new();
             entry.encode(&mut out);
             prop_assert_eq!(Entry::facts_of(&out), Ok(entry.facts()));

@@ -7,6 +7,7 @@ use kvorum_backend::{Result, StoreId};
 use crate::Lsm;
 use crate::blob::blob_path;
 use crate::files::{sync_directory, table_path};
+use crate::journal::journal_path;
 use crate::log::log_path;
 use crate::memtable::Memtable;
 use crate::version::Version;
@@ -16,7 +17,7 @@ impl Lsm {
     pub fn erase(&self) -> Result<()> {
         let store = &*self.store;
         let mut jobs = self.upkeep.jobs.lock();
-        store.check_writable()?;
+        store.intake.check_writable()?;
         jobs.abandon(store);
         jobs.scrub.forget(&*store.disk, &store.directory);
         let doubts = &store.read_side.doubts;
@@ -42,6 +43,7 @@ impl Lsm {
                 manifest.value_log = 0;
                 manifest.tables.clear();
                 manifest.blobs.clear();
+                manifest.journal.clear();
             })
             .inspect_err(|_| doubts.restore(&doubted))?;
         store.identity.store(identity, Ordering::Release);
@@ -70,8 +72,10 @@ impl Lsm {
         let tables = old.tables().map(|it| table_path(directory, it.number));
         let blobs = old.blobs.values();
         let blobs = blobs.map(|it| blob_path(directory, it.number));
+        let journal = old.journal.iter();
+        let journal = journal.map(|it| journal_path(directory, it.number));
         let logs = logs.iter().map(|it| log_path(directory, *it));
-        store.remove_files(tables.chain(blobs).chain(logs));
+        store.remove_files(tables.chain(blobs).chain(journal).chain(logs));
         drop(old);
         store.replaced.release_unread();
         sync_directory(&*store.disk, directory)?;

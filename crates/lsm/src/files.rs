@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use kvorum_backend::Result;
 use kvorum_disk::Disk;
 
-use crate::error::IntoBackend;
+use kvorum_storage_errors::IntoBackend;
 
 /// The lock of a store.
 pub const LOCK_NAME: &str = "lock";
@@ -13,7 +13,7 @@ pub const LOCK_NAME: &str = "lock";
 /// The number and the kind in the name of a file of the store.
 pub fn number_of(name: &str) -> Option<(u64, &str)> {
     let (digits, suffix) = name.split_once('.')?;
-    let is_ours = digits.len() == 10 && matches!(suffix, "sst" | "blob" | "segment");
+    let is_ours = digits.len() == 10 && matches!(suffix, "sst" | "blob" | "journal" | "segment");
     let number = digits.parse().ok()?;
     is_ours.then_some((number, suffix))
 }

@@ -7,6 +7,7 @@ use kvorum_backend::{Result, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 
 use crate::compaction::{Job, Reached};
 use crate::install::put_on_top;
+use crate::journal_parts::JournalParts;
 use crate::log::log_path;
 use crate::manifest::Manifest;
 use crate::memtable::Memtable;
@@ -41,7 +42,7 @@ impl Flushing {
 
     /// Moves everything up to this batch to tables and returns up to which sequence that is done.
     pub(crate) fn up_to(&mut self, store: &Store, wanted: u64) -> Result<u64> {
-        store.check_not_failed()?;
+        store.intake.check_not_failed()?;
         loop {
             let reached = store.manifest.lock().sequence;
             if reached >= wanted {
@@ -147,7 +148,8 @@ impl Flush {
         Ok(Self {
             memtables,
             sequence,
-            job: Job::new(walk, &version, 0, Vec::new(), true),
+            job: Job::new(walk, &version, 0, Vec::new(), true)
+                .over_journal(JournalParts::of(store, &version)),
         })
     }
 
@@ -191,7 +193,9 @@ pub(crate) fn wants_flush(store: &Store, version: &Version) -> bool {
     !version.frozen.is_empty()
         || bytes >= memtable_bytes_max(store)
         || (bytes > 0 && store.shared.memory.wants_flush(bytes))
-        || (bytes > 0 && store.headroom().refuses_puts() && is_worth_flushing(store, version))
+        || (bytes > 0
+            && store.intake.headroom().refuses_puts()
+            && is_worth_flushing(store, version))
         || is_far_behind_log(store)
 }
 
@@ -201,7 +205,9 @@ fn memtable_bytes_max(store: &Store) -> u64 {
     let set = store.settings.memtable_bytes;
     match store.log {
         Some(_) => set,
-        None => set.min((store.headroom().available / UNFLUSHED_PART).max(UNFLUSHED_BYTES_MIN)),
+        None => {
+            set.min((store.intake.headroom().available / UNFLUSHED_PART).max(UNFLUSHED_BYTES_MIN))
+        }
     }
 }
 
@@ -209,7 +215,7 @@ fn memtable_bytes_max(store: &Store) -> u64 {
 fn is_worth_flushing(store: &Store, version: &Version) -> bool {
     let in_memory = version.memtables().map(|it| it.len() as u64).sum::<u64>();
     let in_tables = version.tables().map(|it| it.properties.entries).sum();
-    in_memory.saturating_mul(worth_part(&store.headroom())) >= in_tables
+    in_memory.saturating_mul(worth_part(&store.intake.headroom())) >= in_tables
 }
 
 /// True when an old segment of the value log would have to be read after a crash for this store.

@@ -2,9 +2,9 @@
 
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_sst::{MarkKind, ReadContext, SstError, hash_key};
+use kvorum_storage_errors::from_sst;
 
 use crate::entry::Entry;
-use crate::error::from_sst;
 use crate::version::{LevelTable, Version};
 
 /// Why a read has no answer.
@@ -24,6 +24,10 @@ impl From<SstError> for Unread {
 }
 
 /// What a layer tells of a key.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is returned and taken apart at once, for each table that a read asks"
+)]
 enum Told {
     Nothing,
     Entry(Entry),

@@ -5,16 +5,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_sst::{KnownTable, Table, TableWriter};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::Entry;
 use crate::blob::{BlobFile, blob_path};
-use crate::error::IntoBackend;
 use crate::files::{sync_directory, table_path};
-use crate::manifest::{BlobRecord, Manifest, TableRecord};
+use crate::journal::{JournalFile, journal_path};
+use crate::manifest::{BlobRecord, JournalFileRecord, Manifest, TableRecord};
 use crate::policy::Pick;
 use crate::store::Store;
 use crate::version::{LevelTable, Version};
 use crate::written_blob::WrittenBlob;
+use crate::written_journal::WrittenJournal;
 
 /// Makes the names of new tables durable and opens them.
 pub(crate) fn publish(store: &Store, written: &[KnownTable]) -> Result<Vec<LevelTable>> {
@@ -186,6 +188,11 @@ pub(crate) fn list_files(manifest: &mut Manifest, version: &Version) {
         .flat_map(|(level, tables)| tables.iter().map(move |it| record(it, level)))
         .collect();
     manifest.blobs = version.blobs.values().map(|it| blob_record(it)).collect();
+    manifest.journal = version
+        .journal
+        .iter()
+        .map(|it| journal_record(it))
+        .collect();
 }
 
 fn record(table: &LevelTable, level: usize) -> TableRecord {
@@ -194,6 +201,64 @@ fn record(table: &LevelTable, level: usize) -> TableRecord {
         number: table.number,
         file_len: table.file_len,
         properties: kvorum_sst::Properties::clone(&table.properties),
+    }
+}
+
+/// Journal files take the place of others, in the manifest and for readers. After a failure the new ones are
+/// gone, unless the manifest may list them.
+pub(crate) fn exchange_journal(
+    store: &Store,
+    written: Vec<WrittenJournal>,
+    replaced: &[u64],
+) -> Result<()> {
+    let numbers: Vec<u64> = written.iter().map(WrittenJournal::number).collect();
+    let mut was_listing = false;
+    let installed = publish_journal(store, written).and_then(|files| {
+        was_listing = true;
+        let change = |version: &mut Version| {
+            let mut journal = (*version.journal).clone();
+            journal.retain(|it| !replaced.contains(&it.number));
+            journal.extend(files.iter().cloned());
+            journal.sort_by(|a, b| a.segments.cmp(&b.segments));
+            version.journal = Arc::new(journal);
+        };
+        let mut after = Version::clone(&store.version.load());
+        change(&mut after);
+        store.change_manifest(|manifest| list_files(manifest, &after))?;
+        store.change_version(change);
+        Ok(())
+    });
+    let path = |number: &u64| journal_path(&store.directory, *number);
+    match &installed {
+        Ok(()) => store.retire_files(replaced.iter().map(path)),
+        Err(error) if are_unlisted(was_listing, error) => {
+            store.remove_files(numbers.iter().map(path));
+        }
+        Err(_) => {}
+    }
+    installed
+}
+
+fn publish_journal(store: &Store, written: Vec<WrittenJournal>) -> Result<Vec<Arc<JournalFile>>> {
+    sync_directory(&*store.disk, &store.directory)
+        .map_err(|error| store.fail_unless_full(error))?;
+    let open = |written: WrittenJournal| {
+        let path = journal_path(&store.directory, written.number());
+        let id = store.shared.cache.new_table();
+        let sink = &store.read_side.journal;
+        let table = Table::open(&*store.disk, &path, written.table.clone(), id, sink);
+        Ok(Arc::new(written.opened(table.into_backend()?)))
+    };
+    written.into_iter().map(open).collect()
+}
+
+fn journal_record(file: &JournalFile) -> JournalFileRecord {
+    JournalFileRecord {
+        number: file.number,
+        file_len: file.file_len,
+        logged_bytes: file.logged_bytes,
+        clean_to: file.clean_to,
+        segments: file.segments.clone(),
     }
 }
 

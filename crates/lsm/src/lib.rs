@@ -29,6 +29,13 @@
 //! written once, and a second time only when the segment that it is in has become mostly dead
 //! ([`Tenant`](kvorum_value_log::Tenant)).
 //!
+//! # The journal
+//!
+//! A store may keep a journal of some of its keys ([`LsmSettings::journaled`]): the value log, and files of its
+//! own with what that let go of ([`journal`]). Then all bodies of these keys are there, whatever their size, and
+//! removals too. Entries name the place where they were logged, and go on naming it, so that collections of the
+//! log and of journal files write no table; and tables that are lost are made again from the journal.
+//!
 //! # Formats
 //!
 //! What files are named and how their bytes are laid out is public, for whoever checks or mends a store that
@@ -42,10 +49,10 @@
 //! in the block's place, and sets the bytes aside in `lost/`. Only when the mark comes to the last
 //! level is it forgotten: nothing is left then that could return.
 //!
-//! A snapshot says whether its folds came by damage ([`LsmSnapshot::has_met_damage`]). Who derives keys
-//! from other keys is told which ranges are in doubt ([`Lsm::doubts`]) until it has settled them: it can
-//! put entries below everything that is in memory ([`Lsm::put_below`]), so that no put that comes
-//! meanwhile is undone.
+//! A snapshot says whether its folds came by damage ([`TreeView::has_met_damage`]). Who derives keys
+//! from other keys is told which ranges are in doubt ([`OrderedTree::doubts`]) until it has settled them: it
+//! can put entries below everything that is in memory ([`OrderedTree::put_below`]), so that no put that
+//! comes meanwhile is undone.
 
 pub mod anatomy;
 mod backup;
@@ -54,17 +61,20 @@ pub mod blob;
 mod cache;
 mod collect;
 mod compaction;
-mod doubts;
 mod draw;
 mod entry;
 mod erase;
-pub mod error;
 mod expiry;
 pub mod files;
 mod flush;
 mod held;
 mod in_tables;
 mod install;
+pub mod journal;
+mod journal_collect;
+mod journal_parts;
+mod journal_policy;
+mod keeping;
 mod leveled;
 pub mod log;
 mod logged;
@@ -76,15 +86,18 @@ mod memtable;
 mod merge;
 mod merging;
 mod moved;
+mod older;
 mod op;
 mod opening;
 mod pins;
 pub mod policy;
 mod read;
 mod read_side;
+mod rebuilding;
 mod recovery;
 mod relocation;
 mod replaced;
+mod scarcity;
 mod scrub;
 mod settings;
 mod settling;
@@ -92,24 +105,30 @@ mod snapshot;
 mod status;
 mod store;
 mod tenant;
+mod tree;
 mod trouble;
 mod uncovered;
 mod upkeep;
 pub mod version;
 mod write;
 mod written_blob;
+mod written_journal;
 
-pub use below::PutBelow;
 pub use cache::SharedCache;
-pub use doubts::{BadBlock, Doubt, DoubtKind, DoubtRecord};
 pub use draw::DrawNumber;
 pub use entry::{BlobPlace, Body, Entry, Value};
+pub use journal_policy::JournalPolicy;
 pub use logged::{LoggedPlace, segment_of};
 pub use lsm::Lsm;
 pub use memory::MemoryBudget;
+pub use older::Older;
 pub use op::Op;
-pub use settings::{LsmSettings, Shared, SyncStrategy};
-pub use snapshot::{LsmSnapshot, ScanEnd, ScanRange, ScanStep, Shown};
+pub use settings::{CompressionPoint, LsmSettings, Shared};
+pub use snapshot::{LsmSnapshot, Shown};
 pub use write::Guard;
 
+pub use kvorum_backend::SyncStrategy;
+pub use kvorum_ordered_tree::{
+    DoubtKind, OrderedTree, ScanEnd, ScanRange, ScanStep, TreeEntry, TreeView,
+};
 pub use kvorum_sst::{Compression, FilterKind};

@@ -10,10 +10,11 @@ use kvorum_encoding::{ByteReader, Truncated, put_varint};
 use kvorum_segment::{
     BatchPlace, Compressor, EncodedBack, Record, SegmentId, StoredBack, StoredRecord, file_name,
 };
-use kvorum_value_log::{LogRecord, LoggedRecord};
+use kvorum_value_log::{LogPlace, LogRecord, LoggedRecord};
 
-use crate::entry::encode_but_body;
-use crate::{Body, Entry, LoggedPlace, Op, Value};
+use crate::entry::{Head, encode_but_body};
+use crate::keeping::Keeping;
+use crate::{Body, Entry, LoggedPlace, Older, Op, Value};
 
 pub(crate) const KIND_ENTRY: u8 = 1;
 pub(crate) const KIND_RANGE: u8 = 2;
@@ -100,10 +101,15 @@ fn encode_front<'a>(out: &mut Vec<u8>, op: &'a Op) -> (u8, bool, &'a [u8]) {
         put_varint(out, key.len() as u64);
         out.extend_from_slice(key);
     };
+    let head = Head {
+        sequence: 0,
+        removed_at: None,
+        older: &Older::default(),
+    };
     match op {
         Op::Put { key, value } => {
             put_key(key);
-            encode_but_body(out, 0, Some(value));
+            encode_but_body(out, &head, Some(value));
             match &value.body {
                 Body::Inline(body) => (KIND_ENTRY, false, body),
                 Body::Blob(_) | Body::Logged(_) => (KIND_ENTRY, false, &[]),
@@ -111,7 +117,7 @@ fn encode_front<'a>(out: &mut Vec<u8>, op: &'a Op) -> (u8, bool, &'a [u8]) {
         }
         Op::Remove { key } => {
             put_key(key);
-            encode_but_body(out, 0, None);
+            encode_but_body(out, &head, None);
             (KIND_ENTRY, true, &[])
         }
         Op::RemoveRange { from, to } => {
@@ -122,19 +128,18 @@ fn encode_front<'a>(out: &mut Vec<u8>, op: &'a Op) -> (u8, bool, &'a [u8]) {
     }
 }
 
-/// A batch as records of the value log. Bodies of `kept_from` bytes or more stay there, and are compressed
-/// for that; the others are on their way to tables, which compress them with their neighbours.
+/// A batch as records of the value log. Bodies that stay there are compressed for that; the others are on their way to tables, which compress them with their neighbours.
 pub(crate) fn logged_records(
     ops: &[Op],
     compressor: &Compressor,
-    kept_from: usize,
+    keeping: Keeping,
 ) -> Vec<LogRecord> {
     let record = |op: &Op| {
         let mut front = LogRecord::front_for(0);
         let (kind, removal, body) = encode_front(&mut front, op);
         let back = match op {
-            Op::Put { value, .. } => match &value.body {
-                Body::Inline(body) if is_kept(body.len(), kept_from) => {
+            Op::Put { key, value } => match &value.body {
+                Body::Inline(body) if keeping.keeps(key, body.len()) => {
                     StoredBack::of(compressor.encode(body), body)
                 }
                 Body::Inline(bytes) => StoredBack::of(EncodedBack::plain(body), bytes),
@@ -166,29 +171,24 @@ pub(crate) fn own_kind(kind: u8) -> Option<u8> {
     (kind & 0xf0 == LOGGED).then_some(kind & 0x0f)
 }
 
-/// True for a body that stays in the value log.
-pub(crate) fn is_kept(body_bytes: usize, kept_from: usize) -> bool {
-    body_bytes >= kept_from.max(1)
-}
-
 /// The body that a record of the value log has; `None` when nobody knows how it was compressed.
 pub(crate) fn restored(back: &StoredBack) -> Option<Bytes> {
     back.restore().ok()
 }
 
-/// The write that a record of the value log holds, with a body of `kept_from` bytes or more left where it
-/// is; `None` for an empty batch.
+/// The write that a record of the value log holds, with a body that stays there left where it is;
+/// `None` for an empty batch.
 pub(crate) fn decode_logged(
     record: &LoggedRecord,
-    kept_from: usize,
+    keeping: Keeping,
 ) -> Result<Option<Op>, Truncated> {
     let (head, back) = (&record.stored.head, &record.stored.back);
     let kind = own_kind(head.kind).ok_or(Truncated { offset: 0 })?;
-    decode_parts(kind, &head.front, |at| {
+    decode_parts(kind, &head.front, |key, at| {
         // A damaged body is left where it is too: reading it says so.
         let len = head.raw_back_len;
         match usize::try_from(len) {
-            Ok(bytes) if !is_kept(bytes, kept_from) && !record.is_back_lost => restored(back)
+            Ok(bytes) if !keeping.keeps(key, bytes) && !record.is_back_lost => restored(back)
                 .map(Body::Inline)
                 .ok_or(Truncated { offset: at }),
             _ => Ok(Body::Logged(LoggedPlace {
@@ -196,6 +196,19 @@ pub(crate) fn decode_logged(
                 len,
             })),
         }
+    })
+}
+
+/// The write of an entry's front, with a body of so many bytes at a place of the value log; `None` for a front
+/// of something else.
+pub(crate) fn decode_front(
+    front: &Bytes,
+    at: LogPlace,
+    body_bytes: u64,
+) -> Result<Option<Op>, Truncated> {
+    decode_parts(KIND_ENTRY, front, |_, _| {
+        let len = body_bytes;
+        Ok(Body::Logged(LoggedPlace { at, len }))
     })
 }
 
@@ -212,7 +225,7 @@ pub(crate) fn key_of_entry(kind: u8, front: &Bytes) -> Option<Bytes> {
 
 /// The write that a record holds; `None` for an empty batch.
 pub fn decode(record: &StoredRecord) -> Result<Option<Op>, Truncated> {
-    decode_parts(record.head.kind, &record.head.front, |at| {
+    decode_parts(record.head.kind, &record.head.front, |_, at| {
         let body = record.back.restore();
         body.map(Body::Inline).map_err(|_| Truncated { offset: at })
     })
@@ -221,7 +234,7 @@ pub fn decode(record: &StoredRecord) -> Result<Option<Op>, Truncated> {
 fn decode_parts(
     kind: u8,
     front: &Bytes,
-    body: impl FnOnce(usize) -> Result<Body, Truncated>,
+    body: impl FnOnce(&[u8], usize) -> Result<Body, Truncated>,
 ) -> Result<Option<Op>, Truncated> {
     let mut reader = ByteReader::new(front);
     if kind == KIND_NOTHING {
@@ -244,12 +257,10 @@ fn decode_parts(
     let entry = Entry::decode(&rest)?;
     Ok(Some(match entry.value {
         None => Op::Remove { key },
-        Some(value) => Op::Put {
-            key,
-            value: Value {
-                body: body(at)?,
-                ..value
-            },
-        },
+        Some(value) => {
+            let body = body(&key, at)?;
+            let value = Value { body, ..value };
+            Op::Put { key, value }
+        }
     }))
 }

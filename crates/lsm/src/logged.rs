@@ -20,11 +20,9 @@ pub struct LoggedPlace {
     pub len: u64,
 }
 
-impl LoggedPlace {
-    /// As the properties of a table count it: the segment, and the bytes that the record takes there.
-    pub(crate) fn counted(&self) -> (u64, u64) {
-        (file_of(self.at.segment), taken_bytes(&self.at))
-    }
+/// A record as the properties of a table count it: the segment, and the bytes that it takes there.
+pub(crate) fn counted(at: &LogPlace) -> (u64, u64) {
+    (file_of(at.segment), taken_bytes(at))
 }
 
 /// What a record takes in its segment, in bytes.

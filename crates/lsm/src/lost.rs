@@ -10,10 +10,9 @@ use std::sync::Arc;
 use kvorum_backend::{LostDirectory, LostRange, is_news};
 use kvorum_disk::Disk;
 use kvorum_encoding::KeyRange;
+use kvorum_ordered_tree::Doubts;
 use kvorum_sst::{DamageSink, Part, TableDamage};
 use parking_lot::Mutex;
-
-use crate::doubts::Doubts;
 
 pub(crate) const INDEX: &str = "BLOCKS.bad";
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmbad";

@@ -10,10 +10,8 @@ use kvorum_backend::{
     StepOutcome, StoreId, Task, Timestamp,
 };
 use kvorum_disk::{Disk, Reserve};
-use kvorum_encoding::KeyRange;
 use kvorum_value_log::ValueLog;
 
-use crate::error::IntoBackend;
 use crate::files::LOCK_NAME;
 use crate::lost::LostLog;
 use crate::merging;
@@ -22,8 +20,8 @@ use crate::recovery::Recovery;
 use crate::snapshot::LsmSnapshot;
 use crate::store::Store;
 use crate::upkeep::Upkeep;
-use crate::write::Guard;
-use crate::{Doubt, DoubtKind, DrawNumber, LsmSettings, Shared, Value};
+use crate::{DrawNumber, LsmSettings, Shared, Value};
+use kvorum_storage_errors::IntoBackend;
 
 /// A store of keys, each with fields, extra bytes, a head and a body.
 pub struct Lsm {
@@ -93,7 +91,7 @@ impl Lsm {
     /// Keeps puts to a log of the store's own off the reserve. Over the value log, whose reserve the store
     /// has, it changes nothing. A second reserve is ignored.
     pub fn set_reserve(&self, reserve: Arc<Reserve>) {
-        let _first = self.store.reserve.set(reserve);
+        self.store.intake.set_reserve(reserve);
     }
 
     /// The identity of the present contents.
@@ -112,23 +110,7 @@ impl Lsm {
         })
     }
 
-    /// Applies a batch if none of its keys was written since the guard was taken; `None` if one was,
-    /// or may have been.
-    pub fn write_if_unchanged(
-        &self,
-        ops: &[Op],
-        durability: Durability,
-        guard: Guard,
-        now: Timestamp,
-    ) -> Result<Option<Receipt>> {
-        let receipt = self.store.write(ops, durability, Some(guard))?;
-        if receipt.is_some() {
-            self.after_write(ops, now);
-        }
-        Ok(receipt)
-    }
-
-    fn after_write(&self, ops: &[Op], now: Timestamp) {
+    pub(crate) fn after_write(&self, ops: &[Op], now: Timestamp) {
         let bytes: usize = ops.iter().map(Op::payload_bytes).sum();
         let bytes = bytes as u64;
         self.store
@@ -136,20 +118,6 @@ impl Lsm {
             .put_bytes
             .fetch_add(bytes, Ordering::Relaxed);
         self.upkeep.pay(bytes, now);
-    }
-
-    /// Taken before what a write depends on is read.
-    pub fn guard(&self) -> Guard {
-        let flushes = self.store.version.load().flushes;
-        Guard {
-            sequence: self.store.visible_sequence(),
-            flushes,
-        }
-    }
-
-    /// True when entries with extra bytes may be in the store.
-    pub fn has_extras(&self) -> bool {
-        self.store.has_extras.load(Ordering::Acquire)
     }
 
     /// What a key holds, its body included.
@@ -193,7 +161,7 @@ impl Lsm {
     /// The upkeep that the store would do now, most urgent first.
     pub fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
         self.store.replaced.release_unread();
-        if self.store.check_writable().is_err() {
+        if self.store.intake.check_writable().is_err() {
             return Vec::new();
         }
         self.upkeep.due(now)
@@ -218,87 +186,12 @@ impl Lsm {
         merging::debt(&self.store, &version).pressure_permille
     }
 
-    /// The sequence up to which every batch is in tables.
-    pub fn flushed(&self) -> Sequence {
-        Sequence(self.store.manifest.lock().sequence)
-    }
-
-    /// False for a store that was closed or has failed.
-    pub fn is_writable(&self) -> bool {
-        self.store.check_writable().is_ok()
-    }
-
-    /// Bytes of all tables.
-    pub fn table_bytes(&self) -> u64 {
-        let version = self.store.version.load();
-        version.tables().map(|it| it.file_len).sum()
-    }
-
-    /// Ranges of keys of which damage may have taken something, or to which it may have brought something
-    /// back, and that nobody has settled yet. Where there are many, one of them may stand for all keys.
-    pub fn doubts(&self) -> Vec<Doubt> {
-        self.store.read_side.doubts.all()
-    }
-
-    /// How many doubts were opened since the store was, settled ones included.
-    pub fn doubts_opened(&self) -> u64 {
-        self.store.read_side.doubts.opened()
-    }
-
-    /// True when a doubt is about keys of this range.
-    pub fn is_in_doubt(&self, range: &KeyRange) -> bool {
-        self.store.read_side.doubts.is_in_doubt(range)
-    }
-
-    /// True when something of this range is known to be unreadable now.
-    pub fn is_lost(&self, range: &KeyRange) -> bool {
-        let version = self.store.version.load();
-        self.store.read_side.doubts.is_lost(&version, range)
-    }
-
-    /// True when a doubt is about just these keys.
-    pub fn is_doubt(&self, range: &KeyRange) -> bool {
-        self.store.read_side.doubts.is_doubt(range)
-    }
-
-    /// Opens doubts about these keys, before or after a write of them: they are kept across a crash at which
-    /// the write is kept, unless the disk does not take them.
-    pub fn open_doubts(&self, kind: DoubtKind, ranges: &[KeyRange]) {
-        if ranges.is_empty() {
-            return;
-        }
-        for range in ranges {
-            self.store.read_side.doubts.open(kind, range.clone());
-        }
-        // What is in memory counts, and is written with the next change.
-        let _written_or_failing_disk = self.store.change_manifest(|_| {});
-    }
-
-    /// Closes doubts, for good when this returns without an error, and opens others about what was lost.
-    pub fn settle_doubts(&self, ids: &[u64], lost: &[KeyRange]) -> Result<()> {
-        let doubts = &self.store.read_side.doubts;
-        doubts.settle(ids);
-        for range in lost {
-            doubts.open(DoubtKind::Lost, range.clone());
-        }
-        self.store.change_manifest(|_| {})
-    }
-
-    /// Bodies of so many bytes or more stay in the value log, if there is one: they need not be copied to be
-    /// kept in memory.
-    pub fn kept_from(&self) -> usize {
-        match self.store.log {
-            Some(_) => self.store.kept_from().max(1),
-            None => usize::MAX,
-        }
-    }
-
     /// Flushes, syncs, and refuses further writes.
     pub fn close(&self) -> Result<()> {
         let store = &*self.store;
         {
             let _puts_wait = store.writer.lock();
-            if store.is_closed.swap(true, Ordering::AcqRel) {
+            if store.intake.close() {
                 return Ok(());
             }
         }

@@ -9,30 +9,30 @@
 use std::path::Path;
 
 use kvorum_backend::{
-    BackendError, Belonging, ChosenCopy, ErrorKind, FoundStore, LABEL_BYTES_MAX, ReadCopy, Result,
-    StoreCopy, StoreId, Written, choose_copy, settle_two_copies, write_two_copies,
+    Belonging, ChosenCopy, FoundStore, ReadCopy, Result, StoreCopy, StoreId, Written, begin_copy,
+    choose_copy, end_copy, open_copy, put_label, settle_two_copies, take_label, write_two_copies,
 };
 use kvorum_disk::{Disk, EntryKind, read_file};
-use kvorum_encoding::{
-    ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
-};
+use kvorum_encoding::{ByteReader, Truncated, put_varint};
+use kvorum_ordered_tree::DoubtRecord;
 use kvorum_segment::SegmentAnatomy;
 use kvorum_sst::anatomy::TableAnatomy;
 use kvorum_sst::{KnownTable, Properties, TableId};
 
-use crate::doubts::DoubtRecord;
-use crate::error::IntoBackend;
 use crate::files::number_of;
+use kvorum_storage_errors::IntoBackend;
 
 /// The names of the two copies.
 pub const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmmft";
-/// The version with a label. Without one, a manifest is as in version 3; without bodies in the value log as
-/// in version 2, and without doubts as in version 1.
-const VERSION: u8 = 4;
+/// The version with a journal. Without one, a manifest is as in version 4; without a label as in version 3,
+/// without bodies in the value log as in version 2, and without doubts as in version 1.
+const VERSION: u8 = 5;
+const VERSION_WITH_LABEL: u8 = 4;
 const VERSION_WITH_LOG: u8 = 3;
 pub(crate) const BYTES_MAX: u64 = 1 << 30;
 const HAS_EXTRAS: u8 = 1;
+const HAS_JOURNAL: u8 = 1 << 1;
 
 /// A table, as the manifest lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,10 +60,25 @@ pub struct BlobRecord {
     pub block_bytes: u64,
 }
 
-/// The properties of a blob file that is opened: those that it was written with are not kept.
+/// A journal file, as the manifest lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalFileRecord {
+    /// Its number.
+    pub number: u64,
+    /// Its length, in bytes.
+    pub file_len: u64,
+    /// What its records took in the value log, in bytes.
+    pub logged_bytes: u64,
+    /// Each record was the newest of its key up to this batch.
+    pub clean_to: u64,
+    /// The segments that its records come from, ascending.
+    pub segments: Vec<u32>,
+}
+
+/// The properties of a blob file or a journal file that is opened: those that it was written with are not kept.
 pub fn blob_properties() -> Properties {
     Properties {
-        largest: vec![0xff; 8].into(),
+        largest: vec![0xff; 20].into(),
         ..Properties::default()
     }
 }
@@ -92,6 +107,55 @@ impl BlobRecord {
     }
 }
 
+impl JournalFileRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let segments = self.segments.len() as u64;
+        for number in [
+            self.number,
+            self.file_len,
+            self.logged_bytes,
+            self.clean_to,
+            segments,
+        ] {
+            put_varint(out, number);
+        }
+        let mut before = 0;
+        for segment in &self.segments {
+            put_varint(out, u64::from(segment - before));
+            before = *segment;
+        }
+    }
+
+    fn decode(reader: &mut ByteReader<'_>) -> std::result::Result<Self, Truncated> {
+        let mut file = Self {
+            number: reader.varint()?,
+            file_len: reader.varint()?,
+            logged_bytes: reader.varint()?,
+            clean_to: reader.varint()?,
+            segments: Vec::new(),
+        };
+        let mut before = 0_u32;
+        for _ in 0..reader.varint_len()? {
+            let offset = reader.offset();
+            let distance = u32::try_from(reader.varint()?).ok();
+            let segment = distance.and_then(|it| before.checked_add(it));
+            before = segment.ok_or(Truncated { offset })?;
+            file.segments.push(before);
+        }
+        Ok(file)
+    }
+
+    /// The same of a journal file.
+    pub fn known(&self, store: u64) -> KnownTable {
+        let number = self.number;
+        KnownTable {
+            id: TableId { store, number },
+            file_len: self.file_len,
+            properties: blob_properties(),
+        }
+    }
+}
+
 /// What a store is made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
@@ -109,12 +173,16 @@ pub struct Manifest {
     pub first_log: u64,
     /// Entries with extra bytes were put since the store was created or erased.
     pub has_extras: bool,
+    /// The store keeps a journal, which it does from its first entry on or never.
+    pub has_journal: bool,
     /// The value log in which entries have bodies; 0 for none.
     pub value_log: u64,
     /// Level 0 newest first, the others in key order.
     pub tables: Vec<TableRecord>,
     /// Blob files, in any order.
     pub blobs: Vec<BlobRecord>,
+    /// Journal files, in any order.
+    pub journal: Vec<JournalFileRecord>,
     /// Ranges of keys that damage has met.
     pub doubts: DoubtRecord,
     /// The store's label on its node, as in [`Belonging::label`]; empty until one is given.
@@ -145,38 +213,39 @@ impl Manifest {
     /// ```text
     /// size    field
     /// 8       magic "KVlsmmft"
-    /// 1       format version: 1 without doubts, 2 with them, 3 with bodies in the value log, 4 with a label
+    /// 1       format version: 1 without doubts, 2 with them, 3 with bodies in the value log, 4 with a
+    ///         label, 5 with a journal
     /// 3       zero
     /// 4       masked CRC-32C of the bytes before and behind
     /// 8       generation
     /// 8       identity
     /// 8       identity before the last erasure
     /// varint  next number, sequence, first log (one each)
-    /// 1       flags: 0 has extras
+    /// 1       flags: 0 has extras, 1 has a journal
     /// varint  number of tables, and for each: varints level, number, file length, length of its
     ///         properties; the properties
     /// varint  number of blob files, and for each varints: file, number, file length, bytes of blocks
     /// 8       from version 3 on, the identity of the value log; 0 for none
     ///         from version 2 on, doubts as `DoubtRecord::encode` draws them
     /// 1       from version 4 on, the length of the label, and the label
+    /// varint  from version 5 on, number of journal files, and for each varints: number, file length, bytes
+    ///         in the log, sequence up to which it is clean, number of segments, and for each the distance
+    ///         to the one before
     /// ```
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
         let version = match (self.value_log, self.doubts.is_empty()) {
-            _ if !self.label.is_empty() => VERSION,
+            _ if !self.journal.is_empty() => VERSION,
+            _ if !self.label.is_empty() => VERSION_WITH_LABEL,
             (0, true) => 1,
             (0, false) => 2,
             _ => VERSION_WITH_LOG,
         };
-        out.extend_from_slice(&[version, 0, 0, 0]);
-        out.extend_from_slice(&[0; 4]);
-        for number in [self.generation, self.identity, self.erased] {
-            out.extend_from_slice(&number.to_le_bytes());
-        }
+        let mut out = begin_copy(MAGIC, version, self);
         for number in [self.next_number, self.sequence, self.first_log] {
             put_varint(&mut out, number);
         }
-        out.push(if self.has_extras { HAS_EXTRAS } else { 0 });
+        let extras = if self.has_extras { HAS_EXTRAS } else { 0 };
+        out.push(extras | if self.has_journal { HAS_JOURNAL } else { 0 });
         put_varint(&mut out, self.tables.len() as u64);
         let mut properties = Vec::new();
         for table in &self.tables {
@@ -200,31 +269,20 @@ impl Manifest {
         if version > 1 {
             self.doubts.encode(&mut out);
         }
-        if version >= VERSION {
-            let len = u8::try_from(self.label.len());
-            assert!(len.is_ok(), "a label has at most {LABEL_BYTES_MAX} bytes");
-            out.extend(len);
-            out.extend_from_slice(self.label.as_bytes());
+        if version >= VERSION_WITH_LABEL {
+            put_label(&mut out, &self.label);
         }
-        let check = mask_checksum(checksum_append(checksum(&out[..12]), &out[16..]));
-        out[12..16].copy_from_slice(&check.to_le_bytes());
-        out
+        if version >= VERSION {
+            put_varint(&mut out, self.journal.len() as u64);
+            self.journal.iter().for_each(|it| it.encode(&mut out));
+        }
+        end_copy(out)
     }
 
     /// `Ok(None)` for damaged bytes.
     pub fn decode(bytes: &[u8], path: &Path) -> Result<Option<Self>> {
-        let Ok((version, stored)) = read_prefix(bytes) else {
-            return Ok(None);
-        };
-        if mask_checksum(checksum_append(checksum(&bytes[..12]), &bytes[16..])) != stored {
-            return Ok(None);
-        }
-        if version > VERSION {
-            let path = path.display();
-            let detail = format!("{path} has format version {version}, expected at most {VERSION}");
-            return Err(BackendError::new(ErrorKind::NewerFormat, detail));
-        }
-        Ok(Self::decode_fields(&bytes[16..], version).ok())
+        let opened = open_copy(bytes, MAGIC, VERSION, path)?;
+        Ok(opened.and_then(|(version, fields)| Self::decode_fields(fields, version).ok()))
     }
 
     /// A level below 0 on which two tables have keys in common: what is newer there, nobody knows. That
@@ -249,13 +307,18 @@ impl Manifest {
             next_number: reader.varint()?,
             sequence: reader.varint()?,
             first_log: reader.varint()?,
-            has_extras: reader.u8()? & HAS_EXTRAS != 0,
+            has_extras: false,
+            has_journal: false,
             value_log: 0,
             tables: Vec::new(),
             blobs: Vec::new(),
+            journal: Vec::new(),
             doubts: DoubtRecord::default(),
             label: String::new(),
         };
+        let flags = reader.u8()?;
+        manifest.has_extras = flags & HAS_EXTRAS != 0;
+        manifest.has_journal = flags & HAS_JOURNAL != 0;
         for _ in 0..reader.varint_len()? {
             let (level, number, file_len) = (reader.varint()?, reader.varint()?, reader.varint()?);
             let properties = reader.take_prefixed()?;
@@ -280,22 +343,17 @@ impl Manifest {
         if version > 1 {
             manifest.doubts = DoubtRecord::decode(&mut reader)?;
         }
+        if version >= VERSION_WITH_LABEL {
+            manifest.label = take_label(&mut reader)?;
+        }
         if version >= VERSION {
-            let len = usize::from(reader.u8()?);
-            manifest.label = String::from_utf8_lossy(reader.take(len)?).into_owned();
+            for _ in 0..reader.varint_len()? {
+                let file = JournalFileRecord::decode(&mut reader)?;
+                manifest.journal.push(file);
+            }
         }
         Ok(manifest)
     }
-}
-
-fn read_prefix(bytes: &[u8]) -> std::result::Result<(u8, u32), Truncated> {
-    let mut reader = ByteReader::new(bytes);
-    if reader.array::<8>()? != MAGIC {
-        return Err(Truncated { offset: 0 });
-    }
-    let version = reader.u8()?;
-    let _zero = reader.take(3)?;
-    Ok((version, reader.u32()?))
 }
 
 /// What an opening finds.
@@ -366,7 +424,7 @@ pub(crate) fn store_of_file(disk: &dyn Disk, directory: &Path, name: &str) -> Re
 /// The store in a directory, for a caller that looks for a certain one. Writes nothing.
 ///
 /// # Errors
-/// Those of the disk, and [`ErrorKind::NewerFormat`].
+/// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
 pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> Result<FoundStore> {
     if disk.info(directory).into_backend()?.is_none() {
         return Ok(FoundStore::Nothing);
@@ -427,11 +485,12 @@ pub(crate) fn settle(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> 
 
 #[cfg(test)]
 mod tests {
+    use kvorum_backend::ErrorKind;
     use kvorum_disk::{MemoryDisk, OpenMode, replace_file};
+    use kvorum_encoding::{KeyRange, checksum, checksum_append, mask_checksum};
+    use kvorum_ordered_tree::DoubtKind;
 
     use super::*;
-    use crate::DoubtKind;
-    use kvorum_encoding::KeyRange;
 
     fn manifest() -> Manifest {
         Manifest {
@@ -442,6 +501,7 @@ mod tests {
             sequence: 7,
             first_log: 8,
             has_extras: true,
+            has_journal: false,
             value_log: 0,
             tables: vec![TableRecord {
                 level: 1,
@@ -458,6 +518,7 @@ mod tests {
                 file_len: 12,
                 block_bytes: 13,
             }],
+            journal: Vec::new(),
             doubts: DoubtRecord {
                 open: vec![(DoubtKind::Lost, KeyRange::everything())],
                 blocks: Vec::new(),
@@ -505,6 +566,27 @@ mod tests {
             "030000000000000004000000000000000500000000000000d804070801\
              00010a0b0c0d4d0000000000000001000000000431333730"
         );
+    }
+
+    #[test]
+    fn a_journal_stands_behind_the_label() {
+        let journal = vec![JournalFileRecord {
+            number: 1,
+            file_len: 2,
+            logged_bytes: 3,
+            clean_to: 4,
+            segments: vec![5, 7, 300],
+        }];
+        let with_journal = Manifest {
+            has_journal: true,
+            journal,
+            ..manifest()
+        };
+        let (bytes, before) = (with_journal.encode(), manifest().encode());
+        assert_eq!((bytes[8], before[8]), (5, 2));
+        assert!(bytes.ends_with(&[0, 1, 1, 2, 3, 4, 3, 5, 2, 0xa5, 2]));
+        let decoded = Manifest::decode(&bytes, Path::new("x")).unwrap();
+        assert_eq!(decoded, Some(with_journal));
     }
 
     #[test]

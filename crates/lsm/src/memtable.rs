@@ -22,9 +22,10 @@ use bytes::Bytes;
 use kvorum_sst::{Mark, MarkKind, Marks, hash_key};
 use parking_lot::{Mutex, RwLock};
 
-use kvorum_value_log::LogSegment;
+use kvorum_value_log::{LogPlace, LogSegment};
 
-use crate::{Entry, Op, Value};
+use crate::keeping::Keeping;
+use crate::{Body, Entry, LoggedPlace, Op, Value};
 use key_index::KeyIndex;
 use leaves::Leaves;
 pub(crate) use page::{Page, Paged};
@@ -113,13 +114,42 @@ impl Memtable {
         }
     }
 
+    /// The same of a change that was logged at this place, as far as it stays there.
+    pub(crate) fn apply_logged(
+        &self,
+        op: &Op,
+        sequence: u64,
+        at: &LogPlace,
+        keeping: Keeping,
+    ) -> u64 {
+        match op {
+            Op::Put { key, value } => match &value.body {
+                Body::Inline(body) if keeping.keeps(key, body.len()) => {
+                    let len = body.len() as u64;
+                    let value = value.with_body_at(LoggedPlace { at: *at, len });
+                    self.insert(key, sequence, Some(&value))
+                }
+                _ => self.apply(op, sequence),
+            },
+            Op::Remove { key } if keeping.journals(key) => {
+                let written = self.pieces.lock().cut(key, sequence, None, Some(*at));
+                self.insert_written(hash_key(key), written)
+            }
+            op => self.apply(op, sequence),
+        }
+    }
+
     /// Adds an entry, without a value for a removal, and returns what it takes, in bytes.
     pub(crate) fn insert(&self, key: &[u8], sequence: u64, value: Option<&Value>) -> u64 {
         self.insert_hashed(key, hash_key(key), sequence, value)
     }
 
     fn insert_hashed(&self, key: &[u8], hash: u64, sequence: u64, value: Option<&Value>) -> u64 {
-        let written = self.pieces.lock().cut(key, sequence, value);
+        let written = self.pieces.lock().cut(key, sequence, value, None);
+        self.insert_written(hash, written)
+    }
+
+    fn insert_written(&self, hash: u64, written: Written) -> u64 {
         let mut bytes = written.payload_bytes();
         self.payload_bytes.fetch_add(bytes, Ordering::Relaxed);
         let index = self.index.get_or_init(|| {
@@ -274,8 +304,11 @@ impl Memtable {
         };
         let mut page = Page::with_room_for(count, self.entry_bytes());
         self.leaves.walk(from, |written| {
-            let is_shown = page.last_key() == Some(written.key());
-            if written.sequence() > sequence || is_shown {
+            if written.sequence() > sequence {
+                return ControlFlow::Continue(());
+            }
+            if page.last_key() == Some(written.key()) {
+                page.pass(written);
                 return ControlFlow::Continue(());
             }
             if page.len() >= count || page.is_long() {

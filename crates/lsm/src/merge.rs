@@ -7,12 +7,12 @@ use bytes::Bytes;
 use kvorum_backend::Result;
 use kvorum_encoding::KeyRange;
 use kvorum_sst::{Mark, MarkKind, Marks, ScanFilter, ScanItem, ScanOptions, TableScan};
+use kvorum_storage_errors::IntoBackend;
 
-use crate::Entry;
-use crate::error::IntoBackend;
 use crate::memtable::{Memtable, Page, Paged};
 use crate::read_side::ReadSide;
 use crate::version::{LevelTable, Version, gap_of_table, layers_of};
+use crate::{Entry, Older};
 
 /// Entries of a memtable copied at once: the search for the place to go on is shared by so many.
 const PAGE_ENTRIES: usize = 64;
@@ -122,6 +122,13 @@ impl Source {
         }
     }
 
+    /// Adds where older versions were logged that a memtable has of the present key.
+    fn leave_trail(&self, older: &mut Older) {
+        if let SourceKind::Memtable { page, at, .. } = &self.kind {
+            page.leave_trail(*at, older);
+        }
+    }
+
     /// Goes on to the next entry. Damage on the way is remembered as a gap.
     fn advance(&mut self, read: &ReadSide) -> Result<Advanced> {
         match &mut self.kind {
@@ -197,6 +204,9 @@ pub(crate) trait Taken: Sized {
     fn of_bytes(bytes: Bytes) -> Option<Self>;
 
     fn sequence(&self) -> u64;
+
+    /// Adds the segments in which records of it may be, and of what it hides.
+    fn leave_trail(&self, _older: &mut Older) {}
 }
 
 impl Taken for Entry {
@@ -233,6 +243,8 @@ pub(crate) struct MergeWalk {
     has_key: bool,
     is_started: bool,
     bytes: u64,
+    /// Where records of the key are that are older than what was returned of it, if that is asked for.
+    trail: Option<Older>,
 }
 
 impl MergeWalk {
@@ -245,7 +257,19 @@ impl MergeWalk {
             has_key: false,
             is_started: false,
             bytes: 0,
+            trail: None,
         }
+    }
+
+    /// The same, noting what is passed of each key.
+    pub(crate) fn with_trails(mut self) -> Self {
+        self.trail = Some(Older::default());
+        self
+    }
+
+    /// Where what was passed since the last call was logged: older records of the key that the walk stands on.
+    pub(crate) fn take_trail(&mut self) -> Older {
+        self.trail.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// All layers of a version, from a key on. `filter` is for the oldest layer only: what it skips
@@ -318,10 +342,13 @@ impl MergeWalk {
         // An older version of the key before: passed by itself, so that a step costs one at most.
         let is_older = self.has_key && self.sources[newest].key() == self.key;
         self.bytes += self.passed_bytes(newest);
-        let entry = match is_older {
+        let entry = match is_older && self.trail.is_none() {
             true => None,
             false => self.sources[newest].take_entry::<T>(),
         };
+        if let Some(trail) = &mut self.trail {
+            self.sources[newest].leave_trail(trail);
+        }
         self.has_key = true;
         self.key.clear();
         self.key.extend_from_slice(self.sources[newest].key());
@@ -330,6 +357,10 @@ impl MergeWalk {
         let Some(entry) = entry else {
             return Ok(Merged::Hidden);
         };
+        if let (true, Some(trail)) = (is_older, &mut self.trail) {
+            entry.leave_trail(trail);
+            return Ok(Merged::Hidden);
+        }
         let newer = &self.sources[..newest];
         let is_hidden = newer.iter().any(|it| it.hides_older(&self.key))
             || self.sources[newest].hides_own(&self.key, entry.sequence());

@@ -11,9 +11,11 @@ use kvorum_sst::{ScanOptions, Table};
 use crate::compaction::{Job, Reached};
 use crate::files::table_path;
 use crate::install::{self, are_unlisted};
+use crate::journal_parts::JournalParts;
 use crate::merge::{MergeWalk, READ_AHEAD_BYTES, Source};
 use crate::opening::is_manifest_readable;
 use crate::policy::{self, Debt, Pick, Reason};
+use crate::rebuilding::lost_tables;
 use crate::store::Store;
 use crate::trouble::Troubles;
 use crate::version::{LevelTable, Version, layers_of};
@@ -61,7 +63,7 @@ impl Merging {
             let gives_up = payer == Payer::Upkeep
                 && self.troubles.is_lasting(&pick, now)
                 && is_manifest_readable(&*store.disk, &store.directory);
-            self.running = Some(start_merge(&version, pick, gives_up, None));
+            self.running = Some(start_merge(store, &version, pick, gives_up, None));
         }
         let Some((pick, job)) = &mut self.running else {
             return Ok(StepOutcome::nothing_left());
@@ -165,7 +167,7 @@ fn shape(store: &Store, version: &Version) -> policy::Shape {
 /// that may free a part of what is there: what they supersede in older ones counts as used until then.
 fn picks(store: &Store, version: &Version, now: Timestamp) -> Vec<Pick> {
     let mut settings = store.settings.policy.clone();
-    let headroom = store.headroom();
+    let headroom = store.intake.headroom();
     let shape = shape(store, version);
     settings.table_bytes_max = store.table_bytes_max(false);
     // Where space is scarce, merges have what removals leave of the reserve: the rest may be gone before
@@ -179,7 +181,16 @@ fn picks(store: &Store, version: &Version, now: Timestamp) -> Vec<Pick> {
     {
         settings.level_zero_tables = 1;
     }
-    store.settings.compaction.picks(&shape, &settings, now.0)
+    let mut picks = store.settings.compaction.picks(&shape, &settings, now.0);
+    let lost: Vec<u64> = lost_tables(store, version).map(|it| it.number).collect();
+    let is_of_lost = |it: &Pick| {
+        it.inputs
+            .iter()
+            .chain(&it.below)
+            .any(|it| lost.contains(it))
+    };
+    picks.retain(|it| !is_of_lost(it));
+    picks
 }
 
 /// A table without anything below it goes down as it is.
@@ -223,6 +234,7 @@ fn install_part(store: &Store, mut pick: Pick, mut job: Job, next: Bytes) -> Res
     );
     pick.below = rest;
     Ok(start_merge(
+        store,
         &store.version.load(),
         pick,
         gives_up,
@@ -259,7 +271,13 @@ fn install(store: &Store, pick: &Pick, job: &mut Job) -> Result<()> {
 
 /// Begins a merge, or goes on with it from a key; one that gives up goes on without the blocks that the device
 /// cannot read.
-fn start_merge(version: &Version, pick: Pick, gives_up: bool, from: Option<Bytes>) -> (Pick, Job) {
+fn start_merge(
+    store: &Store,
+    version: &Version,
+    pick: Pick,
+    gives_up: bool,
+    from: Option<Bytes>,
+) -> (Pick, Job) {
     let taken = |it: &LevelTable| match (gives_up, &it.table) {
         (true, Some(table)) => LevelTable {
             table: Some(Arc::new(Table::clone(table).giving_up_bad_sectors())),
@@ -298,6 +316,7 @@ fn start_merge(version: &Version, pick: Pick, gives_up: bool, from: Option<Bytes
     let numbers = pick.inputs.iter().chain(&pick.below).copied().collect();
     let walk = MergeWalk::new(sources);
     let mut job = Job::new(walk, version, pick.output, numbers, false);
+    job = job.over_journal(JournalParts::of(store, version));
     job.gives_up = gives_up;
     if let Some(ranges) = ranges_below {
         job = job.in_parts(ranges, from);

@@ -5,8 +5,10 @@
 use bytes::Bytes;
 use kvorum_sst::Facts;
 
-use crate::Entry;
+use kvorum_value_log::LogPlace;
+
 use crate::merge::Taken;
+use crate::{Entry, Older};
 
 /// An entry that is moved.
 pub(crate) enum Moved {
@@ -56,6 +58,40 @@ impl Moved {
     }
 }
 
+impl Moved {
+    /// Where it was logged.
+    pub(crate) fn logged_at(&self) -> Option<LogPlace> {
+        match self {
+            Self::Entry(entry) => entry.logged_at(),
+            // It decoded when it was taken.
+            Self::Bytes { bytes, .. } => Entry::decode(bytes).ok()?.logged_at(),
+        }
+    }
+
+    /// Where older records of its key may be, as far as it says so.
+    pub(crate) fn older(&self) -> Older {
+        match self {
+            Self::Entry(entry) => entry.older.clone(),
+            Self::Bytes { bytes, .. } if Entry::has_older(bytes) => {
+                Entry::decode(bytes).map_or_else(|_| Older::default(), |it| it.older)
+            }
+            Self::Bytes { .. } => Older::default(),
+        }
+    }
+
+    /// The same entry, saying that they may be there.
+    pub(crate) fn with_older(self, older: Older) -> Self {
+        match self {
+            Self::Entry(entry) => Self::Entry(Entry { older, ..entry }),
+            Self::Bytes { facts, bytes } => match Entry::decode(&bytes) {
+                Ok(entry) => Self::Entry(Entry { older, ..entry }),
+                // It would not have come so far.
+                Err(_) => Self::Bytes { facts, bytes },
+            },
+        }
+    }
+}
+
 impl Taken for Moved {
     fn of_entry(entry: Entry) -> Self {
         Self::Entry(entry)
@@ -70,6 +106,13 @@ impl Taken for Moved {
         match self {
             Self::Entry(entry) => entry.sequence,
             Self::Bytes { facts, .. } => facts.sequence,
+        }
+    }
+
+    fn leave_trail(&self, older: &mut Older) {
+        older.add_all(&self.older());
+        if let Some(at) = self.logged_at() {
+            older.add(at.segment);
         }
     }
 }

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use kvorum_backend::{Result, StoreId};
 use kvorum_disk::{Disk, DiskError, OpenMode, Operation, Reading};
 use kvorum_sst::{DamageSink, KnownTable, SstError, Table};
+use kvorum_storage_errors::from_sst;
 use kvorum_tiers::{CARD_OF_FAST, has_slow};
 use kvorum_value_log::{LogSegment, Whereabouts};
 
 use crate::blob::{BlobFile, blob_path};
-use crate::error::from_sst;
 use crate::files::table_path;
+use crate::journal::{JournalFile, journal_path};
 use crate::logged::{lost_name, segment_of};
 use crate::lost::shown;
 use crate::manifest::{self, BlobRecord, Manifest, TableRecord};
@@ -53,6 +54,7 @@ impl Recovery {
             blobs.insert(record.file, Arc::new(blob));
         }
         version.blobs = Arc::new(blobs);
+        version.journal = Arc::new(self.open_journal(manifest, read_side)?);
         version.segments = Arc::new(self.open_segments(manifest, &version));
         Ok(version)
     }
@@ -72,6 +74,8 @@ impl Recovery {
             match log.whereabouts(StoreId(manifest.identity), number) {
                 Whereabouts::Here(segment) => _ = segments.insert(number, segment),
                 Whereabouts::LetGo => {}
+                // What was collected of it before it was lost is not.
+                Whereabouts::Missing if version.journal_of(number).next().is_some() => {}
                 Whereabouts::Missing => self.note_missing(version, number),
             }
         }
@@ -125,6 +129,32 @@ impl Recovery {
             let name = format!("{:010}.blob", record.number);
             self.note(name, 0, record.file_len, held);
         })
+    }
+
+    fn open_journal(
+        &self,
+        manifest: &Manifest,
+        read_side: &ReadSide,
+    ) -> Result<Vec<Arc<JournalFile>>> {
+        let mut files = Vec::new();
+        for record in &manifest.journal {
+            let path = journal_path(&self.directory, record.number);
+            let (known, sink) = (record.known(manifest.identity), &read_side.journal);
+            let table = self.open_unless_missing(&path, &known, sink, |why| {
+                let held = format!("bodies of entries; their heads are in tables ({why})");
+                let name = format!("{:010}.journal", record.number);
+                self.note(name, 0, record.file_len, held);
+            })?;
+            files.push(Arc::new(JournalFile {
+                number: record.number,
+                file_len: record.file_len,
+                logged_bytes: record.logged_bytes,
+                clean_to: record.clean_to,
+                segments: record.segments.clone(),
+                table: table.map(Arc::new),
+            }));
+        }
+        Ok(files)
     }
 
     fn open_unless_missing(

@@ -3,10 +3,12 @@
 use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Lookup, LostRange, Result, Timestamp};
 use kvorum_disk::Reading;
-use kvorum_sst::hash_key;
+use kvorum_segment::StoredBack;
+use kvorum_sst::{ReadContext, hash_key};
+use kvorum_storage_errors::{from_segment, from_sst};
+use kvorum_value_log::LogSegment;
 
 use crate::blob::BlobsAhead;
-use crate::error::{from_segment, from_sst};
 use crate::in_tables::{Unread, find_in_tables};
 use crate::log::{key_of_entry, restored};
 use crate::logged::lost_name;
@@ -69,6 +71,7 @@ impl Store {
             Lookup::Found(Entry {
                 sequence,
                 value: Some(value),
+                ..
             }) if !self.expiry.is_over(&value.fields, now) => Lookup::Found((sequence, value)),
             Lookup::WouldBlock => Lookup::WouldBlock,
             _ => Lookup::Absent,
@@ -123,7 +126,19 @@ impl Store {
         if let Some(body) = cache.body(bodies, &place.at, sequence) {
             return Ok(Lookup::Found(body));
         }
-        let read = read_logged(version, (key, sequence, place), reading);
+        let entry = (key, sequence, place);
+        let read = match version.segment(place.at.segment) {
+            _ if place.len == 0 => return Ok(Lookup::Found(Bytes::new())),
+            Some(segment) => read_logged(&segment, entry, reading),
+            None => Err(corrupt(place, "the segment is not there")),
+        };
+        // The log has let go of the segment, or it is another log's, or damaged.
+        let read = match read {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                read_collected(version, entry, &self.read_side.at_journal(reading), error)
+            }
+            read => read,
+        };
         if let (Ok(Lookup::Found(body)), true) = (&read, may_keep) {
             cache.keep_body(bodies, &place.at, sequence, body);
         }
@@ -147,19 +162,55 @@ impl Store {
     }
 }
 
-fn read_logged(
+fn corrupt(place: &LoggedPlace, what: &str) -> BackendError {
+    let (number, offset) = (place.at.segment, place.at.record.offset);
+    let detail = format!("body at byte {offset} of segment {number} of the value log: {what}");
+    BackendError::new(ErrorKind::Corrupt, detail)
+}
+
+/// A body that the log does not have, from the journal files; `damage` says why it does not.
+fn read_collected(
     version: &Version,
+    (key, sequence, place): (&[u8], u64, &LoggedPlace),
+    context: &ReadContext<'_>,
+    mut damage: BackendError,
+) -> Result<Lookup<Bytes>> {
+    for file in version.journal_of(place.at.segment) {
+        let record = match file.read(&place.at, sequence, context) {
+            Ok(None) => return Ok(Lookup::WouldBlock),
+            Ok(Some(None)) => continue,
+            Ok(Some(Some(record))) => record,
+            // Another file may have the record too.
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                damage = error;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        return if record.key == key {
+            checked(place, &record.back)
+        } else {
+            Err(corrupt(place, "another record is in the journal"))
+        };
+    }
+    Err(damage)
+}
+
+/// The body that a record has, if it is as long as its entry says.
+fn checked(place: &LoggedPlace, back: &StoredBack) -> Result<Lookup<Bytes>> {
+    let body = restored(back);
+    let body = body.ok_or_else(|| corrupt(place, "it was compressed in an unknown way"))?;
+    match body.len() as u64 == place.len {
+        true => Ok(Lookup::Found(body)),
+        false => Err(corrupt(place, "it has another length")),
+    }
+}
+
+fn read_logged(
+    segment: &LogSegment,
     (key, sequence, place): (&[u8], u64, &LoggedPlace),
     reading: Reading,
 ) -> Result<Lookup<Bytes>> {
-    let number = place.at.segment;
-    let corrupt = |what: &str| {
-        let offset = place.at.record.offset;
-        let detail = format!("body at byte {offset} of segment {number} of the value log: {what}");
-        BackendError::new(ErrorKind::Corrupt, detail)
-    };
-    let segment = version.segment(number);
-    let segment = segment.ok_or_else(|| corrupt("the segment is not there"))?;
     let record = match segment.read(place.at.record, reading) {
         Ok(record) => record.stored,
         Err(error) if error.would_block() => return Ok(Lookup::WouldBlock),
@@ -167,14 +218,9 @@ fn read_logged(
     };
     let found = key_of_entry(record.head.kind, &record.head.front);
     if record.head.sequence != sequence || found.is_none_or(|found| found != key) {
-        return Err(corrupt("another record is there"));
+        return Err(corrupt(place, "another record is there"));
     }
-    let body =
-        restored(&record.back).ok_or_else(|| corrupt("it was compressed in an unknown way"))?;
-    match body.len() as u64 == place.len {
-        true => Ok(Lookup::Found(body)),
-        false => Err(corrupt("it has another length")),
-    }
+    checked(place, &record.back)
 }
 
 fn found(entry: Entry) -> Lookup<Entry> {

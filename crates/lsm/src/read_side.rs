@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use kvorum_disk::Reading;
+use kvorum_ordered_tree::Doubts;
 use kvorum_sst::ReadContext;
 
 use crate::cache::SharedCache;
-use crate::doubts::Doubts;
 use crate::lost::{LostLog, LostSink};
 
 /// See the module.
@@ -18,6 +18,7 @@ pub(crate) struct ReadSide {
     pub(crate) doubts: Arc<Doubts>,
     pub(crate) tables: LostSink,
     pub(crate) blobs: LostSink,
+    pub(crate) journal: LostSink,
 }
 
 impl ReadSide {
@@ -32,6 +33,7 @@ impl ReadSide {
             cache,
             tables: sink(".sst", Some(doubts.clone())),
             blobs: sink(".blob", None),
+            journal: sink(".journal", None),
             lost,
             doubts,
         }
@@ -52,6 +54,15 @@ impl ReadSide {
     pub(crate) fn at_blobs(&self, reading: Reading) -> ReadContext<'_> {
         ReadContext {
             sink: &self.blobs,
+            fills_cache: false,
+            ..self.at(reading)
+        }
+    }
+
+    /// For records of the journal, likewise.
+    pub(crate) fn at_journal(&self, reading: Reading) -> ReadContext<'_> {
+        ReadContext {
+            sink: &self.journal,
             fills_cache: false,
             ..self.at(reading)
         }

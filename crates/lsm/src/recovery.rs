@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use kvorum_backend::{
-    BackendError, ErrorKind, GroupSync, LostRange, Result, SUSPECT_NAME, mark_suspect,
+    BackendError, ErrorKind, GroupSync, Intake, LostRange, Result, SUSPECT_NAME, mark_suspect,
     set_copy_aside,
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind};
 use kvorum_encoding::KeyRange;
+use kvorum_ordered_tree::{DoubtKind, Doubts};
 use kvorum_segment::{
     Compressor, FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError,
     SegmentReader, SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
@@ -20,8 +21,6 @@ use kvorum_tiers::SlowSide;
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
-use crate::doubts::Doubts;
-use crate::error::{IntoBackend, from_segment};
 use crate::expiry::Expiry;
 use crate::files;
 use crate::files::sync_directory;
@@ -35,7 +34,8 @@ use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
 use crate::store::{Store, WriteSide};
 use crate::uncovered::Uncovered;
-use crate::{DoubtKind, DrawNumber, LsmSettings, Shared};
+use crate::{CompressionPoint, DrawNumber, LsmSettings, Shared};
+use kvorum_storage_errors::{IntoBackend, from_segment};
 
 /// What opening works with.
 pub(crate) struct Recovery {
@@ -75,6 +75,7 @@ struct Replayed {
 impl Recovery {
     pub(crate) fn run(self, lock: Box<dyn DiskLock>) -> Result<Arc<Store>> {
         let (mut manifest, was_damaged) = self.read_manifest()?;
+        self.check_journal(&manifest)?;
         self.settle_log_id(&mut manifest)?;
         if let Some(level) = manifest.overlapping_level() {
             let directory = self.directory.display();
@@ -93,15 +94,9 @@ impl Recovery {
         self.shared.memory.add(replayed.memtable.held_bytes());
         version.memtable = Arc::new(replayed.memtable);
         let sequence = replayed.last_sequence;
-        let store = Arc::new_cyclic(|this: &std::sync::Weak<Store>| {
-            let this = this.clone();
-            let group = GroupSync::retrying_when_full(move || match this.upgrade() {
-                Some(store) => store.sync_all(),
-                None => Err(BackendError::new(
-                    ErrorKind::Closed,
-                    "the store was dropped before its sync",
-                )),
-            });
+        let store = Arc::new_cyclic(|this| {
+            let sync = GroupSync::of_store(this.clone(), Store::sync_all);
+            let group = GroupSync::retrying_when_full(sync);
             Store {
                 expiry: Expiry::of(&self.settings),
                 read_side,
@@ -128,12 +123,17 @@ impl Recovery {
                 durable: AtomicU64::new(sequence),
                 has_extras: AtomicBool::new(manifest.has_extras),
                 manifest: Mutex::new(manifest),
-                is_closed: AtomicBool::new(false),
-                failure: Mutex::new(None),
-                reserve: (self.log.as_ref())
-                    .map_or_else(OnceLock::new, |it| it.reserve().clone().into()),
+                intake: Intake::new(
+                    self.disk.clone(),
+                    self.directory.clone(),
+                    self.log.as_ref().map(|it| it.reserve().clone()),
+                ),
                 holds: Holds::default(),
                 compressor: Compressor::new(self.settings.log_compression()),
+                journal_compressor: Compressor::new(match self.settings.compression_point {
+                    CompressionPoint::OnReceipt => kvorum_segment::Compression::None,
+                    CompressionPoint::OnCompact => self.settings.body_compression(),
+                }),
                 log: self.log,
                 lock: Mutex::new(Some(lock)),
                 disk: self.disk,
@@ -189,6 +189,29 @@ impl Recovery {
         Ok(())
     }
 
+    /// A store keeps a journal from its first entry on, or never: half of one would be worth nothing.
+    fn check_journal(&self, manifest: &Manifest) -> Result<()> {
+        let wanted = self.settings.journaled.is_some();
+        let directory = self.directory.display();
+        let refuse = |detail: String| Err(BackendError::new(ErrorKind::Misuse, detail));
+        if wanted && (self.log.is_none() || self.slow.is_some()) {
+            return refuse(format!(
+                "{directory} keeps a journal, which needs a value log and one directory"
+            ));
+        }
+        match (manifest.has_journal, wanted) {
+            (true, false) => refuse(format!(
+                "{directory} has a store with a journal, of the engine leveled, and was opened as {}",
+                self.settings.name
+            )),
+            (false, true) => refuse(format!(
+                "{directory} has a store without a journal, of the engine leveldb, and was opened as {}",
+                self.settings.name
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The manifest, and true when one of its copies was of no use.
     fn read_manifest(&self) -> Result<(Manifest, bool)> {
         let belonging = &self.settings.belonging;
@@ -241,6 +264,7 @@ impl Recovery {
             generation: 1,
             identity: (self.draw)(),
             next_number: 1,
+            has_journal: self.settings.journaled.is_some(),
             label: self.settings.belonging.label.clone(),
             ..Manifest::default()
         };
@@ -269,6 +293,7 @@ impl Recovery {
             let is_used = match suffix {
                 "sst" => manifest.tables.iter().any(|it| it.number == number),
                 "blob" => manifest.blobs.iter().any(|it| it.number == number),
+                "journal" => manifest.journal.iter().any(|it| it.number == number),
                 _ => number >= manifest.first_log,
             };
             if is_used || was_damaged {

@@ -10,6 +10,9 @@
 //! store has a few records in each; so copies are gathered until the log says that nothing more comes, and
 //! until then nothing names them. Who puts such a key meanwhile is not waited for: what is current is looked
 //! up again before the table is written.
+//!
+//! A store with a journal is served in another way: its entries go on naming the log's places, so records are
+//! moved to a journal file, and nothing else is written ([`crate::journal`]).
 
 use std::collections::BTreeMap;
 
@@ -17,16 +20,18 @@ use bytes::Bytes;
 use kvorum_backend::{Result, StoreId, Timestamp};
 use kvorum_disk::Reading;
 use kvorum_sst::hash_key;
+use kvorum_storage_errors::from_sst;
 use kvorum_value_log::{LogPlace, LoggedRecord};
 
 use crate::blob::{BlobWriter, blob_path};
-use crate::error::from_sst;
 use crate::flush::Flushing;
 use crate::in_tables::{Unread, find_in_tables};
-use crate::install::install_below;
-use crate::log::{is_kept, key_of_entry, restored};
+use crate::install::{exchange_journal, install_below};
+use crate::journal::{JournalRecord, journal_path};
+use crate::log::{key_of_entry, restored};
 use crate::store::Store;
 use crate::written_blob::{self, WrittenBlob};
+use crate::written_journal::{self, JOURNAL_FILE_BYTES_MAX, JournalWriter};
 use crate::{Body, Entry, LoggedPlace};
 
 /// What is gathered is written once it takes so many bytes beside the bodies, or so many with them.
@@ -37,6 +42,8 @@ const GATHERED_BODY_BYTES: u64 = 256 << 20;
 #[derive(Default)]
 pub(crate) struct Relocating {
     gathered: Option<Gathered>,
+    /// The same of a store with a journal, as it is written.
+    journal: Option<JournalWriter>,
 }
 
 #[derive(Default)]
@@ -65,6 +72,9 @@ impl Relocating {
         for segment in segments_of(records) {
             flushing.out_of(store, segment)?;
         }
+        if store.settings.journaled.is_some() {
+            return self.relocate_journaled(store, records);
+        }
         let mut copied_bytes = 0;
         for record in records {
             if let Some((key, entry)) = current_of(store, record)? {
@@ -86,6 +96,70 @@ impl Relocating {
         Ok(copied_bytes)
     }
 
+    /// The same for a store with a journal: records are moved as they are, and no table is written.
+    fn relocate_journaled(&mut self, store: &Store, records: &[LoggedRecord]) -> Result<u64> {
+        let mut copied_bytes = 0;
+        for record in records {
+            let Some((mut moved, is_current)) = journaled(store, record)? else {
+                continue;
+            };
+            let is_of_other = |it: &JournalWriter| it.newest_segment() != Some(record.segment);
+            if self.journal.as_ref().is_some_and(is_of_other) {
+                copied_bytes += self.install_journal(store)?;
+            }
+            if record.is_back_lost {
+                let len = record.stored.head.raw_back_len;
+                let at = record.place();
+                store.note_lost_body(&moved.key, &LoggedPlace { at, len });
+            }
+            moved.compress(&store.journal_compressor);
+            let added = self.add_to_journal(store, record, &moved, is_current);
+            if added.is_err() {
+                // A file that was not written to its end.
+                self.abandon(store);
+            }
+            copied_bytes += added?;
+        }
+        let journal = self.journal.as_ref();
+        if journal.is_some_and(|it| it.len() >= JOURNAL_FILE_BYTES_MAX) {
+            copied_bytes += self.install_journal(store)?;
+        }
+        Ok(copied_bytes)
+    }
+
+    fn add_to_journal(
+        &mut self,
+        store: &Store,
+        record: &LoggedRecord,
+        moved: &JournalRecord,
+        is_current: bool,
+    ) -> Result<u64> {
+        let writer = match &mut self.journal {
+            Some(writer) => writer,
+            None => {
+                let clean_to = store.visible_sequence();
+                self.journal
+                    .insert(written_journal::begin(store, clean_to)?)
+            }
+        };
+        if !is_current {
+            writer.set_clean_to(0);
+        }
+        let before = writer.len();
+        writer.add(&record.place(), moved)?;
+        Ok(writer.len() - before)
+    }
+
+    fn install_journal(&mut self, store: &Store) -> Result<u64> {
+        let Some(writer) = self.journal.take() else {
+            return Ok(0);
+        };
+        let written = written_journal::finish(store, writer)?;
+        let bytes = written.table.file_len;
+        exchange_journal(store, vec![written], &[])?;
+        Ok(bytes)
+    }
+
     fn gather(
         &mut self,
         store: &Store,
@@ -104,7 +178,7 @@ impl Relocating {
         };
         let len = body.len() as u64;
         let gathered = self.gathered.get_or_insert_default();
-        value.body = match is_kept(body.len(), store.settings.blob_threshold_bytes) {
+        value.body = match body.len() >= store.settings.blob_threshold_bytes.max(1) {
             true => {
                 let blobs = match &mut gathered.blobs {
                     Some(blobs) => blobs,
@@ -129,7 +203,7 @@ impl Relocating {
     /// Writes the table of what was gathered, durably. Returns its bytes.
     pub(crate) fn install(&mut self, store: &Store, flushing: &mut Flushing) -> Result<u64> {
         if self.gathered.is_none() {
-            return Ok(0);
+            return self.install_journal(store);
         }
         // A flush leaves out removals below which there was nothing when it began.
         while flushing.is_going_on() {
@@ -143,7 +217,7 @@ impl Relocating {
         if matches!(installed, Err(_) | Ok(0)) {
             // The table that names it may be listed after a failure; then the store has failed, and the
             // next opening goes by what is listed.
-            let is_known = store.check_not_failed().is_ok();
+            let is_known = store.intake.check_not_failed().is_ok();
             let file = number.filter(|_| is_known);
             store.remove_files(file.map(|it| blob_path(&store.directory, it)));
         }
@@ -155,6 +229,8 @@ impl Relocating {
         let gathered = self.gathered.take();
         let number = gathered.and_then(|it| it.blobs.map(|blobs| blobs.number()));
         store.remove_files(number.map(|it| blob_path(&store.directory, it)));
+        let journal = self.journal.take().map(|it| it.number());
+        store.remove_files(journal.map(|it| journal_path(&store.directory, it)));
     }
 }
 
@@ -188,25 +264,69 @@ fn current_of(store: &Store, record: &LoggedRecord) -> Result<Option<(Bytes, Ent
     Ok(found.map(|entry| (key, entry)))
 }
 
+/// The record as the journal is to have it, if its key has nothing newer: a removal counts as much as a put.
+/// False with it where nobody can tell, since a merge gave up what was newer.
+fn journaled(store: &Store, record: &LoggedRecord) -> Result<Option<(JournalRecord, bool)>> {
+    if record.store != StoreId(store.identity()) {
+        return Ok(None);
+    }
+    let Some(moved) = JournalRecord::of_logged(record) else {
+        return Ok(None);
+    };
+    if !store.keeping().journals(&moved.key) {
+        return Ok(None);
+    }
+    Ok(match newest_in_store(store, &moved.key)? {
+        Newest::Entry(entry) => {
+            let newest = entry
+                .logged_at()
+                .filter(|_| entry.sequence == moved.sequence);
+            let is_it = newest.is_some_and(|newest| is_same(&newest, &record.place()));
+            is_it.then_some((moved, true))
+        }
+        Newest::InMemory | Newest::Nothing => None,
+        Newest::GivenUp => Some((moved, false)),
+    })
+}
+
+/// The newest of a key.
+enum Newest {
+    /// It is in memory, and made durable before the segment goes.
+    InMemory,
+    Entry(Entry),
+    Nothing,
+    /// A merge gave up what was newer, and nobody can tell.
+    GivenUp,
+}
+
 /// What a key holds, if its body stands at this place of the log. Where a newer layer cannot be read
 /// nobody can tell: it may be readable again later, and so the segment stays as it is.
 fn current_at(store: &Store, key: &Bytes, at: &LogPlace) -> Result<Option<Entry>> {
+    let Newest::Entry(newest) = newest_in_store(store, key)? else {
+        return Ok(None);
+    };
+    let is_it = newest
+        .logged_at()
+        .is_some_and(|newest| is_same(&newest, at));
+    Ok(is_it.then_some(newest))
+}
+
+fn newest_in_store(store: &Store, key: &Bytes) -> Result<Newest> {
     let version = store.version.load();
     let hash = hash_key(key);
     let is_newer_in_memory = version.memtables().any(|memtable| {
         memtable.newest_of(key, hash).is_some() || memtable.removed_at(key, u64::MAX).is_some()
     });
     if is_newer_in_memory {
-        return Ok(None);
+        return Ok(Newest::InMemory);
     }
     let context = store.read_side.at(Reading::MayBlock);
-    let found = match find_in_tables(&version, key, hash, &context) {
-        Err(Unread::GivenUp(_)) => None,
-        Err(Unread::Lost(error)) => return Err(error),
-        Err(Unread::Sst(error)) => return Err(from_sst(&error)),
-        Ok(found) => found,
-    };
-    Ok(found.filter(|entry| logged_at(entry).is_some_and(|place| is_same(&place.at, at))))
+    match find_in_tables(&version, key, hash, &context) {
+        Err(Unread::GivenUp(_)) => Ok(Newest::GivenUp),
+        Err(Unread::Lost(error)) => Err(error),
+        Err(Unread::Sst(error)) => Err(from_sst(&error)),
+        Ok(found) => Ok(found.map_or(Newest::Nothing, Newest::Entry)),
+    }
 }
 
 /// Where in the log the body of an entry is, if it is there.

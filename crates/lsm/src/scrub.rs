@@ -6,14 +6,22 @@ use std::sync::Arc;
 use kvorum_backend::{Result, ScrubFile, Scrubbing, StepOutcome, Task, Timestamp};
 use kvorum_sst::{DamageSink, NoCache, ReadContext, ScanItem, ScanOptions, Table, TableScan};
 
-use crate::error::{IntoBackend, from_sst};
 use crate::store::Store;
 use crate::version::Version;
+use kvorum_storage_errors::{IntoBackend, from_sst};
 
 /// A file that is being read.
 pub(crate) struct ScrubJob {
     scan: TableScan,
-    is_blob: bool,
+    kind: FileKind,
+}
+
+/// Where damage of a file is reported.
+#[derive(Clone, Copy)]
+enum FileKind {
+    Table,
+    Blob,
+    Journal,
 }
 
 /// The task of reading a file again, if that is due.
@@ -26,9 +34,11 @@ pub(crate) fn due(
     let version = store.version.load();
     let tables = version.tables().filter(|it| it.table.is_some());
     let blobs = version.blobs.values().filter(|it| it.table.is_some());
+    let journal = version.journal.iter().filter(|it| it.table.is_some());
     let mut files: Vec<ScrubFile> = tables
         .map(|it| (it.number, it.file_len))
         .chain(blobs.map(|it| (it.number, it.file_len)))
+        .chain(journal.map(|it| (it.number, it.file_len)))
         .map(|(number, bytes)| ScrubFile { number, bytes })
         .collect();
     files.sort_by_key(|it| it.number);
@@ -49,7 +59,7 @@ pub(crate) fn step(
         due.is_some_and(|task| task.subject == number)
     };
     let numbered = table_numbered(&store.version.load(), number);
-    let Some((table, is_blob)) = numbered.filter(|_| is_due(scrubbing)) else {
+    let Some((table, kind)) = numbered.filter(|_| is_due(scrubbing)) else {
         return Ok(StepOutcome::nothing_left());
     };
     let file = ScrubFile {
@@ -58,7 +68,7 @@ pub(crate) fn step(
     };
     let open = || {
         let scan = TableScan::new(table, ScanOptions::default());
-        Ok(ScrubJob { scan, is_blob })
+        Ok(ScrubJob { scan, kind })
     };
     let read = |job: &mut ScrubJob| job.read(store, budget_bytes);
     let (disk, directory) = (&*store.disk, &*store.directory);
@@ -69,13 +79,21 @@ pub(crate) fn step(
     })
 }
 
-fn table_numbered(version: &Version, number: u64) -> Option<(Arc<Table>, bool)> {
-    let table = version.tables().find(|it| it.number == number);
-    if let Some(table) = table.and_then(|it| it.table.clone()) {
-        return Some((table, false));
-    }
-    let blob = version.blobs.values().find(|it| it.number == number);
-    blob.and_then(|it| it.table.clone()).map(|it| (it, true))
+fn table_numbered(version: &Version, number: u64) -> Option<(Arc<Table>, FileKind)> {
+    let tables = version
+        .tables()
+        .map(|it| (it.number, &it.table, FileKind::Table));
+    let blobs = version
+        .blobs
+        .values()
+        .map(|it| (it.number, &it.table, FileKind::Blob));
+    let journal = version
+        .journal
+        .iter()
+        .map(|it| (it.number, &it.table, FileKind::Journal));
+    let mut files = tables.chain(blobs).chain(journal);
+    let (_, table, kind) = files.find(|it| it.0 == number)?;
+    Some((table.clone()?, kind))
 }
 
 impl ScrubJob {
@@ -83,10 +101,10 @@ impl ScrubJob {
         let folds = store.read_side.for_folds();
         let context = ReadContext {
             cache: &NoCache,
-            sink: if self.is_blob {
-                &store.read_side.blobs
-            } else {
-                &store.read_side.tables
+            sink: match self.kind {
+                FileKind::Table => &store.read_side.tables,
+                FileKind::Blob => &store.read_side.blobs,
+                FileKind::Journal => &store.read_side.journal,
             },
             ..folds
         };

@@ -3,24 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_backend::Belonging;
+use kvorum_backend::{Belonging, SyncStrategy};
 use kvorum_sst::{Compression, FilterKind, TableOptions};
 use kvorum_tiers::Tiers;
 
 use crate::leveled::Leveled;
 use crate::policy::{Policy, PolicySettings};
-use crate::{MemoryBudget, SharedCache};
-
-/// What a put promises when its caller leaves it to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncStrategy {
-    /// Nothing: the system writes when it likes, or a log in front of the store vouches for it.
-    None,
-    /// The same, and a sync is due this long after the first put that was not synced.
-    Interval(Duration),
-    /// A put is durable when its ticket resolves; puts that wait together share a sync.
-    Grouped,
-}
+use crate::{JournalPolicy, MemoryBudget, SharedCache};
 
 /// Live objects that all stores of a node share.
 #[derive(Clone)]
@@ -39,6 +28,17 @@ impl Shared {
             memory: Arc::new(MemoryBudget::new(memtable_bytes)),
         }
     }
+}
+
+/// When bodies that stay in the value log are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompressionPoint {
+    /// When they are put.
+    #[default]
+    OnReceipt,
+    /// When a collection moves them to a journal file: a put costs less, and a body that is soon replaced was not
+    /// compressed for nothing. Of a store with a journal only.
+    OnCompact,
 }
 
 /// How a store behaves and performs.
@@ -69,6 +69,12 @@ pub struct LsmSettings {
     /// they go there, 5.0 where they do not, at half the processor time a put; reads cost the same. Smaller
     /// ones pay more for their frame and index entry, some 40 bytes, than a merge would.
     pub blob_threshold_bytes: usize,
+    /// The store keeps a journal of the entries whose keys this is true for: they stay in the value log and,
+    /// once that lets go of them, in journal files, with removals, and tables never change for that. `None`
+    /// for a store without one. It needs a value log, and takes no tiers.
+    pub journaled: Option<fn(&[u8]) -> bool>,
+    /// When journal files are rewritten.
+    pub journal_policy: JournalPolicy,
     /// A blob file is rewritten when this share of its bytes is not used any more, in percent.
     pub blob_garbage_percent: u8,
     /// Data blocks of this many bytes before compression.
@@ -81,6 +87,8 @@ pub struct LsmSettings {
     pub compression: Vec<Compression>,
     /// How blob files are compressed, and bodies that stay in the value log.
     pub blob_compression: Compression,
+    /// When bodies that stay in the value log are compressed.
+    pub compression_point: CompressionPoint,
     /// Bits a key of the filters of tables that will soon be merged; 0 for no filters at all.
     pub filter_bits_per_key: u8,
     /// The rule by which tables are merged.
@@ -104,12 +112,15 @@ impl Default for LsmSettings {
             memtable_bytes: 32 << 20,
             log_segments_behind_max: 32,
             blob_threshold_bytes: 512,
+            journaled: None,
+            journal_policy: JournalPolicy::default(),
             blob_garbage_percent: 50,
             block_bytes: 4096,
             restart_interval: 16,
             index_block_bytes: 4096,
             compression: vec![Compression::None, Compression::None, Compression::Lz4],
             blob_compression: Compression::None,
+            compression_point: CompressionPoint::OnReceipt,
             filter_bits_per_key: 10,
             compaction: &Leveled,
             policy: PolicySettings::default(),
@@ -120,9 +131,17 @@ impl Default for LsmSettings {
 }
 
 impl LsmSettings {
-    /// How bodies that stay in the value log are compressed: as they would be in blob files, in whose
-    /// place they are there.
+    /// How bodies that stay in the value log are compressed when they are put: as they would be in blob files,
+    /// in whose place they are there.
     pub(crate) fn log_compression(&self) -> kvorum_segment::Compression {
+        match self.compression_point {
+            CompressionPoint::OnReceipt => self.body_compression(),
+            CompressionPoint::OnCompact => kvorum_segment::Compression::None,
+        }
+    }
+
+    /// How bodies of journal files are.
+    pub(crate) fn body_compression(&self) -> kvorum_segment::Compression {
         match self.blob_compression {
             Compression::None => kvorum_segment::Compression::None,
             Compression::Lz4 => kvorum_segment::Compression::Lz4,

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use kvorum_backend::{Fields, FoldFilter, Lease, LeaseWatch, Result, Sequence};
 use kvorum_disk::Reading;
 use kvorum_encoding::{KeyRange, successor};
+use kvorum_ordered_tree::{ScanEnd, ScanRange, ScanStep, TreeEntry, TreeView};
 use kvorum_planted_defects::is_planted;
 use kvorum_sst::ScanFilter;
 
-use crate::Value;
 use crate::blob::BlobsAhead;
 use crate::held::{Held, HeldValue};
 use crate::merge::{MergeWalk, Merged};
@@ -20,48 +20,38 @@ use crate::pins::Pin;
 use crate::store::Store;
 use crate::version::Version;
 
-/// A range of keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScanRange {
-    /// Where to start.
-    pub from: Bound<Bytes>,
-    /// Where to end.
-    pub to: Bound<Bytes>,
-}
-
 /// What a scan shows of an entry.
 pub struct Shown<'a> {
-    /// The key.
-    pub key: &'a [u8],
-    /// The batch that wrote it.
-    pub sequence: u64,
+    key: &'a [u8],
+    sequence: u64,
     value: &'a HeldValue,
     store: &'a Store,
     version: &'a Version,
     ahead: &'a RefCell<BlobsAhead>,
 }
 
-impl Shown<'_> {
-    /// What folds filter by.
-    pub fn fields(&self) -> &Fields {
+impl TreeEntry for Shown<'_> {
+    fn key(&self) -> &[u8] {
+        self.key
+    }
+
+    fn sequence(&self) -> Sequence {
+        Sequence(self.sequence)
+    }
+
+    fn fields(&self) -> &Fields {
         self.value.fields()
     }
 
-    /// The head.
-    pub fn head(&self) -> Bytes {
+    fn extra(&self) -> Bytes {
+        self.value.value().extra
+    }
+
+    fn head(&self) -> Bytes {
         self.value.head()
     }
 
-    /// All that the key holds; a body that is elsewhere is not read.
-    pub fn value(&self) -> Value {
-        self.value.value()
-    }
-
-    /// The body, wherever it is.
-    ///
-    /// # Errors
-    /// [`kvorum_backend::ErrorKind::Corrupt`] when the body is damaged.
-    pub fn body(&self) -> Result<Bytes> {
+    fn body(&self) -> Result<Bytes> {
         let mut ahead = self.ahead.borrow_mut();
         let entry = (self.key, self.sequence, self.value.body());
         let reading = Reading::MayBlock;
@@ -73,28 +63,10 @@ impl Shown<'_> {
             _ => Ok(Bytes::new()),
         }
     }
-}
 
-/// How a scan goes on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScanStep {
-    /// With the next key.
-    Next,
-    /// With the first key at or behind this one.
-    SkipTo(Bytes),
-    /// Not at all.
-    Stop,
-}
-
-/// How a scan ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScanEnd {
-    /// All of the range was visited.
-    Complete,
-    /// The visitor stopped it behind the key that it saw last.
-    Stopped,
-    /// The lease ran out before this key.
-    LeaseExpired(Bytes),
+    fn payload_bytes(&self) -> usize {
+        self.value.value().payload_bytes()
+    }
 }
 
 /// A consistent view of a store.
@@ -105,32 +77,18 @@ pub struct LsmSnapshot {
     has_met_damage: AtomicBool,
 }
 
-impl LsmSnapshot {
-    pub(crate) fn take(store: &Arc<Store>, lease: Lease) -> Self {
-        let (version, sequence) = store.view();
-        Self {
-            pin: store.pins.add(version, lease),
-            store: store.clone(),
-            sequence,
-            has_met_damage: AtomicBool::new(false),
-        }
-    }
+impl TreeView for LsmSnapshot {
+    type Entry<'a> = Shown<'a>;
 
-    /// The last batch that the snapshot sees.
-    pub fn sequence(&self) -> Sequence {
+    fn sequence(&self) -> Sequence {
         Sequence(self.sequence)
     }
 
-    /// True when a scan of this snapshot came by a place where damage may have taken entries of its range.
-    pub fn has_met_damage(&self) -> bool {
+    fn has_met_damage(&self) -> bool {
         self.has_met_damage.load(Ordering::Relaxed)
     }
 
-    /// Visits the unexpired entries of a range that the filter admits, in key order.
-    ///
-    /// # Errors
-    /// Damage is none: what it hits is passed over, and [`LsmSnapshot::has_met_damage`] says so.
-    pub fn scan(
+    fn scan(
         &self,
         range: &ScanRange,
         filter: &FoldFilter,
@@ -151,6 +109,18 @@ impl LsmSnapshot {
             false => (version, self.sequence),
         };
         self.scan_version(&version, sequence, range, filter, visit)
+    }
+}
+
+impl LsmSnapshot {
+    pub(crate) fn take(store: &Arc<Store>, lease: Lease) -> Self {
+        let (version, sequence) = store.view();
+        Self {
+            pin: store.pins.add(version, lease),
+            store: store.clone(),
+            sequence,
+            has_met_damage: AtomicBool::new(false),
+        }
     }
 
     fn scan_version(

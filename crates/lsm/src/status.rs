@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvorum_backend::{FoldFilter, Lease, Status, Timestamp};
+use kvorum_ordered_tree::{ScanRange, ScanStep, TreeView};
 use kvorum_sst::Table;
 
 use crate::Lsm;
 use crate::merging;
-use crate::snapshot::{LsmSnapshot, ScanRange, ScanStep};
+use crate::snapshot::LsmSnapshot;
 use crate::store::{Counted, Store};
 use crate::version::Version;
 
@@ -25,6 +26,7 @@ impl Lsm {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let table_bytes: u64 = version.tables().map(|it| it.file_len).sum();
         let blob_bytes: u64 = version.blobs.values().map(|it| it.file_len).sum();
+        let journal_bytes: u64 = version.journal.iter().map(|it| it.file_len).sum();
         let blob_blocks: u64 = version.blobs.values().map(|it| it.block_bytes).sum();
         let blob_live: u64 = version.blob_use().values().sum();
         let named = version.segment_use();
@@ -53,8 +55,10 @@ impl Lsm {
             keys: keys(store, &version, counted),
             live_bytes: last_bytes + blob_live.min(blob_blocks),
             dead_bytes: (table_bytes - last_bytes) + blob_blocks.saturating_sub(blob_live),
-            disk_bytes: table_bytes + blob_bytes,
-            files: version.tables().count() as u64 + version.blobs.len() as u64 + log_files,
+            disk_bytes: table_bytes + blob_bytes + journal_bytes,
+            files: version.tables().count() as u64
+                + (version.blobs.len() + version.journal.len()) as u64
+                + log_files,
             memory_bytes: memtables + tops,
             pinned_bytes: pinned_bytes(store, &version),
             debt_bytes: debt.bytes,
@@ -65,6 +69,8 @@ impl Lsm {
             details: vec![
                 ("tables_per_level", levels.join(" ")),
                 ("blob_files", version.blobs.len().to_string()),
+                ("journal_files", version.journal.len().to_string()),
+                ("journal_bytes", journal_bytes.to_string()),
                 ("value_log_segments", named.len().to_string()),
                 ("value_log_bytes", named.values().sum::<u64>().to_string()),
                 ("slow_tier_bytes", slow_bytes.to_string()),

@@ -7,21 +7,22 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use kvorum_backend::{BackendError, ErrorKind, GroupSync, Purpose, Result, Written, mark_suspect};
-use kvorum_disk::{Disk, DiskLock, Headroom, Operation, Reserve};
+use kvorum_backend::{BackendError, ErrorKind, GroupSync, Intake, Result, Written};
+use kvorum_disk::{Disk, DiskLock, Operation};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter};
 use kvorum_sst::{SstError, Table, TableId};
+use kvorum_storage_errors::{from_segment, from_sst};
 use kvorum_tiers::SlowSide;
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
 use crate::DrawNumber;
-use crate::error::{from_segment, from_sst};
 use crate::expiry::Expiry;
+use crate::keeping::Keeping;
 use crate::manifest::{self, Manifest};
 use crate::pins::Pins;
 use crate::read_side::ReadSide;
@@ -38,11 +39,12 @@ pub(crate) struct Store {
     pub(crate) directory: PathBuf,
     /// The value log, where what is put stays. Then there is none of the store's own.
     pub(crate) log: Option<ValueLog>,
-    /// The value log's reserve; without that log the one that puts to the store's own leave alone, unset until
-    /// the node sets it.
-    pub(crate) reserve: OnceLock<Arc<Reserve>>,
+    /// Its reserve is the value log's, or without that log unset until the node sets it.
+    pub(crate) intake: Intake,
     /// For bodies that stay there.
     pub(crate) compressor: Compressor,
+    /// For bodies that go to journal files and were not compressed before.
+    pub(crate) journal_compressor: Compressor,
     pub(crate) settings: LsmSettings,
     pub(crate) shared: Shared,
     pub(crate) draw: DrawNumber,
@@ -64,9 +66,6 @@ pub(crate) struct Store {
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
     pub(crate) has_extras: AtomicBool,
-    pub(crate) is_closed: AtomicBool,
-    /// Why the store takes no more writes.
-    pub(crate) failure: Mutex<Option<BackendError>>,
     /// What copies of the store that are being made need of the value log.
     pub(crate) holds: Holds,
     /// Released when the store is dropped or closed.
@@ -140,11 +139,6 @@ impl Store {
         self.slow.as_ref().is_some_and(|it| it.has(table.path()))
     }
 
-    /// The room for the store's files at the last look.
-    pub(crate) fn headroom(&self) -> Headroom {
-        self.reserve.get().map_or(Headroom::UNKNOWN, |it| it.seen())
-    }
-
     /// A job starts another table when one has this many bytes. A flush writes one, unless the disk is small:
     /// a merge has to make room for the whole of what it takes from level 0.
     pub(crate) fn table_bytes_max(&self, is_flush: bool) -> u64 {
@@ -152,20 +146,7 @@ impl Store {
             true => u64::MAX,
             false => self.settings.policy.table_bytes_max,
         };
-        self.headroom().part_bytes(set)
-    }
-
-    /// Takes room for puts to the store's own log.
-    pub(crate) fn take_room(&self, bytes: u64, purpose: Purpose) -> Result<()> {
-        let has_room = |it: &Arc<Reserve>| it.take(bytes, purpose == Purpose::Free);
-        if self.reserve.get().is_none_or(has_room) {
-            return Ok(());
-        }
-        let detail = format!(
-            "no space for {bytes} bytes: what is free at {} is held back for merges",
-            self.directory.display()
-        );
-        Err(BackendError::new(ErrorKind::Full, detail))
+        self.intake.headroom().part_bytes(set)
     }
 
     pub(crate) fn take_number(&self) -> u64 {
@@ -202,38 +183,11 @@ impl Store {
         self.counters.corrupt_reads.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.is_closed.load(Ordering::Acquire) {
-            return Err(self.closed());
-        }
-        self.check_not_failed()
-    }
-
-    pub(crate) fn check_not_failed(&self) -> Result<()> {
-        match &*self.failure.lock() {
-            Some(failure) => Err(failure.clone()),
-            None => Ok(()),
-        }
-    }
-
-    fn closed(&self) -> BackendError {
-        let detail = format!("{} was closed", self.directory.display());
-        BackendError::new(ErrorKind::Closed, detail)
-    }
-
-    /// Nothing more is written until the store is opened again.
-    pub(crate) fn fail(&self, error: &BackendError) -> BackendError {
-        let error = BackendError::new(ErrorKind::Failed, error.to_string());
-        self.failure.lock().get_or_insert_with(|| error.clone());
-        mark_suspect(&*self.disk, &self.directory);
-        error
-    }
-
-    /// The same, unless it was only that space ran out.
+    /// As [`Intake::fail`], unless it was only that space ran out.
     pub(crate) fn fail_unless_full(&self, error: BackendError) -> BackendError {
         match error.kind() {
             ErrorKind::Full => error,
-            _ => self.fail(&error),
+            _ => self.intake.fail(&error),
         }
     }
 
@@ -250,7 +204,7 @@ impl Store {
 
     /// Makes everything put so far durable and returns the sequence up to which that holds.
     pub(crate) fn sync_all(&self) -> Result<u64> {
-        self.check_not_failed()?;
+        self.intake.check_not_failed()?;
         let sequence = self.writer.lock().last_sequence;
         self.sync_own_log()?;
         self.sync_value_log()?;
@@ -265,7 +219,7 @@ impl Store {
         for (_, handle) in &handles {
             handle
                 .sync()
-                .map_err(|error| self.fail(&from_segment(&error)))?;
+                .map_err(|error| self.intake.fail(&from_segment(&error)))?;
         }
         Ok(())
     }
@@ -275,12 +229,13 @@ impl Store {
         self.log.as_ref().map_or(Ok(()), ValueLog::sync)
     }
 
-    /// Bodies of so many bytes or more stay in the value log. None do where old tables go to a slow device:
+    /// What stays in the value log. Without a journal no body does where old tables go to a slow device:
     /// there they are to go as well, with blob files, and the log is on the fast one.
-    pub(crate) fn kept_from(&self) -> usize {
-        match self.slow {
-            Some(_) => usize::MAX,
-            None => self.settings.blob_threshold_bytes,
+    pub(crate) fn keeping(&self) -> Keeping {
+        match (self.settings.journaled, &self.slow) {
+            (Some(is_journaled), _) => Keeping::Journal(is_journaled),
+            (None, Some(_)) => Keeping::Nothing,
+            (None, None) => Keeping::BodiesFrom(self.settings.blob_threshold_bytes.max(1)),
         }
     }
 
@@ -305,9 +260,9 @@ impl Store {
     /// given back it may be another's.
     pub(crate) fn change_manifest(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let mut held = self.manifest.lock();
-        self.check_not_failed()?;
+        self.intake.check_not_failed()?;
         if self.lock.lock().is_none() {
-            return Err(self.closed());
+            return Err(self.intake.closed());
         }
         let mut changed = held.clone();
         change(&mut changed);
@@ -323,10 +278,10 @@ impl Store {
             Written::First(error) if error.kind() == ErrorKind::Full => {}
             Written::First(error) => {
                 *held = changed;
-                return Err(self.fail(&error));
+                return Err(self.intake.fail(&error));
             }
             Written::None(error) => return Err(error),
-            Written::Unknown(error) => return Err(self.fail(&error)),
+            Written::Unknown(error) => return Err(self.intake.fail(&error)),
         }
         *held = changed;
         doubts.is_written(change);

@@ -13,13 +13,14 @@ use std::sync::atomic::Ordering;
 
 use kvorum_backend::{ErrorKind, Result, Sequence, StepBudget, StepOutcome, StoreId, Timestamp};
 use kvorum_encoding::KeyRange;
+use kvorum_ordered_tree::{DoubtKind, OrderedTree};
 use kvorum_value_log::{HeldSegments, LogSegment, LoggedRecord, SegmentUse, Tenant};
 use parking_lot::MutexGuard;
 
+use crate::Lsm;
 use crate::log::decode_logged;
 use crate::logged::{lost_name, taken_bytes};
 use crate::store::{Store, WriteSide};
-use crate::{DoubtKind, Lsm};
 
 /// How often sums over tables are made without a lock before puts are made to wait for them.
 const SUMS_WITHOUT_LOCK: usize = 3;
@@ -43,7 +44,7 @@ impl Tenant for Lsm {
         sequence: Sequence,
         records: &[LoggedRecord],
     ) -> Result<()> {
-        self.store.check_writable()?;
+        self.store.intake.check_writable()?;
         replay(&self.store, segment, sequence.0, records);
         self.flush_what_is_full()
     }
@@ -111,11 +112,14 @@ fn replay(store: &Store, segment: &Arc<LogSegment>, sequence: u64, records: &[Lo
     }
     let version = store.version.load();
     version.memtable.keep_segment(segment);
-    let mut bytes = 0;
+    let (mut bytes, keeping) = (0, store.keeping());
     for record in records {
-        match decode_logged(record, store.kept_from()) {
+        match decode_logged(record, keeping) {
             Ok(None) => {}
-            Ok(Some(op)) => bytes += version.memtable.apply(&op, sequence),
+            Ok(Some(op)) => {
+                let at = record.place();
+                bytes += version.memtable.apply_logged(&op, sequence, &at, keeping);
+            }
             Err(_) => note_undecodable(store, record),
         }
     }

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
-    Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency,
+    Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Unsynced, Urgency,
 };
 use kvorum_value_log::LoggedRecord;
 use parking_lot::Mutex;
 
 use crate::collect::Collecting;
 use crate::flush::{Flushing, flush_task, wants_flush};
+use crate::journal_collect::JournalCollecting;
 use crate::merging::{self, Merging, Payer};
+use crate::rebuilding::Rebuilding;
 use crate::relocation::Relocating;
 use crate::scrub::{self, ScrubJob};
-use crate::settings::SyncStrategy;
 use crate::settling::Settling;
 use crate::store::Store;
 use crate::version::layers_of;
@@ -31,8 +32,6 @@ const PAID_FACTOR_MAX: u64 = 24;
 const FLUSHED_FACTOR: u64 = 6;
 /// Full memtables in memory from which on puts pay for flushing them.
 const LATE_MEMTABLES: u64 = 2;
-/// Without a strategy that says otherwise, what the log got is synced after this long.
-const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
 
 /// A store and the jobs on it.
 pub(crate) struct Upkeep {
@@ -46,8 +45,9 @@ pub(crate) struct Jobs {
     pub(crate) flush: Flushing,
     merge: Merging,
     collect: Collecting,
-    /// When the log was first seen to hold what is not synced.
-    unsynced_since: Option<Timestamp>,
+    journal: JournalCollecting,
+    rebuilding: Rebuilding,
+    unsynced: Unsynced,
     pub(crate) scrub: Scrubbing<ScrubJob>,
     relocation: Relocating,
     settling: Settling,
@@ -78,7 +78,7 @@ impl Upkeep {
             due.push(flush_task(&version));
         }
         let debt = merging::debt(store, &version);
-        let is_scarce = store.headroom().is_scarce();
+        let is_scarce = store.intake.headroom().is_scarce();
         let urgency = match debt.pressure_permille {
             0 if !is_scarce => Urgency::Normal,
             _ => Urgency::Pressing,
@@ -90,6 +90,8 @@ impl Upkeep {
             false => Urgency::Idle,
         };
         due.extend(jobs.and_then(|it| it.collect.due(store, &version, urgency)));
+        due.extend(jobs.and_then(|it| it.journal.due(store, &version, now, urgency)));
+        due.extend(jobs.and_then(|it| it.rebuilding.due(store, &version)));
         if store.read_side.lost.has_unwritten() || store.read_side.doubts.has_unwritten() {
             due.push(Task {
                 kind: TaskKind::Reclaim,
@@ -111,14 +113,23 @@ impl Upkeep {
         let store = &*self.store;
         store.pins.release_expired(now);
         let mut jobs = self.jobs.lock();
-        store.check_writable()?;
+        store.intake.check_writable()?;
         // Steps of other stores may have taken much of what was free at the last look.
-        let _seen_from_now_on = store.reserve.get().map(|it| it.measure());
+        store.intake.measure();
         match (task.kind, task.subject) {
             (TaskKind::Flush, 0) => jobs.flush.step(store, budget.bytes, now, false),
             (TaskKind::Compact | TaskKind::Expire, subject) => {
                 let merge = &mut jobs.merge;
                 merge.step(store, subject, budget.bytes, now, Payer::Upkeep)
+            }
+            (TaskKind::Rebuild, 0) => {
+                let Jobs {
+                    flush, rebuilding, ..
+                } = &mut *jobs;
+                rebuilding.step(store, flush, budget.bytes)
+            }
+            (TaskKind::Merge, file) if jobs.journal.is_for(&store.version.load(), file) => {
+                jobs.journal.step(store, file, budget.bytes, now)
             }
             (TaskKind::Merge, file) => jobs.collect.step(store, file, budget.bytes),
             (TaskKind::Sync, 0) => {
@@ -163,7 +174,7 @@ impl Upkeep {
         if is_flushing_late && let Ok(paid) = jobs.flush.step(store, budget, now, false) {
             left = left.saturating_sub(paid.cost_bytes);
         }
-        if store.check_not_failed().is_err() {
+        if store.intake.check_not_failed().is_err() {
             return;
         }
         if left > 0 && zero > settings.slow_from_tables {
@@ -186,7 +197,7 @@ impl Upkeep {
     /// Copies out of the value log what a segment has that still counts. Returns the bytes copied.
     pub(crate) fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
         let jobs = &mut *self.jobs.lock();
-        self.store.check_writable()?;
+        self.store.intake.check_writable()?;
         jobs.relocation
             .relocate(&self.store, &mut jobs.flush, records)
     }
@@ -194,7 +205,7 @@ impl Upkeep {
     /// Does a part of what has to be done before the log may let go of a segment.
     pub(crate) fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome> {
         let jobs = &mut *self.jobs.lock();
-        self.store.check_writable()?;
+        self.store.intake.check_writable()?;
         let (flush, relocation) = (&mut jobs.flush, &mut jobs.relocation);
         let settling = &mut jobs.settling;
         settling.settle(&self.store, flush, relocation, segment, budget)
@@ -212,26 +223,8 @@ impl Jobs {
             let is_behind = writer.last_sequence > store.durable.load(Ordering::Acquire);
             behind.sum::<u64>() + u64::from(store.log.is_some() && is_behind)
         };
-        if unsynced_bytes == 0 {
-            self.unsynced_since = None;
-            return None;
-        }
-        // No later than now: the clock may have been put back.
-        let since = self.unsynced_since.map_or(now, |since| since.min(now));
-        self.unsynced_since = Some(since);
-        let (wait_micros, urgency) = match store.settings.sync {
-            SyncStrategy::Interval(interval) => {
-                let micros = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
-                (micros, Urgency::Normal)
-            }
-            SyncStrategy::None | SyncStrategy::Grouped => (UNSYNCED_MICROS_MAX, Urgency::Idle),
-        };
-        (since.0.saturating_add(wait_micros) <= now.0).then_some(Task {
-            kind: TaskKind::Sync,
-            subject: 0,
-            urgency,
-            cost_bytes: unsynced_bytes,
-        })
+        let bytes = (unsynced_bytes > 0).then_some(unsynced_bytes);
+        self.unsynced.due(store.settings.sync, bytes, now)
     }
 
     /// Gives up what was begun; its files go with it.
@@ -242,6 +235,8 @@ impl Jobs {
         self.settling = Settling::default();
         self.relocation.abandon(store);
         self.collect.abandon(store);
+        self.journal.abandon(store);
+        self.rebuilding.abandon();
     }
 }
 

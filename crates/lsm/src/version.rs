@@ -10,6 +10,7 @@ use kvorum_sst::{Mark, MarkKind, Properties, Table};
 use kvorum_value_log::LogSegment;
 
 use crate::blob::BlobFile;
+use crate::journal::JournalFile;
 use crate::logged::segment_of;
 use crate::memtable::Memtable;
 use crate::policy::{Shape, TableShape, layers};
@@ -76,6 +77,8 @@ pub struct Version {
     /// Level 0 newest first, the others in key order.
     pub(crate) levels: Vec<Arc<Vec<LevelTable>>>,
     pub(crate) blobs: Arc<BTreeMap<u64, Arc<BlobFile>>>,
+    /// Files with what the value log let go of, in the order of their first records.
+    pub(crate) journal: Arc<Vec<Arc<JournalFile>>>,
     /// The segments of the value log in which entries of tables have bodies; memtables keep their own.
     pub(crate) segments: Arc<BTreeMap<u32, Arc<LogSegment>>>,
     /// Counts flushes: entries may have left memory when it differs.
@@ -90,6 +93,7 @@ impl Version {
             frozen: Vec::new(),
             levels: vec![Arc::default(); levels.max(2)],
             blobs: Arc::default(),
+            journal: Arc::default(),
             segments: Arc::default(),
             flushes: 0,
         }
@@ -168,7 +172,8 @@ impl Version {
     pub(crate) fn file_bytes(&self) -> u64 {
         let tables = self.tables().map(|it| it.file_len);
         let blobs = self.blobs.values().map(|it| it.block_bytes);
-        tables.chain(blobs).sum()
+        let journal = self.journal.iter().map(|it| it.file_len);
+        tables.chain(blobs).chain(journal).sum()
     }
 
     /// Bytes of each blob file that tables refer to.
@@ -203,6 +208,12 @@ impl Version {
     pub(crate) fn segment(&self, number: u32) -> Option<Arc<LogSegment>> {
         let of_memtables = || self.memtables().find_map(|it| it.segment(number));
         self.segments.get(&number).cloned().or_else(of_memtables)
+    }
+
+    /// The journal files that may have records of a segment.
+    pub(crate) fn journal_of(&self, segment: u32) -> impl Iterator<Item = &Arc<JournalFile>> {
+        let files = self.journal.iter();
+        files.filter(move |it| it.has_any_of(segment, segment))
     }
 
     /// Takes over the segments that memtables kept whose entries are in tables now, and lets go of those

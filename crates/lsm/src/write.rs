@@ -9,22 +9,20 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use kvorum_backend::{
     BackendError, Durability, Durable, ErrorKind, Purpose, Receipt, Result, Sequence, StoreId,
-    SyncTicket,
+    SyncStrategy, SyncTicket,
 };
 use kvorum_planted_defects::is_planted;
 use kvorum_segment::{SegmentWriter, WriterOptions};
 use kvorum_sst::hash_key;
 use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
 
-use crate::error::IntoBackend;
-use crate::log::{Encoded, is_kept, log_id, log_path, logged_records};
+use crate::log::{Encoded, log_id, log_path, logged_records};
 use crate::logged::taken_bytes;
 use crate::op::Op;
-use crate::settings::SyncStrategy;
 use crate::store::{Store, WriteSide};
-use crate::{Body, LoggedPlace};
+use kvorum_storage_errors::IntoBackend;
 
-/// What a writer saw before it decided what to write; see [`crate::Lsm::write_if_unchanged`].
+/// What a writer saw before it decided what to write; see [`kvorum_ordered_tree::OrderedTree::put_if_unchanged`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
     pub(crate) sequence: u64,
@@ -59,7 +57,7 @@ impl Store {
         durability: Durability,
         guard: Option<Guard>,
     ) -> Result<Option<Receipt>> {
-        self.check_writable()?;
+        self.intake.check_writable()?;
         ops.iter().try_for_each(Op::check)?;
         let ops = &*in_effect(ops);
         let is_grouped = self.is_grouped(durability);
@@ -122,7 +120,7 @@ impl Store {
             true => LogPromise::Durable,
             false => LogPromise::Written,
         };
-        let records = logged_records(ops, &self.compressor, self.kept_from());
+        let records = logged_records(ops, &self.compressor, self.keeping());
         log.wait_for_room()?;
         Ok(Prepared::Logged(log, records, promise))
     }
@@ -136,7 +134,7 @@ impl Store {
     ) -> Result<Applied> {
         let mut writer = self.writer.lock();
         // Closing and failing wait for the lock, so this is the last word.
-        self.check_writable()?;
+        self.intake.check_writable()?;
         if let Some(guard) = guard
             && self.is_changed(ops, guard)
         {
@@ -174,7 +172,7 @@ impl Store {
     ) -> Result<()> {
         let records = encoded.records(sequence);
         let len = SegmentWriter::appended_len(&records);
-        self.take_room(len, purpose)?;
+        self.intake.take_room(len, purpose)?;
         let log = self.log_for(writer)?;
         let before = log.end();
         let mut locations = Vec::with_capacity(records.len());
@@ -246,22 +244,10 @@ impl Store {
         let version = self.version.load();
         let memtable = &version.memtable;
         memtable.keep_segment(segment);
-        let kept_from = self.kept_from();
-        let mut bytes = 0;
-        for (op, at) in ops.iter().zip(&appended.places) {
-            bytes += match op {
-                Op::Put { key, value } => match &value.body {
-                    Body::Inline(body) if is_kept(body.len(), kept_from) => {
-                        let len = body.len() as u64;
-                        let value = value.with_body_at(LoggedPlace { at: *at, len });
-                        memtable.insert(key, sequence, Some(&value))
-                    }
-                    _ => memtable.apply(op, sequence),
-                },
-                op => memtable.apply(op, sequence),
-            };
-        }
-        self.shared.memory.add(bytes);
+        let keeping = self.keeping();
+        let placed = ops.iter().zip(&appended.places);
+        let bytes = placed.map(|(op, at)| memtable.apply_logged(op, sequence, at, keeping));
+        self.shared.memory.add(bytes.sum());
     }
 }
 

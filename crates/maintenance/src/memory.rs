@@ -13,17 +13,17 @@ const ROUNDED_BYTES_MAX: u64 = 4096;
 #[derive(Clone, Default)]
 pub struct GivingWay {
     read_cache: Option<(Arc<ReadCache>, u64)>,
-    leveldb: Option<(Shared, SharedMemory)>,
+    trees: Option<(Shared, SharedMemory)>,
 }
 
 impl GivingWay {
     /// Takes the bounds that both have now for what the settings give them.
-    pub fn new(read_cache: Option<Arc<ReadCache>>, leveldb: Option<Shared>) -> Self {
+    pub fn new(read_cache: Option<Arc<ReadCache>>, trees: Option<Shared>) -> Self {
         let read_cache = read_cache.map(|cache| {
             let most = cache.bytes_max();
             (cache, most)
         });
-        let leveldb = leveldb.map(|shared| {
+        let trees = trees.map(|shared| {
             let most = SharedMemory {
                 caches_max: shared.cache.bytes_max(),
                 write_buffers_max: shared.memory.bytes_max(),
@@ -31,10 +31,7 @@ impl GivingWay {
             };
             (shared, most)
         });
-        Self {
-            read_cache,
-            leveldb,
-        }
+        Self { read_cache, trees }
     }
 
     pub(crate) fn used(&self) -> SharedMemory {
@@ -43,7 +40,7 @@ impl GivingWay {
             used.caches += cache.bytes();
             used.caches_max += most;
         }
-        if let Some((shared, most)) = &self.leveldb {
+        if let Some((shared, most)) = &self.trees {
             used.caches += shared.cache.bytes();
             used.caches_max += most.caches_max;
             used.write_buffers += shared.memory.used();
@@ -61,7 +58,7 @@ impl GivingWay {
                 cache.set_bytes_max(allowed);
             }
         }
-        if let Some((shared, most)) = &self.leveldb {
+        if let Some((shared, most)) = &self.trees {
             let allowed = orders.caches_max.min(most.caches_max);
             if is_other(shared.cache.bytes_max(), allowed) {
                 shared.cache.set_bytes_max(allowed);

@@ -10,8 +10,7 @@ use kvorum_backend::{Backend, BackendError};
 use kvorum_claimant::{Claimant, ReplicatedState};
 use kvorum_cluster::{AgreedState, ClusterState, MemberStatus, ProposeError};
 use kvorum_coordinator::{
-    Coordinator, MaintenanceWitness, Meter, PeerReplicas, Remote, ReplicaService, ServiceParts,
-    VnodeHints,
+    Coordinator, MaintenanceWitness, Meter, PeerReplicas, Remote, ReplicaService, VnodeHints,
 };
 use kvorum_disk::{Disk, DiskError};
 use kvorum_handoff::{Budget, Transfers};
@@ -221,6 +220,7 @@ impl Member {
             meter,
             maintenance,
         };
+        let replicas = ReplicaService::new(coordinator_parts.clone(), hints.clone(), WAITING_MAX);
         let coordinator = Coordinator::among_peers(coordinator_parts, remote, settings.coordinator);
         let coordinator = Arc::new(coordinator);
         let detector = liveness.clone();
@@ -280,7 +280,7 @@ impl Member {
         let opener = Opener::new(member.follower.clone(), known, partitions);
         member.keep("vnode opening", Arc::new(opener).run());
         member.follower.follow().await;
-        member.start(listeners, front);
+        member.start(listeners, replicas, front);
         member.keep("removal watch", watch_for_removal(Arc::downgrade(&member)));
         member.until_others_are_seen().await;
         Ok(member)
@@ -308,16 +308,9 @@ impl Member {
     fn start(
         &self,
         listeners: Vec<Listener>,
+        replicas: ReplicaService,
         front: impl FnOnce(Arc<dyn PeerService>) -> Arc<dyn PeerService>,
     ) {
-        let replicas = ReplicaService::new(ServiceParts {
-            runtime: self.runtime.clone(),
-            cluster: Arc::new(self.state.clone()),
-            vnodes: self.vnodes.clone(),
-            hints: self.hints.clone(),
-            waiting_max: WAITING_MAX,
-        });
-        let replicas = replicas.with_maintenance(self.coordinator.maintenance().clone());
         let service = front(Arc::new(Dispatch {
             state: self.state.clone(),
             liveness: self.liveness.clone(),

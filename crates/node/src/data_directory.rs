@@ -27,7 +27,8 @@
 //!   backups        where backups were made, for `kvorum admin maintenance`
 //!   bitcask/N/     the store of partition N (its place is bitcask.data_root)
 //!   leveldb/N/     the same with that backend (its place is leveldb.data_root)
-//!   bitcask_stores, leveldb_stores
+//!   leveled/N/     the same with that backend (its place is leveled.data_root)
+//!   bitcask_stores, leveldb_stores, leveled_stores
 //!                  where these are instead, if elsewhere, as text
 //! ```
 
@@ -46,8 +47,10 @@ use crate::store_roots::StoreRoots;
 /// Held by the running node; names its process.
 const LOCK_FILE: &str = "LOCK";
 
-/// The newest layout that this version knows: with a value log in which leveldb has entries, too.
-const FORMAT: u32 = 3;
+/// The newest layout that this version knows: with a value log that is the journal of leveled.
+const FORMAT: u32 = 4;
+/// With a value log in which leveldb has entries, too.
+const FORMAT_OF_LEVELDB_LOG: u32 = 3;
 /// With one of bitcask alone.
 const FORMAT_OF_BITCASK_LOG: u32 = 2;
 /// Without one.
@@ -242,7 +245,8 @@ impl DataDirectory {
     ) -> anyhow::Result<()> {
         let format = match engine {
             StorageBackend::Bitcask => FORMAT_OF_BITCASK_LOG,
-            StorageBackend::Leveldb => FORMAT,
+            StorageBackend::Leveldb => FORMAT_OF_LEVELDB_LOG,
+            StorageBackend::Leveled => FORMAT,
             StorageBackend::Memory => FORMAT_OF_NEW,
         };
         if layout_of(disk, &self.path)? < format {
@@ -500,7 +504,7 @@ mod tests {
             let parsed = parse_format(text.as_bytes()).map(|it| it.layout);
             assert_eq!(parsed, layout, "{text:?}");
         }
-        let later = parse_format(&encode(FORMAT_TITLE, 1, "layout 4\n"));
+        let later = parse_format(&encode(FORMAT_TITLE, 1, "layout 5\n"));
         assert_eq!(later.map(|it| it.layout), Some(4));
     }
 
@@ -534,8 +538,8 @@ mod tests {
         let data = DataDirectory::open(&disk, Path::new("data")).unwrap();
         let format = || layout_of(&*disk, Path::new("data")).unwrap();
         assert_eq!(format(), 1);
-        use StorageBackend::{Bitcask, Leveldb};
-        for (engine, expected) in [(Bitcask, 2), (Leveldb, 3), (Bitcask, 3)] {
+        use StorageBackend::{Bitcask, Leveldb, Leveled};
+        for (engine, expected) in [(Bitcask, 2), (Leveldb, 3), (Bitcask, 3), (Leveled, 4)] {
             data.note_value_log(&*disk, engine).unwrap();
             assert_eq!(format(), expected);
         }

@@ -5,16 +5,21 @@
 use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
-use kvorum_backend::Backend;
+use kvorum_backend::{Backend, StepBudget};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
+use kvorum_backend_leveled::LeveledSettings;
 use kvorum_backend_memory::MemoryBackend;
 use kvorum_bench::Engine;
-use kvorum_disk::RealDisk;
+use kvorum_disk::{Disk, RealDisk, create_directory_durably};
+use kvorum_value_log::{ValueLog, ValueLogSettings};
+
+use crate::data_directory::VALUE_LOG_NAME;
 
 /// Every engine that is built in, with the names that basho_bench has for its driver and keys.
-pub(crate) const EMBEDDED: [Engine; 3] = [
+pub(crate) const EMBEDDED: [Engine; 4] = [
     Engine {
         name: "bitcask",
         other_driver: None,
@@ -28,6 +33,13 @@ pub(crate) const EMBEDDED: [Engine; 3] = [
         directory_key: Some("eleveldb_dir"),
         instances_key: Some("eleveldb_num_instances"),
         open: open_leveldb,
+    },
+    Engine {
+        name: "leveled",
+        other_driver: None,
+        directory_key: None,
+        instances_key: None,
+        open: open_leveled,
     },
     Engine {
         name: "memory",
@@ -49,17 +61,63 @@ fn open_bitcask(directory: &Path) -> Result<Arc<dyn Backend>, String> {
 }
 
 /// What all stores of this process share, as those of a node do.
-static LEVELDB_SHARED: LazyLock<Shared> = LazyLock::new(|| Shared::new(1 << 30, 1 << 30));
+static TREES_SHARED: LazyLock<Shared> = LazyLock::new(|| Shared::new(1 << 30, 1 << 30));
 
 fn open_leveldb(directory: &Path) -> Result<Arc<dyn Backend>, String> {
     let settings = LeveldbSettings::default();
-    let shared = LEVELDB_SHARED.clone();
+    let shared = TREES_SHARED.clone();
     let draw = Arc::new(draw);
     let store = Leveldb::open(Arc::new(RealDisk), directory, &settings, shared, draw, None);
     match store {
         Ok(store) => Ok(Arc::new(store)),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Each store has a value log of its own, in a directory beside its files: it is the store's journal. A thread
+/// commits what is put and collects what is dead, as a node does.
+fn open_leveled(directory: &Path) -> Result<Arc<dyn Backend>, String> {
+    let told = |error: &dyn std::fmt::Display| error.to_string();
+    let (disk, log_directory): (Arc<dyn Disk>, _) =
+        (Arc::new(RealDisk), directory.join(VALUE_LOG_NAME));
+    create_directory_durably(&*disk, &log_directory).map_err(|it| told(&it))?;
+    let opened = ValueLog::open(disk.clone(), &log_directory, draw(), LEVELED_LOG);
+    let (log, _found) = opened.map_err(|it| told(&it))?;
+    let settings = LeveledSettings::default();
+    let (shared, draw) = (TREES_SHARED.clone(), Arc::new(draw));
+    let store = kvorum_backend_leveled::open(disk, directory, &settings, shared, draw, log.clone());
+    let store = Arc::new(store.map_err(|it| told(&it))?);
+    log.admit(&[store.tenant()]).map_err(|it| told(&it))?;
+    let driven = log.clone();
+    spawn("bench-log", move || driven.drive())?;
+    spawn("bench-collect", move || collect(&log))?;
+    Ok(store)
+}
+
+/// What a node of default settings has.
+const LEVELED_LOG: ValueLogSettings = ValueLogSettings {
+    segment_bytes: 64 << 20,
+    dead_percent_max: 30,
+};
+/// How often the log is asked what it owes.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Does what the log owes, until the process ends or the log fails.
+fn collect(log: &ValueLog) {
+    while log.failure().is_none() {
+        while log.is_chore_due() && log.chore_step().is_ok_and(|it| it) {}
+        let budget = StepBudget { bytes: 8 << 20 };
+        let has_more = log.collection_due().is_some() && log.collection_step(budget).is_ok();
+        if !has_more {
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    let spawned = thread.spawn(body).map(drop);
+    spawned.map_err(|error| error.to_string())
 }
 
 #[expect(

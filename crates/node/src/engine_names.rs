@@ -3,11 +3,19 @@
 use std::path::Path;
 
 use kvorum_backend::{BackendError, Belonging, FoundStore};
+use kvorum_backend_leveldb::repair::RepairOptions;
 use kvorum_disk::Disk;
 use kvorum_settings::StorageBackend;
 
 /// The engines that are built in, as `storage_backend` names them.
-pub(crate) const BUILT_IN: [&str; 3] = ["bitcask", "leveldb", "memory"];
+pub(crate) const BUILT_IN: [&str; 4] = ["bitcask", "leveldb", "leveled", "memory"];
+
+/// Those that keep files.
+pub(crate) const WITH_FILES: [StorageBackend; 3] = [
+    StorageBackend::Bitcask,
+    StorageBackend::Leveldb,
+    StorageBackend::Leveled,
+];
 
 /// The engine that keeps nothing over a stop.
 pub(crate) const MEMORY: &str = "memory";
@@ -17,6 +25,7 @@ pub(crate) fn name_of(engine: StorageBackend) -> &'static str {
     match engine {
         StorageBackend::Bitcask => "bitcask",
         StorageBackend::Leveldb => "leveldb",
+        StorageBackend::Leveled => "leveled",
         StorageBackend::Memory => MEMORY,
     }
 }
@@ -28,7 +37,20 @@ pub(crate) type Find = fn(&dyn Disk, &Path, &Belonging) -> Result<FoundStore, Ba
 pub(crate) fn find_of(engine: StorageBackend) -> Option<Find> {
     match engine {
         StorageBackend::Bitcask => Some(kvorum_backend_bitcask::check::find_store),
-        StorageBackend::Leveldb => Some(kvorum_backend_leveldb::find_store),
+        StorageBackend::Leveldb | StorageBackend::Leveled => {
+            Some(kvorum_backend_leveldb::find_store)
+        }
         StorageBackend::Memory => None,
+    }
+}
+
+/// Options of a repair: whether it writes nothing, and whether it keeps what is in doubt.
+pub(crate) type RepairOptionsOf = fn(bool, bool) -> RepairOptions;
+
+/// How stores of an engine over merge trees are repaired.
+pub(crate) fn repair_options_of(engine: StorageBackend) -> RepairOptionsOf {
+    match engine {
+        StorageBackend::Leveled => kvorum_backend_leveled::repair::options,
+        _ => kvorum_backend_leveldb::repair::options,
     }
 }

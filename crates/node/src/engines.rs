@@ -2,7 +2,12 @@
 
 mod bitcask;
 mod leveldb;
+mod leveled;
+#[cfg(test)]
+#[path = "engines/running_test.rs"]
+mod running;
 mod shared_settings;
+mod tree_memory;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,7 +16,9 @@ use std::sync::{Arc, Weak};
 use anyhow::{Context, bail};
 use kvorum_backend::{Backend, Belonging, FoundStore, HINTS_LABEL, StoreId};
 use kvorum_backend_bitcask::{Bitcask, MergePolicy, ReadCache};
-use kvorum_backend_leveldb::{Leveldb, Shared, Tiers, remove_store};
+use kvorum_backend_leveldb::repair::RepairOptions;
+use kvorum_backend_leveldb::{DrawNumber, Leveldb, Shared, Tiers, remove_store};
+use kvorum_backend_leveled::open as open_leveled;
 use kvorum_disk::{Disk, EntryKind, Reserve, create_directory_durably};
 use kvorum_maintenance::machine;
 use kvorum_ring::{Partition, RingSize};
@@ -20,10 +27,10 @@ use kvorum_settings::{DurabilityMode, Settings, StorageBackend};
 use kvorum_value_log::{Tenant, ValueLog};
 use parking_lot::Mutex;
 
-use crate::engine_names::{find_of, name_of};
+use crate::engine_names::{WITH_FILES, find_of, name_of, repair_options_of};
 use crate::store_roots::StoreRoots;
 
-use self::leveldb::Memory;
+use self::tree_memory::Memory;
 
 /// Losses of one store that the log names.
 const LOSSES_TOLD_MAX: usize = 10;
@@ -38,8 +45,8 @@ pub(crate) struct Engines {
     /// The directories of the stores of partitions, if the engine has any files.
     roots: Option<StoreRoots>,
     randomness: Arc<dyn Randomness>,
-    /// What the stores of the leveldb engine share, and how it was sized.
-    leveldb: Option<(Memory, Shared)>,
+    /// What the stores of an engine over merge trees share, and how it was sized.
+    trees: Option<(Memory, Shared)>,
     /// What the stores of bitcask have read, for all of them.
     read_cache: Option<Arc<ReadCache>>,
     /// The free space that puts to the stores' own files leave alone, if there is no value log to do that.
@@ -54,15 +61,20 @@ impl Engines {
         settings: Settings,
         randomness: Arc<dyn Randomness>,
     ) -> Self {
-        let leveldb = (settings.node.storage_backend == StorageBackend::Leveldb).then(|| {
+        let allowance = match settings.node.storage_backend {
+            StorageBackend::Leveldb => Some(leveldb::allowance(&settings.leveldb)),
+            StorageBackend::Leveled => Some(leveled::allowance(&settings.leveled)),
+            StorageBackend::Bitcask | StorageBackend::Memory => None,
+        };
+        let trees = allowance.map(|allowance| {
             // A node that joins a cluster of another ring size is told so and is to be started again.
             let partitions = settings.node.ring_size;
-            let memory = Memory::of(&settings.leveldb, machine::memory_bytes(), partitions);
+            let memory = Memory::of(allowance, machine::memory_bytes(), partitions);
             (memory, memory.shared())
         });
         let read_cache = bitcask::read_cache(&settings, machine::memory_bytes());
         Self {
-            leveldb,
+            trees,
             disk,
             roots: StoreRoots::of(&settings),
             settings,
@@ -116,6 +128,11 @@ impl Engines {
         name_of(self.settings.node.storage_backend)
     }
 
+    /// How damaged stores are repaired without being opened.
+    pub(crate) fn repair_options(&self) -> RepairOptions {
+        repair_options_of(self.settings.node.storage_backend)(false, false)
+    }
+
     /// True when entries are put to the node's value log, and stay there. Stores that have some in one
     /// of an earlier run go on with it, whatever their durability is now.
     pub(crate) fn use_value_log(&self, is_there_one: bool) -> bool {
@@ -123,6 +140,8 @@ impl Engines {
             StorageBackend::Bitcask | StorageBackend::Leveldb => {
                 is_there_one || self.settings.backend_durability().mode == DurabilityMode::Grouped
             }
+            // It is their journal.
+            StorageBackend::Leveled => true,
             StorageBackend::Memory => false,
         }
     }
@@ -132,7 +151,9 @@ impl Engines {
         match self.settings.node.storage_backend {
             StorageBackend::Bitcask => bitcask::merge_policy(&self.settings),
             // Nothing keeps its stores from merging either.
-            StorageBackend::Leveldb | StorageBackend::Memory => MergePolicy::Always,
+            StorageBackend::Leveldb | StorageBackend::Leveled | StorageBackend::Memory => {
+                MergePolicy::Always
+            }
         }
     }
 
@@ -213,7 +234,7 @@ impl Engines {
     /// Some directory does not say which store it holds.
     pub(crate) fn identities_there(&self) -> anyhow::Result<BTreeSet<StoreId>> {
         let mut there = BTreeSet::new();
-        for engine in [StorageBackend::Bitcask, StorageBackend::Leveldb] {
+        for engine in WITH_FILES {
             let Some(find) = find_of(engine) else {
                 continue;
             };
@@ -291,7 +312,9 @@ impl Engines {
     fn identity_in(&self, directory: &Path) -> Option<StoreId> {
         let disk = &*self.disk;
         let identity = match self.settings.node.storage_backend {
-            StorageBackend::Leveldb => kvorum_backend_leveldb::identity_of(disk, directory).ok(),
+            StorageBackend::Leveldb | StorageBackend::Leveled => {
+                kvorum_backend_leveldb::identity_of(disk, directory).ok()
+            }
             StorageBackend::Bitcask => {
                 kvorum_backend_bitcask::check::identity_of(disk, directory).ok()
             }
@@ -308,7 +331,7 @@ impl Engines {
         if self.disk.info(&directory)?.is_some() {
             let told = || format!("remove {}", directory.display());
             match self.settings.node.storage_backend {
-                StorageBackend::Leveldb => {
+                StorageBackend::Leveldb | StorageBackend::Leveled => {
                     remove_store(&*self.disk, &directory).with_context(told)?;
                 }
                 _ => self.disk.remove_directory(&directory).with_context(told)?,
@@ -342,6 +365,9 @@ impl Engines {
                 self.open_leveldb(directory, tiers, belonging, log)?,
                 directory,
             ),
+            (StorageBackend::Leveled, Some(directory)) => {
+                (self.open_leveled(directory, belonging, log)?, directory)
+            }
         };
         tell_losses(directory, &*store);
         Ok(store)
@@ -360,9 +386,9 @@ impl Engines {
         kvorum_backend_memory::MemoryBackend::new(settings, move || randomness.next_u64())
     }
 
-    /// The block cache and the memtables of the leveldb engine's stores.
-    pub(crate) fn leveldb_shared(&self) -> Option<&Shared> {
-        self.leveldb.as_ref().map(|(_, shared)| shared)
+    /// The block cache and the memtables of the stores of an engine over merge trees.
+    pub(crate) fn trees_shared(&self) -> Option<&Shared> {
+        self.trees.as_ref().map(|(_, shared)| shared)
     }
 
     fn open_leveldb(
@@ -372,13 +398,11 @@ impl Engines {
         belonging: Belonging,
         log: Option<&ValueLog>,
     ) -> anyhow::Result<Arc<dyn Backend>> {
-        let (memory, shared) = self.leveldb.as_ref().context("size the block cache")?;
+        let (memory, shared) = self.trees.as_ref().context("size the block cache")?;
         let mut settings = leveldb::settings_of(&self.settings, memory, self.randomness.next_u64());
         settings.tiers = tiers;
         settings.belonging = belonging;
-        let randomness = self.randomness.clone();
-        let draw = Arc::new(move || randomness.next_u64());
-        let (disk, shared) = (self.disk.clone(), shared.clone());
+        let (disk, shared, draw) = (self.disk.clone(), shared.clone(), self.draw());
         let opened = Leveldb::open(disk, directory, &settings, shared, draw, log.cloned());
         let store = opened.with_context(|| format!("open {}", directory.display()))?;
         if log.is_some() {
@@ -390,14 +414,36 @@ impl Engines {
         }))
     }
 
+    fn open_leveled(
+        &self,
+        directory: &Path,
+        belonging: Belonging,
+        log: Option<&ValueLog>,
+    ) -> anyhow::Result<Arc<dyn Backend>> {
+        let (memory, shared) = self.trees.as_ref().context("size the block cache")?;
+        let log = log.context("open the value log, which is the journal")?;
+        let mut settings = leveled::settings_of(&self.settings, memory, self.randomness.next_u64());
+        settings.belonging = belonging;
+        let (disk, shared, draw) = (self.disk.clone(), shared.clone(), self.draw());
+        let opened = open_leveled(disk, directory, &settings, shared, draw, log.clone());
+        let store = opened.with_context(|| format!("open {}", directory.display()))?;
+        self.note_tenant(&store.tenant());
+        Ok(Arc::new(store))
+    }
+
+    /// Numbers for identities.
+    fn draw(&self) -> DrawNumber {
+        let randomness = self.randomness.clone();
+        Arc::new(move || randomness.next_u64())
+    }
+
     fn open_bitcask(
         &self,
         directory: &Path,
         belonging: Belonging,
         log: Option<&ValueLog>,
     ) -> anyhow::Result<Arc<dyn Backend>> {
-        let randomness = self.randomness.clone();
-        let draw = Arc::new(move || randomness.next_u64());
+        let draw = self.draw();
         let mut settings = bitcask::settings_of(&self.settings, self.randomness.next_u64());
         settings.belonging = belonging;
         let disk = self.disk.clone();

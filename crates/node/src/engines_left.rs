@@ -14,11 +14,10 @@ use kvorum_member::ACCEPT_LOST_STORES;
 use kvorum_settings::{Settings, StorageBackend};
 
 use crate::data_directory::{DataDirectory, EngineLeft};
-use crate::engine_names::name_of;
+use crate::engine_names::{WITH_FILES, name_of};
 use crate::store_roots::{StoreRoots, store_in};
 use crate::value_log_check::ACCEPT_LOST_VALUE_LOG;
 
-const WITH_FILES: [StorageBackend; 2] = [StorageBackend::Bitcask, StorageBackend::Leveldb];
 /// Name of a damaged file `engine` that is kept for inspection.
 const DAMAGED: &str = "engine.damaged";
 
@@ -166,7 +165,7 @@ fn store_of(
     settings.node.storage_backend = engine;
     let roots = StoreRoots::of(&settings);
     let is_store = |directory: &Path| match engine {
-        StorageBackend::Leveldb => has_store_files(disk, directory),
+        StorageBackend::Leveldb | StorageBackend::Leveled => has_store_files(disk, directory),
         _ => is_bitcask(disk, directory),
     };
     for root in roots.iter().flat_map(StoreRoots::all) {

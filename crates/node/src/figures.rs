@@ -46,8 +46,8 @@ pub(crate) struct Figures {
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) vnode_figures: VnodeFigures,
     pub(crate) data_directory: PathBuf,
-    /// Of the leveldb engine.
-    pub(crate) leveldb: Option<Shared>,
+    /// Of an engine over merge trees.
+    pub(crate) trees: Option<Shared>,
 }
 
 /// Records finished requests under Riak's names.
@@ -276,7 +276,7 @@ impl Figures {
         if let Some(log) = &self.node_log {
             value_log_metrics(&log.values, &mut text);
         }
-        self.leveldb_metrics(&mut text);
+        self.trees_metrics(&mut text);
         self.read_cache_metrics(&mut text);
         self.maintenance.metrics(&mut text);
         text.finish()
@@ -349,18 +349,18 @@ impl Figures {
         text.counter("store_corrupt_reads", help, total.corrupt_reads);
     }
 
-    fn leveldb_metrics(&self, text: &mut MetricsText) {
-        let Some(Shared { cache, memory, .. }) = &self.leveldb else {
+    fn trees_metrics(&self, text: &mut MetricsText) {
+        let Some(Shared { cache, memory, .. }) = &self.trees else {
             return;
         };
-        let help = "Bytes in the block cache";
-        text.gauge("leveldb_cache_bytes", help, cache.bytes());
+        let mut gauge =
+            |name, help, bytes| text.gauge(&format!("{}_{name}", self.engine), help, bytes);
+        gauge("cache_bytes", "Bytes in the block cache", cache.bytes());
         let help = "Bound of the block cache";
-        text.gauge("leveldb_cache_bytes_max", help, cache.bytes_max());
-        let help = "Bytes in write buffers";
-        text.gauge("leveldb_memtable_bytes", help, memory.used());
+        gauge("cache_bytes_max", help, cache.bytes_max());
+        gauge("memtable_bytes", "Bytes in write buffers", memory.used());
         let help = "Bound of all write buffers";
-        text.gauge("leveldb_memtable_bytes_max", help, memory.bytes_max());
+        gauge("memtable_bytes_max", help, memory.bytes_max());
     }
 
     fn read_cache_metrics(&self, text: &mut MetricsText) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use kvorum_backend::{Backend, BackendError, ErrorKind, FoundStore, HINTS_LABEL, StoreId};
-use kvorum_backend_leveldb::repair::{Repair, has_store_files, options};
+use kvorum_backend_leveldb::repair::{Repair, has_store_files};
 use kvorum_disk::{Disk, create_directory_durably};
 
 use kvorum_value_log::ValueLog;
@@ -115,7 +115,7 @@ impl HintsOpening<'_> {
         if !has_store_files(&**self.disk, directory)? {
             return Ok(false);
         }
-        let repair = Repair::begin(self.disk.clone(), directory, options(false, false))?;
+        let repair = Repair::begin(self.disk.clone(), directory, self.engines.repair_options())?;
         loop {
             for unit in repair.units() {
                 repair.run(unit, &|_| {})?;

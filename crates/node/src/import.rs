@@ -3,9 +3,10 @@
 //! A stopped node is started for the import within this process, on a loopback port of its own that
 //! nobody knows. What is imported takes the same way as any client's write, so there is one way in.
 
+use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,13 +43,22 @@ pub(crate) enum ImportVerb {
     /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
-    RiakBitcask(RiakBitcaskArguments),
+    #[command(name = "riak-bitcask")]
+    Bitcask(RiakBitcaskArguments),
     /// Import the LevelDB stores of Riak nodes.
     ///
     /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
-    RiakLeveldb(RiakLeveldbArguments),
+    #[command(name = "riak-leveldb")]
+    Leveldb(RiakLeveldbArguments),
+    /// Import the leveled stores of Riak nodes, from their journals.
+    ///
+    /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
+    /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
+    /// stopped before its end.
+    #[command(name = "riak-leveled")]
+    Leveled(RiakLeveledArguments),
 }
 
 /// Arguments of `kvorum import riak-bitcask`.
@@ -87,6 +97,16 @@ pub(crate) struct RiakLeveldbArguments {
     ignore_manifests: bool,
 }
 
+/// Arguments of `kvorum import riak-leveled`.
+#[derive(Args)]
+pub(crate) struct RiakLeveledArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// Directory for the import's index and progress
+    #[arg(long, value_name = "DIR", default_value = "riak-leveled-import")]
+    state: PathBuf,
+}
+
 /// What every import takes.
 #[derive(Args)]
 struct CommonArguments {
@@ -106,7 +126,7 @@ struct CommonArguments {
     /// Leave out tombstones; sound when the directories hold all replicas
     #[arg(long)]
     leave_out_tombstones: bool,
-    /// Import although a running process holds a lock
+    /// Import although a running process holds a lock, or has files of a store open
     #[arg(long)]
     ignore_locks: bool,
     /// Connections to the node
@@ -125,8 +145,9 @@ struct CommonArguments {
 impl ImportVerb {
     fn common(&self) -> &CommonArguments {
         match self {
-            Self::RiakBitcask(arguments) => &arguments.common,
-            Self::RiakLeveldb(arguments) => &arguments.common,
+            Self::Bitcask(arguments) => &arguments.common,
+            Self::Leveldb(arguments) => &arguments.common,
+            Self::Leveled(arguments) => &arguments.common,
         }
     }
 }
@@ -177,11 +198,14 @@ fn import_into_configured(executor: &Executor, verb: &ImportVerb) -> anyhow::Res
 fn check_source(executor: &Executor, verb: &ImportVerb) -> Result<(), ImportError> {
     let system = system(executor);
     match verb {
-        ImportVerb::RiakBitcask(arguments) => {
+        ImportVerb::Bitcask(arguments) => {
             kvorum_import_bitcask::check_source(&system, &bitcask_options(arguments, None))
         }
-        ImportVerb::RiakLeveldb(arguments) => {
+        ImportVerb::Leveldb(arguments) => {
             kvorum_import_leveldb::check_source(&system, &leveldb_options(arguments, None))
+        }
+        ImportVerb::Leveled(arguments) => {
+            kvorum_import_leveled::check_source(&system, &leveled_options(arguments, None))
         }
     }
 }
@@ -193,6 +217,7 @@ fn system(executor: &Executor) -> System {
         file_mode,
         is_running,
         lock_holder,
+        open_file,
     }
 }
 
@@ -206,13 +231,17 @@ fn run(
     let progress = Arc::new(Progress::default());
     let shown = show(&runtime, progress.clone());
     let outcome = match verb {
-        ImportVerb::RiakBitcask(arguments) => {
+        ImportVerb::Bitcask(arguments) => {
             let options = bitcask_options(arguments, target);
             executor.block_on(kvorum_import_bitcask::import(system, options, progress))
         }
-        ImportVerb::RiakLeveldb(arguments) => {
+        ImportVerb::Leveldb(arguments) => {
             let options = leveldb_options(arguments, target);
             executor.block_on(kvorum_import_leveldb::import(system, options, progress))
+        }
+        ImportVerb::Leveled(arguments) => {
+            let options = leveled_options(arguments, target);
+            executor.block_on(kvorum_import_leveled::import(system, options, progress))
         }
     };
     drop(shown);
@@ -255,6 +284,23 @@ fn leveldb_options(
         target,
         retention: retention.map(|minutes| Duration::from_secs(minutes.saturating_mul(60))),
         ignore_manifests: arguments.ignore_manifests,
+        ignore_locks: common.ignore_locks,
+        leave_out_tombstones: common.leave_out_tombstones,
+        connections: common.connections,
+        patience: Duration::from_secs(common.patience_secs),
+        restart: common.restart,
+    }
+}
+
+fn leveled_options(
+    arguments: &RiakLeveledArguments,
+    target: Option<ImportTarget>,
+) -> kvorum_import_leveled::ImportOptions {
+    let common = &arguments.common;
+    kvorum_import_leveled::ImportOptions {
+        directories: common.directories.clone(),
+        state_directory: arguments.state.clone(),
+        target,
         ignore_locks: common.ignore_locks,
         leave_out_tombstones: common.leave_out_tombstones,
         connections: common.connections,
@@ -421,6 +467,30 @@ fn lock_holder(path: &Path) -> Option<u32> {
     // A holder beyond this process's namespace has no number here, and holds it all the same.
     let process = blocking.pid.map_or(0, Pid::as_raw_pid);
     Some(u32::try_from(process).unwrap_or(0))
+}
+
+/// Looks through the open files of the processes that this one may look at; on systems without `/proc`
+/// there are none.
+fn open_file(paths: &[PathBuf]) -> Option<(PathBuf, u32)> {
+    let identity = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    let wanted: HashMap<_, _> = paths
+        .iter()
+        .filter_map(|path| Some((identity(path)?, path)))
+        .collect();
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    let mut processes = processes.filter_map(|entry| {
+        let process: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let descriptors = std::fs::read_dir(entry.path().join("fd")).ok()?;
+        Some((process, descriptors))
+    });
+    processes.find_map(|(process, descriptors)| {
+        let mut files = descriptors.flatten();
+        let path = files.find_map(|descriptor| wanted.get(&identity(&descriptor.path())?))?;
+        Some(((*path).clone(), process))
+    })
 }
 
 fn is_running(process: u32) -> bool {

@@ -139,7 +139,7 @@ impl Node {
             log: steps,
             arbiter,
             scrub_period: settings.maintenance.scrub_period,
-            giving_way: GivingWay::new(stores.read_cache(), stores.leveldb_shared()),
+            giving_way: GivingWay::new(stores.read_cache(), stores.trees_shared()),
             room: room.clone(),
             reserve: stores.reserve(),
             give_memory_back: allocator::give_back,
@@ -156,7 +156,7 @@ impl Node {
             maintenance: maintenance.clone(),
             vnode_figures: VnodeFigures::default(),
             data_directory: data.path().to_owned(),
-            leveldb: stores.leveldb_shared(),
+            trees: stores.trees_shared(),
         });
         let roots = StoreRoots::of(settings);
         let roots = roots.iter().flat_map(StoreRoots::all);

@@ -122,9 +122,9 @@ impl NodeStores {
         self.engines.name()
     }
 
-    /// What the stores of the leveldb engine share.
-    pub(crate) fn leveldb_shared(&self) -> Option<Shared> {
-        self.engines.leveldb_shared().cloned()
+    /// What the stores of an engine over merge trees share.
+    pub(crate) fn trees_shared(&self) -> Option<Shared> {
+        self.engines.trees_shared().cloned()
     }
 
     /// What the stores of bitcask have read, where it is kept.

@@ -13,14 +13,16 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use kvorum_backend_bitcask::check::is_store as is_bitcask;
 use kvorum_backend_leveldb::repair::{
-    Doubt, Repair, RepairReport, RepairVerdict, fast_of, has_store_files, options,
+    Doubt, Repair, RepairReport, RepairVerdict, fast_of, has_store_files,
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind, RealDisk};
 use kvorum_index_entries::keyspace::key_shown;
 use kvorum_inspect::{Kind, Plan, VerifyOptions, is_node_directory, recognise};
+use kvorum_settings::StorageBackend;
 
 use self::outcome::{OtherChecked, Outcome};
 use crate::console::exit_code;
+use crate::engine_names::{RepairOptionsOf, name_of, repair_options_of};
 use crate::engines::LOST_NAME;
 use crate::verify;
 
@@ -48,7 +50,7 @@ pub(crate) struct RepairArguments {
 /// What was found below the directory.
 #[derive(Default)]
 struct Found {
-    leveldb: Vec<PathBuf>,
+    trees: Vec<PathBuf>,
     /// Directories that no repair is for, with what is said of them.
     others: Vec<(PathBuf, &'static str)>,
     /// Stores of hints that a start set aside.
@@ -61,8 +63,8 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let found = find(&*disk, arguments)?;
     let mut repairs = Vec::new();
-    for directory in &found.leveldb {
-        let options = options(arguments.dry_run, arguments.keep_doubtful);
+    for directory in &found.trees {
+        let options = options_of(directory)(arguments.dry_run, arguments.keep_doubtful);
         let begun = Repair::begin(disk.clone(), directory, options);
         repairs.push(begun.with_context(|| format!("repair {}", directory.display()))?);
     }
@@ -92,6 +94,17 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(is_good))
 }
 
+/// How the store in a directory is repaired. One that has neither a manifest nor a file of its journal is known
+/// by the names of directories: `leveled/N`, or `hints/leveled`.
+fn options_of(directory: &Path) -> RepairOptionsOf {
+    let leveled = name_of(StorageBackend::Leveled);
+    let mut names = directory.iter().rev().take(2);
+    match names.any(|it| it == leveled) {
+        true => repair_options_of(StorageBackend::Leveled),
+        false => repair_options_of(StorageBackend::Leveldb),
+    }
+}
+
 /// True when nothing is lost or in doubt, and nothing is left to be done.
 fn is_all_there(report: &RepairReport) -> bool {
     let is_whole = report.doubts.is_empty() && report.lost_bodies == 0;
@@ -106,7 +119,7 @@ fn find(disk: &dyn Disk, arguments: &RepairArguments) -> anyhow::Result<Found> {
     }
     let mut found = Found::default();
     visit(disk, directory, 0, &mut found)?;
-    if found.leveldb.is_empty() && found.others.is_empty() {
+    if found.trees.is_empty() && found.others.is_empty() {
         bail!(
             "{} holds no store of a kvorum node, nor do directories below it; name a data directory \
              (platform_data_dir) or the directory of a partition",
@@ -132,7 +145,7 @@ fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> 
         return Ok(());
     }
     if has_store_files(disk, directory)? {
-        found.leveldb.push(directory.to_owned());
+        found.trees.push(directory.to_owned());
         return Ok(());
     }
     if is_bitcask(disk, directory)? {

@@ -13,11 +13,11 @@ use kvorum_cluster::checked_text::{decode, encode};
 use kvorum_disk::{Disk, EntryKind, ErrorKind, read_file, replace_file};
 use kvorum_settings::{Settings, StorageBackend};
 
+use crate::engine_names::{WITH_FILES, name_of};
+
 /// Suffix behind the engine's name of a file in the data directory: the place of the engine's stores, if that
 /// is not the directory of its name.
 const NOTE_SUFFIX: &str = "_stores";
-/// Engines that keep files, and so may have such a note.
-pub(crate) const NOTED_ENGINES: [&str; 2] = ["bitcask", "leveldb"];
 const NOTE_TITLE: &str = "kvorum place of stores";
 const NOTE_BYTES_MAX: u64 = 64 << 10;
 
@@ -35,30 +35,28 @@ pub(crate) struct StoreRoots {
 impl StoreRoots {
     /// By the settings; `None` for an engine that has no files.
     pub(crate) fn of(settings: &Settings) -> Option<Self> {
-        let leveldb = &settings.leveldb;
-        match settings.node.storage_backend {
-            StorageBackend::Memory => None,
-            StorageBackend::Bitcask => Some(Self {
-                engine: "bitcask",
-                own: settings.bitcask.data_root.clone(),
+        let engine = settings.node.storage_backend;
+        let own = match engine {
+            StorageBackend::Memory => return None,
+            StorageBackend::Bitcask => &settings.bitcask.data_root,
+            StorageBackend::Leveldb => &settings.leveldb.data_root,
+            StorageBackend::Leveled => &settings.leveled.data_root,
+        };
+        let is_tiered = engine == StorageBackend::Leveldb;
+        let tiers = settings.leveldb.tiers().filter(|_| is_tiered);
+        let from_level = |level| usize::try_from(level).unwrap_or(usize::MAX);
+        Some(match tiers {
+            None => Self {
+                engine: name_of(engine),
+                own: own.clone(),
                 slow: None,
-            }),
-            StorageBackend::Leveldb => Some(match leveldb.tiers() {
-                None => Self {
-                    engine: "leveldb",
-                    own: leveldb.data_root.clone(),
-                    slow: None,
-                },
-                Some(tiers) => Self {
-                    engine: "leveldb",
-                    own: absolute(tiers.fast_root),
-                    slow: Some((
-                        absolute(tiers.slow_root),
-                        usize::try_from(tiers.from_level).unwrap_or(usize::MAX),
-                    )),
-                },
-            }),
-        }
+            },
+            Some(tiers) => Self {
+                engine: name_of(engine),
+                own: absolute(tiers.fast_root),
+                slow: Some((absolute(tiers.slow_root), from_level(tiers.from_level))),
+            },
+        })
     }
 
     /// All of them.
@@ -119,7 +117,8 @@ pub(crate) fn settle(disk: &dyn Disk, data: &Path, settings: &Settings) -> anyho
 
 /// Notes of a data directory that are damaged.
 pub(crate) fn check_notes(disk: &dyn Disk, data: &Path) -> Vec<(PathBuf, String)> {
-    let notes = NOTED_ENGINES.map(|engine| {
+    let notes = WITH_FILES.map(|engine| {
+        let engine = name_of(engine);
         let error = noted_root(disk, data, engine).err()?;
         Some((note_of(data, engine), format!("{error:#}")))
     });

@@ -78,6 +78,8 @@ pub enum Category {
     Bitcask,
     /// The leveldb backend.
     Leveldb,
+    /// The leveled backend.
+    Leveled,
     /// The memory backend.
     Memory,
     /// Background work.
@@ -88,7 +90,7 @@ pub enum Category {
 
 impl Category {
     /// All headings in their order.
-    pub const ALL: [Category; 12] = [
+    pub const ALL: [Category; 13] = [
         Category::Node,
         Category::Listeners,
         Category::Encryption,
@@ -98,6 +100,7 @@ impl Category {
         Category::Durability,
         Category::Bitcask,
         Category::Leveldb,
+        Category::Leveled,
         Category::Memory,
         Category::Maintenance,
         Category::Log,
@@ -115,6 +118,7 @@ impl Category {
             Category::Durability => "Durability",
             Category::Bitcask => "Bitcask backend",
             Category::Leveldb => "LevelDB backend",
+            Category::Leveled => "Leveled backend",
             Category::Memory => "Memory backend",
             Category::Maintenance => "Background work",
             Category::Log => "Logs",

@@ -47,7 +47,7 @@ pub enum Kind {
         /// Where it goes.
         set: fn(&mut Settings, u64),
     },
-    /// 0 to 100, with or without `%`.
+    /// 0 to 100, with or without `%`; a fraction is rounded.
     Percent(fn(&mut Settings, u8)),
     /// A duration of at least `least`.
     Duration {
@@ -349,7 +349,13 @@ fn integer(text: &str, least: u64, most: u64) -> Option<u64> {
 
 fn percent(text: &str) -> Option<u8> {
     let number = text.strip_suffix('%').unwrap_or(text).trim_end();
-    number.parse().ok().filter(|value| *value <= 100)
+    let Some((whole, fraction)) = number.split_once('.') else {
+        return number.parse().ok().filter(|value| *value <= 100);
+    };
+    let is_up = matches!(fraction.as_bytes(), [b'5'..=b'9', ..]);
+    let is_fraction = !fraction.is_empty() && fraction.bytes().all(|it| it.is_ascii_digit());
+    let rounded = whole.parse::<u8>().ok()?.checked_add(u8::from(is_up))?;
+    (is_fraction && rounded <= 100).then_some(rounded)
 }
 
 fn address(text: &str) -> Option<SocketAddr> {
@@ -475,6 +481,11 @@ mod tests {
         assert_eq!(percent("60"), Some(60));
         assert_eq!(percent("60%"), Some(60));
         assert_eq!(percent("101"), None);
+        assert_eq!(percent("25.0"), Some(25));
+        assert_eq!(percent("62.5%"), Some(63));
+        assert_eq!(percent("100.5"), None);
+        assert_eq!(percent("25."), None);
+        assert_eq!(percent("25.x"), None);
         assert_eq!(percent("-1"), None);
     }
 

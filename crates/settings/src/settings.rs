@@ -35,6 +35,8 @@ pub struct Settings {
     pub bitcask: BitcaskSettings,
     /// The leveldb backend.
     pub leveldb: LeveldbSettings,
+    /// The leveled backend.
+    pub leveled: LeveledSettings,
     /// The memory backend.
     pub memory: MemorySettings,
     /// Background work.
@@ -73,6 +75,8 @@ pub enum StorageBackend {
     Bitcask,
     /// A merge tree of sorted tables.
     Leveldb,
+    /// A journal of whole entries, and a merge tree of their keys and heads.
+    Leveled,
     /// Nothing survives a stop.
     Memory,
 }
@@ -417,6 +421,37 @@ pub struct LeveldbTiers {
     pub slow_root: PathBuf,
 }
 
+/// The leveled backend: `leveled.*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeveledSettings {
+    /// `data_root`.
+    pub data_root: PathBuf,
+    /// `sync_strategy`; `None` follows `durability`. Ask [`Settings::leveled_durability`].
+    pub sync_strategy: Option<SyncStrategy>,
+    /// `maximum_memory`, bytes for the whole node; `None` leaves it to the percentage.
+    pub memory_bytes_max: Option<u64>,
+    /// `maximum_memory.percent`: of what the machine or the container has.
+    pub memory_percent_max: u8,
+    /// `ledger_buffer`: bytes of heads and index entries of a partition that wait for a table.
+    pub ledger_buffer_bytes: u64,
+    /// `compression_method`: of bodies.
+    pub compression: Compression,
+    /// `ledger_compression`; `None` is as bodies are.
+    pub ledger_compression: Option<Compression>,
+    /// `compression_level`: the first level of which tables are packed.
+    pub compressed_from_level: u64,
+    /// `max_run_length`: journal files that are rewritten together.
+    pub run_files_max: u64,
+    /// `singlefile_compactionpercentage`: what may be needed of a file that is rewritten alone.
+    pub single_file_percent: u8,
+    /// `maxrunlength_compactionpercentage`: the same of a run of the most files.
+    pub longest_run_percent: u8,
+    /// `compaction_low_hour`, UTC.
+    pub compaction_first_hour: u8,
+    /// `compaction_top_hour`, UTC, itself included.
+    pub compaction_last_hour: u8,
+}
+
 /// The memory backend: `memory_backend.*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemorySettings {
@@ -511,6 +546,7 @@ impl Settings {
         match self.node.storage_backend {
             StorageBackend::Bitcask => self.bitcask_durability(),
             StorageBackend::Leveldb => self.leveldb_durability(),
+            StorageBackend::Leveled => self.leveled_durability(),
             StorageBackend::Memory => Durability {
                 mode: DurabilityMode::None,
                 ..self.durability
@@ -532,18 +568,25 @@ impl Settings {
         }
     }
 
+    /// When a write to the leveled backend counts as done: `leveled.sync_strategy` if it is set,
+    /// else `durability`.
+    pub fn leveled_durability(&self) -> Durability {
+        let mode = self.leveled.sync_strategy.map(SyncStrategy::mode);
+        Durability {
+            mode: mode.unwrap_or(self.durability.mode),
+            ..self.durability
+        }
+    }
+
     /// When a write to the bitcask backend counts as done: `bitcask.sync.strategy` if it is set,
     /// else `durability`.
     pub fn bitcask_durability(&self) -> Durability {
-        let mode = match self.bitcask.sync_strategy {
-            None => return self.durability,
-            Some(SyncStrategy::None) => DurabilityMode::None,
-            Some(SyncStrategy::Interval) => DurabilityMode::Interval,
-            Some(SyncStrategy::Grouped) => DurabilityMode::Grouped,
-        };
-        Durability {
-            mode,
-            interval: self.bitcask.sync_interval,
+        match self.bitcask.sync_strategy {
+            None => self.durability,
+            Some(strategy) => Durability {
+                mode: strategy.mode(),
+                interval: self.bitcask.sync_interval,
+            },
         }
     }
 
@@ -601,6 +644,7 @@ impl Settings {
             },
             bitcask: BitcaskSettings::blank(),
             leveldb: LeveldbSettings::blank(),
+            leveled: LeveledSettings::blank(),
             memory: MemorySettings {
                 ttl: None,
                 per_vnode_bytes_max: None,
@@ -691,6 +735,36 @@ impl BitcaskSettings {
             merge_threshold_small_file_bytes: None,
             expiry: None,
             expiry_grace: Duration::ZERO,
+        }
+    }
+}
+
+impl SyncStrategy {
+    fn mode(self) -> DurabilityMode {
+        match self {
+            SyncStrategy::None => DurabilityMode::None,
+            SyncStrategy::Interval => DurabilityMode::Interval,
+            SyncStrategy::Grouped => DurabilityMode::Grouped,
+        }
+    }
+}
+
+impl LeveledSettings {
+    fn blank() -> LeveledSettings {
+        LeveledSettings {
+            data_root: PathBuf::new(),
+            sync_strategy: None,
+            memory_bytes_max: None,
+            memory_percent_max: 0,
+            ledger_buffer_bytes: 0,
+            compression: Compression::None,
+            ledger_compression: None,
+            compressed_from_level: 0,
+            run_files_max: 0,
+            single_file_percent: 0,
+            longest_run_percent: 0,
+            compaction_first_hour: 0,
+            compaction_last_hour: 0,
         }
     }
 }

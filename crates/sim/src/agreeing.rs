@@ -16,9 +16,8 @@ use kvorum_runtime::{ListenOptions, Moment, Runtime};
 use kvorum_test_cluster::{Unmeasured, machine, peer_address};
 use parking_lot::Mutex;
 
-use crate::machine::{
-    DATA_DIRECTORY, Machine, Node, RING_DIRECTORY, Running, VNODE_SETTINGS, coordinator_settings,
-};
+use crate::machine::{DATA_DIRECTORY, Machine, Node, RING_DIRECTORY, Running};
+use crate::node_settings::{VNODE_SETTINGS, coordinator_settings};
 use crate::plan::{Engine, RunPlan};
 use crate::stores::MemberStores;
 

@@ -5,7 +5,6 @@
 //! something. A strict read must show every strict write that was acknowledged before it began. The
 //! others make do with stand-ins; what they were told is checked when all is well again.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,6 @@ use kvorum_properties::Quorum;
 
 use crate::cluster::Cluster;
 use crate::draw::Draw;
-use crate::fault::FaultKind;
 use crate::history::{Change, History, Seen, value_of};
 use crate::machine::Running;
 use crate::plan::RunPlan;
@@ -29,53 +27,6 @@ pub(crate) const BUCKET: &[u8] = b"busy";
 /// The bucket that is written before anything goes wrong, and never after: listings must show it all.
 pub(crate) const STEADY_BUCKET: &[u8] = b"steady";
 pub(crate) const STEADY_KEYS: usize = 30;
-
-/// What clients were told, and what was found wrong.
-#[derive(Debug)]
-pub(crate) struct Ledger {
-    pub(crate) histories: Vec<History>,
-    /// A machine has forgotten something: until all is repaired, reads may be stale.
-    pub(crate) is_amnesiac: bool,
-    pub(crate) violations: Vec<String>,
-    pub(crate) faults: BTreeMap<FaultKind, u64>,
-    pub(crate) operations: Operations,
-}
-
-/// How many of each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Operations {
-    /// Reads that were answered.
-    pub reads: u64,
-    /// Of those, strict ones that were checked against all acknowledged strict writes.
-    pub checked_reads: u64,
-    /// Writes that were acknowledged.
-    pub writes: u64,
-    /// Deletes that were.
-    pub deletes: u64,
-    /// Listings that ended well.
-    pub listings: u64,
-    /// Requests of which the client does not know what became.
-    pub failed: u64,
-}
-
-impl Operations {
-    /// Everything that the database confirmed.
-    pub fn acknowledged(&self) -> u64 {
-        self.reads + self.writes + self.deletes + self.listings
-    }
-}
-
-impl Ledger {
-    pub(crate) fn new(keys: u16) -> Self {
-        Self {
-            histories: (0..keys).map(|_| History::default()).collect(),
-            is_amnesiac: false,
-            violations: Vec::new(),
-            faults: BTreeMap::new(),
-            operations: Operations::default(),
-        }
-    }
-}
 
 pub(crate) fn key_name(number: usize) -> String {
     format!("key{number}")

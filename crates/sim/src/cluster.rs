@@ -16,8 +16,8 @@ use kvorum_runtime::{Runtime, World};
 use kvorum_test_cluster::{machine, node_id};
 use parking_lot::Mutex;
 
-use crate::client::Ledger;
 use crate::fault::FaultKind;
+use crate::ledger::Ledger;
 use crate::machine::{Machine, Running};
 use crate::messages::Messages;
 use crate::plan::{Control, RunPlan};

@@ -7,10 +7,10 @@
 //! alone. Two runs of one seed have the same trace, and a failing plan is made smaller by running it
 //! again with less in it ([`shrink`]).
 //!
-//! Where to look: `scenario` has known failures by name; `fault` is what can go wrong, `weather` and
+//! Where to look: `scenario` has known failures by name; `fault` is what can go wrong, `storm` and
 //! `messages` how it does; `history` is the judge; `machine` has what nodes have in common; `survivor` is the
 //! end of a run that loses all machines but one. A node is a member as the server opens it (`agreeing`, and
-//! `operator` for joins and departures), or one whose control plane is stood in for (`told`, with `cluster`
+//! `operator` for joins and departures), or one whose control plane is stood in for (`telling`, with `cluster`
 //! and `mover`): a plan's [`Control`] says which.
 //!
 //! The judge goes by values, each of which is written once, and by what clients had read before they
@@ -23,25 +23,29 @@ mod disk_copy;
 mod draw;
 mod fault;
 mod history;
+mod ledger;
 mod machine;
 mod messages;
 mod mover;
 mod node_log;
+mod node_settings;
 mod operator;
 mod plan;
 mod run;
 mod scenario;
 mod shrink;
 mod stores;
+mod storm;
 mod survivor;
+mod telling;
 mod told;
 mod trace;
 mod weather;
 mod witness;
 
-pub use client::Operations;
 pub use draw::Draw;
 pub use fault::{Fault, FaultKind};
+pub use ledger::Operations;
 pub use plan::{Control, Engine, RunPlan};
 pub use run::{Outcome, run, run_traced};
 pub use scenario::Scenario;

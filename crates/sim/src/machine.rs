@@ -1,7 +1,7 @@
 //! A machine of the simulation: its disk, its clock, and the node while it runs.
 //!
 //! Nodes are of two kinds: members as the server opens them (`agreeing`), and those whose control plane
-//! is stood in for (`told`). Both are put together from the parts that the server is made of.
+//! is stood in for (`telling`). Both are put together from the parts that the server is made of.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +11,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use kvorum_cluster::ClusterState;
-use kvorum_coordinator::{
-    Coordinator, CoordinatorSettings, HintPageLimits, HintStore as _, LocalVnodes,
-    TombstoneKeeping, VnodeHints,
-};
+use kvorum_coordinator::{Coordinator, HintPageLimits, HintStore as _, LocalVnodes, VnodeHints};
 use kvorum_disk::{
     CrashOptions, Disk, FaultyDisk, MemoryDisk, Rule, RuleId, create_directory_durably,
     replace_file,
@@ -22,12 +19,11 @@ use kvorum_disk::{
 use kvorum_encoding::StorageKey;
 use kvorum_liveness::Liveness;
 use kvorum_member::{ACCEPT_LOST_STORES, Member};
-use kvorum_object::{Limits, Object};
+use kvorum_object::Object;
 use kvorum_peer::PeerService;
 use kvorum_ring::{NodeId, Partition};
 use kvorum_runtime::{Runtime, SimulatedProcess, World};
 use kvorum_test_cluster::{machine, node_id};
-use kvorum_vnode::VnodeSettings;
 use parking_lot::Mutex;
 
 use crate::disk_copy::copy_directory;
@@ -41,33 +37,6 @@ pub(crate) const DATA_DIRECTORY: &str = "/node/data";
 pub(crate) const DIRECTORY: &str = "/node";
 /// What a member keeps of the cluster and of itself. The rest of its directory is data.
 pub(crate) const RING_DIRECTORY: &str = "/node/ring";
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
-/// More siblings than clients make: what blind writes pile up is no failure here.
-pub(crate) const VNODE_SETTINGS: VnodeSettings = VnodeSettings {
-    limits: Limits {
-        size_warning_bytes: u64::MAX,
-        size_max_bytes: u64::MAX,
-        siblings_warning: usize::MAX,
-        siblings_max: usize::MAX,
-    },
-};
-
-/// How requests are treated.
-pub(crate) fn coordinator_settings(plan: &RunPlan) -> CoordinatorSettings {
-    CoordinatorSettings {
-        request_timeout: REQUEST_TIMEOUT,
-        tombstones: match plan.is_early {
-            // A coordinator of a cluster has to know better than to do so.
-            false => TombstoneKeeping::Immediate,
-            // Where one replica is all that there is, it is right to do so; but then nothing tells who
-            // looks at what is written later that something was deleted before.
-            true => TombstoneKeeping::Keep,
-        },
-        backend_name: "simulated",
-        ..kvorum_test_cluster::coordinator_settings()
-    }
-}
-
 /// A machine: it is there while its node is not.
 pub(crate) struct Machine {
     pub(crate) number: u8,

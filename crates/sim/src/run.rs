@@ -15,11 +15,10 @@ use kvorum_properties::Quorum;
 use kvorum_runtime::World;
 use parking_lot::Mutex;
 
-use crate::client::{
-    BUCKET, Client, Operations, STEADY_BUCKET, STEADY_KEYS, Versions, address, key_name,
-};
+use crate::client::{BUCKET, Client, STEADY_BUCKET, STEADY_KEYS, Versions, address, key_name};
 use crate::cluster::Cluster;
 use crate::fault::FaultKind;
+use crate::ledger::Operations;
 use crate::machine::Machine;
 use crate::plan::{Control, RunPlan};
 use crate::stores::Upkeep;

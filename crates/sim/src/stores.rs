@@ -14,7 +14,7 @@ use kvorum_backend::{
     Timestamp,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
-use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared, SyncStrategy as LeveldbSync};
+use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_memory::MemoryBackend;
 use kvorum_disk::Disk;
 use kvorum_member::{Found, StoreError, Stores};
@@ -550,7 +550,7 @@ fn settings_of_files(bytes_max: u64) -> BitcaskSettings {
 /// log, and the others go to tables.
 fn leveldb_settings() -> LeveldbSettings {
     let mut settings = LeveldbSettings {
-        sync: LeveldbSync::Grouped,
+        sync: SyncStrategy::Grouped,
         log_segments_behind_max: 4,
         write_buffer_bytes: TABLE_BYTES_MAX,
         block_bytes: 512,

@@ -20,7 +20,7 @@ use crate::card::CARD_OF_FAST;
 pub fn is_table_name(name: &str) -> bool {
     name.split_once('.').is_some_and(|(digits, suffix)| {
         let is_number = digits.len() == 10 && digits.bytes().all(|it| it.is_ascii_digit());
-        is_number && matches!(suffix, "sst" | "blob")
+        is_number && matches!(suffix, "sst" | "blob" | "journal")
     })
 }
 

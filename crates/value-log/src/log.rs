@@ -374,6 +374,16 @@ impl ValueLog {
         Some(oldest.number)
     }
 
+    /// The segments that still have anything of a store, needed or not, ascending.
+    pub fn segments_of(&self, store: StoreId) -> Vec<u32> {
+        let segments = self.keeper.files().segments();
+        // Of a damaged one it is not known.
+        let held = segments
+            .iter()
+            .filter(|it| it.holding(store).is_some() || it.is_damaged());
+        held.map(|it| it.number).collect()
+    }
+
     /// Makes everything appended so far durable.
     ///
     /// # Errors

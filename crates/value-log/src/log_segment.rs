@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::item::Item;
 use crate::record::{LoggedFront, LoggedRecord};
+use crate::records::Records;
 
 /// The kind that the headers of the log's segments carry.
 pub(crate) const SEGMENT_KIND: u8 = b'V';
@@ -245,6 +246,15 @@ impl LogSegment {
     /// The path of its file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Reads all records that are in its file, in the order of their places; `None` while it has no file.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn records(&self) -> Result<Option<Records>> {
+        let scan = self.reader().map(|it| it.scan(self.scan_options()));
+        Ok(scan.transpose()?.map(|it| Records::of(self.number, it)))
     }
 
     /// True when something in it is known to be unreadable. Of a segment that was offered by

@@ -22,7 +22,7 @@ pub(crate) struct Backend {
 }
 
 /// All that keep something.
-pub(crate) const BACKENDS: [Backend; 2] = [
+pub(crate) const BACKENDS: [Backend; 3] = [
     Backend {
         name: "bitcask",
         small_files: &[
@@ -39,6 +39,15 @@ pub(crate) const BACKENDS: [Backend; 2] = [
             ("leveldb.write_buffer_size_min", "64KB"),
             ("leveldb.write_buffer_size_max", "96KB"),
             ("leveldb.maximum_memory", "32MB"),
+        ],
+        kills: 4,
+        cuts: 2,
+    },
+    Backend {
+        name: "leveled",
+        small_files: &[
+            ("leveled.ledger_buffer", "64KB"),
+            ("leveled.maximum_memory", "32MB"),
         ],
         kills: 4,
         cuts: 2,

@@ -10,7 +10,7 @@ use crate::modules::knots;
 use crate::tidy::tree::Tree;
 
 /// Crates with cycles, as (crate, modules in them).
-const EXCEPTIONS: &[(&str, usize)] = &[("sim", 5)];
+const EXCEPTIONS: &[(&str, usize)] = &[];
 
 /// Crates with more cycles than the list says, or fewer.
 pub(crate) fn check(tree: &Tree) -> Vec<String> {

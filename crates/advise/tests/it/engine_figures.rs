@@ -8,6 +8,7 @@ use kvorum_advise::{CapacityQuestion, EngineTable, capacity};
 use kvorum_backend::{Backend, Batch, Durability, Fields, Write};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
+use kvorum_backend_leveled::LeveledSettings;
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 use kvorum_object::{Clock, Content, Metadata, Object, Timestamp};
@@ -135,6 +136,43 @@ fn leveldb_takes_the_disk_that_capacity_says() {
             "{found} bytes on disk where {declared} are told"
         );
     }
+}
+
+/// The journal is what was put to the value log.
+#[test]
+fn leveled_takes_the_disk_that_capacity_says() {
+    let memory = MemoryDisk::new();
+    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+    let settings = ValueLogSettings {
+        segment_bytes: 1 << 20,
+        dead_percent_max: 30,
+    };
+    let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 1, settings).unwrap();
+    let settings = LeveledSettings {
+        compression: kvorum_backend_leveled::Compression::None,
+        ledger_compression: kvorum_backend_leveled::Compression::None,
+        ..LeveledSettings::default()
+    };
+    let (shared, draw) = (
+        Shared::new(1 << 20, 1 << 30),
+        Arc::new(|| 0x9e37_79b9_7f4a_7c15),
+    );
+    let directory = Path::new("store");
+    let journal = log.clone();
+    let store = kvorum_backend_leveled::open(disk, directory, &settings, shared, draw, journal);
+    let store = store.unwrap();
+    log.admit(&[store.tenant()]).unwrap();
+    let before = log.status().bytes;
+    fill(&store);
+    store.close().unwrap();
+    let declared = told("leveled").disk_live_bytes_per_node as f64;
+    let journal = (log.status().bytes - before) as f64;
+    let ledger = total_len(&memory, directory) as f64;
+    let found = journal + ledger;
+    assert!(
+        found < declared * 1.05 && found > declared * 0.75,
+        "{journal} and {ledger} bytes on disk where {declared} are told"
+    );
 }
 
 /// What is told of a node with many keys: stores themselves hold no more with few.

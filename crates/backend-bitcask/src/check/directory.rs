@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use kvorum_backend::Result;
 use kvorum_segment::{ScanOptions, Scanned};
+use kvorum_storage_errors::IntoBackend;
 
 use super::{Finding, KEYS_SHOWN_MAX, StoreCheck};
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, PlaceNumber};
-use crate::error::IntoBackend;
 use crate::fingerprint::Fingerprints;
 use crate::key_table::KeyEntry;
 use crate::keydir::{Keydir, SHARDS};

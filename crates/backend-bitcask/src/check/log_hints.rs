@@ -9,13 +9,13 @@ use std::collections::btree_map::Entry;
 use kvorum_backend::{Result, StoreId};
 use kvorum_disk::Reading;
 use kvorum_segment::{Location, ScanOptions, Scanned, SegmentError, SegmentReader, StoredFront};
+use kvorum_storage_errors::IntoBackend;
 
 use super::log_in_files::{FoundLog, LogInFiles};
 use super::{Finding, KEYS_SHOWN_MAX, StoreCheck};
 use kvorum_value_log::LoggedFront;
 
 use crate::anatomy::{StoreFile, key_shown};
-use crate::error::IntoBackend;
 use crate::hint_table::HintError;
 use crate::key_table::{KeyEntry, OWN};
 use crate::log_hint::{BoundTo, LogHint, log_hint_number};

@@ -10,7 +10,7 @@ use kvorum_backend::{Durability, ErrorKind, FoldClock, FoldRange, Lease, Reading
 use kvorum_cluster::{ClusterId, ClusterState, Command, Member};
 use kvorum_coordinator::{
     Coordinator, CoordinatorSettings, HintCursor, HintPage, HintPageLimits, HintStore,
-    LocalVnodes as _, Parts, PeerReplicas, Remote, ReplicaService, ServiceParts, VnodeHints,
+    LocalVnodes as _, Parts, PeerReplicas, Remote, ReplicaService, VnodeHints,
 };
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
@@ -145,21 +145,6 @@ impl Cluster {
             setup.peer.clone(),
         );
         let maintenance = Arc::new(NoMaintenance::default());
-        let service = ReplicaService::new(ServiceParts {
-            runtime: runtime.clone(),
-            cluster: known.clone(),
-            vnodes: vnodes.clone(),
-            hints: hints.clone(),
-            waiting_max: 1_000,
-        });
-        let service = Arc::new(service.with_maintenance(maintenance.clone()));
-        let at = peer_address(number);
-        let listener = runtime.listen(at, ListenOptions::default()).unwrap();
-        let serving = peers.clone();
-        runtime.spawn(
-            "serve",
-            async move { serving.serve(listener, service).await },
-        );
         let parts = Parts {
             node: node_id(number),
             runtime: runtime.clone(),
@@ -168,6 +153,15 @@ impl Cluster {
             meter: meter.clone(),
             maintenance: maintenance.clone(),
         };
+        let service = ReplicaService::new(parts.clone(), hints.clone(), 1_000);
+        let service = Arc::new(service);
+        let at = peer_address(number);
+        let listener = runtime.listen(at, ListenOptions::default()).unwrap();
+        let serving = peers.clone();
+        runtime.spawn(
+            "serve",
+            async move { serving.serve(listener, service).await },
+        );
         let remote = Remote {
             peers: Arc::new(PeerReplicas::new(peers, self.down.clone())),
             hints: Arc::new(WatchedHints {

@@ -16,8 +16,7 @@ use kvorum_cluster::{
 };
 use kvorum_coordinator::{
     Condition, Coordinator, CoordinatorSettings, GetOptions, LocalVnodes as _, PeerReplicas,
-    PutKind, PutOptions, PutRequest, Remote, ReplicaService, RequestError, ServiceParts,
-    VnodeHints,
+    PutKind, PutOptions, PutRequest, Remote, ReplicaService, RequestError, VnodeHints,
 };
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey, bucket_prefix};
@@ -421,13 +420,15 @@ impl Cluster {
             settings: self.setup.settings,
         };
         let transfers = Transfers::new(parts).unwrap();
-        let replicas = ReplicaService::new(ServiceParts {
+        let parts = kvorum_coordinator::Parts {
+            node: node_id(number),
             runtime: runtime.clone(),
             cluster: known.told.clone(),
             vnodes: known.vnodes.open.clone(),
-            hints: hints.clone(),
-            waiting_max: 1_000,
-        });
+            meter: Arc::new(Unmeasured),
+            maintenance: Arc::new(Unmeasured),
+        };
+        let replicas = ReplicaService::new(parts.clone(), hints.clone(), 1_000);
         let dispatch = Arc::new(Dispatch {
             transfers: transfers.clone(),
             replicas,
@@ -442,14 +443,6 @@ impl Cluster {
         );
         let running = transfers.clone();
         runtime.spawn("transfers", async move { running.run().await });
-        let parts = kvorum_coordinator::Parts {
-            node: node_id(number),
-            runtime: runtime.clone(),
-            cluster: known.told.clone(),
-            vnodes: known.vnodes.open.clone(),
-            meter: Arc::new(Unmeasured),
-            maintenance: Arc::new(Unmeasured),
-        };
         let remote = Remote {
             peers: Arc::new(PeerReplicas::new(peers, self.down.clone())),
             hints: hints.clone(),

@@ -103,6 +103,7 @@ impl World {
             file_mode: self.file_mode,
             is_running: self.is_running,
             lock_holder: |_| None,
+            open_file: |_| None,
         };
         self.executor
             .block_on(import(system, self.options.clone(), progress.clone()))

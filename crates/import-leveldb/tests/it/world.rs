@@ -82,6 +82,7 @@ impl World {
             file_mode: |_| None,
             is_running: |_| false,
             lock_holder: self.lock_holder,
+            open_file: |_| None,
         };
         let progress = Arc::new(Progress::default());
         self.executor

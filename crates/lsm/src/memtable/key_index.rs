@@ -286,7 +286,7 @@ mod tests {
     }
 
     fn insert(index: &KeyIndex, pieces: &mut Pieces, number: u32, sequence: u64) -> Option<u64> {
-        let written = pieces.cut(&key(number), sequence, None);
+        let written = pieces.cut(&key(number), sequence, None, None);
         index.insert(hash_key(&key(number)), written)
     }
 
@@ -318,7 +318,7 @@ mod tests {
     fn keys_of_one_hash_are_told_apart_and_no_more_are_taken_in_than_a_look_passes() {
         let (index, mut pieces) = (KeyIndex::new(10, 10), Pieces::default());
         let mut insert = |number: u32| {
-            let written = pieces.cut(&key(number), 1 + u64::from(number), None);
+            let written = pieces.cut(&key(number), 1 + u64::from(number), None, None);
             index.insert(7, written).is_some()
         };
         let taken: Vec<u32> = (0..5_000).filter(|it| insert(*it)).collect();
@@ -337,7 +337,7 @@ mod tests {
         let hash_of = |number: u32| u64::from(number) << 32;
         let mut taken = 0;
         for number in 0..3_000 {
-            let written = pieces.cut(&key(number), 1, None);
+            let written = pieces.cut(&key(number), 1, None, None);
             taken += u32::from(index.insert(hash_of(number), written).is_some());
         }
         assert_eq!(taken, 1_024);

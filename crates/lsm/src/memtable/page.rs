@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::piece::Written;
-use crate::Entry;
+use crate::{Entry, Older};
 
 /// No entry is added to a page that takes so many bytes.
 const PAGE_BYTES_MAX: usize = 64 << 10;
@@ -23,6 +23,8 @@ pub(crate) struct Page {
 struct Item {
     key: Range<usize>,
     entry: Place,
+    /// Where older versions that were passed over were logged.
+    older: Older,
 }
 
 enum Place {
@@ -60,7 +62,22 @@ impl Page {
             Some(entry) => Place::Apart(entry.clone()),
         };
         let key = from..key_end;
-        self.items.push(Item { key, entry });
+        let older = Older::default();
+        self.items.push(Item { key, entry, older });
+    }
+
+    /// Notes where an older version of the last key was logged, if it stays there.
+    pub(super) fn pass(&mut self, older: &Written) {
+        if let (Some(item), Some(segment)) = (self.items.last_mut(), older.segment()) {
+            item.older.add(segment);
+        }
+    }
+
+    /// Adds where older versions of the key at a position were logged.
+    pub(crate) fn leave_trail(&self, at: usize, older: &mut Older) {
+        if let Some(item) = self.items.get(at) {
+            older.add_all(&item.older);
+        }
     }
 
     pub(super) fn last_key(&self) -> Option<&[u8]> {

@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::entry::encode;
-use crate::{Entry, Value};
+use kvorum_value_log::LogPlace;
+
+use crate::entry::{Head, encode};
+use crate::{Entry, Older, Value};
 
 /// What holds more than this stands apart. Bytes.
 const PACKED_BYTES_MAX: usize = 1024;
@@ -41,16 +43,26 @@ pub(super) struct Written {
 }
 
 impl Pieces {
-    pub(super) fn cut(&mut self, key: &[u8], sequence: u64, value: Option<&Value>) -> Written {
+    /// `removed_at` is where a removal was logged, if that is to be known.
+    pub(super) fn cut(
+        &mut self,
+        key: &[u8],
+        sequence: u64,
+        value: Option<&Value>,
+        removed_at: Option<LogPlace>,
+    ) -> Written {
         self.piece.clear();
         self.piece.extend_from_slice(key);
         let payload_bytes = value.map_or(0, Value::payload_bytes);
-        let apart = (payload_bytes > PACKED_BYTES_MAX).then(|| {
-            let value = value.cloned();
-            Arc::new(Entry { sequence, value })
-        });
+        let apart = (payload_bytes > PACKED_BYTES_MAX)
+            .then(|| Arc::new(Entry::of(sequence, value.cloned())));
         if apart.is_none() {
-            encode(&mut self.piece, sequence, value);
+            let head = Head {
+                sequence,
+                removed_at,
+                older: &Older::default(),
+            };
+            encode(&mut self.piece, &head, value);
         }
         Written {
             piece: self.cut_piece(),
@@ -117,6 +129,15 @@ impl Written {
         }
     }
 
+    /// The segment of the value log in which it was logged, if it says so.
+    pub(super) fn segment(&self) -> Option<u32> {
+        let logged_at = match &self.apart {
+            None => Entry::copied(self.packed()).ok()?.logged_at(),
+            Some(entry) => entry.logged_at(),
+        };
+        logged_at.map(|it| it.segment)
+    }
+
     /// What it takes beside the structures that hold it, in bytes.
     pub(super) fn payload_bytes(&self) -> u64 {
         let apart_bytes = self.apart.as_ref().map_or(0, |entry| {
@@ -159,30 +180,26 @@ mod tests {
             CHUNK_BYTES_MAX + 1,
         ] {
             let value = value(body_bytes);
-            let written = pieces.cut(b"key", 9, Some(&value));
+            let written = pieces.cut(b"key", 9, Some(&value), None);
             assert_eq!((written.key(), written.sequence()), (&b"key"[..], 9));
             let is_packed = written.apart().is_none();
             assert_eq!(is_packed, body_bytes <= PACKED_BYTES_MAX - 4);
             assert_eq!(is_packed, !written.packed().is_empty());
-            let entry = Entry {
-                sequence: 9,
-                value: Some(value),
-            };
-            assert_eq!(written.entry(), Some(entry));
+            assert_eq!(written.entry(), Some(Entry::of(9, Some(value))));
             assert!(written.payload_bytes() > body_bytes as u64);
         }
-        let removal = pieces.cut(b"key", 9, None);
+        let removal = pieces.cut(b"key", 9, None, None);
         assert_eq!(removal.entry(), Some(Entry::removal(9)));
     }
 
     #[test]
     fn pieces_of_one_chunk_lie_one_behind_the_other() {
         let mut pieces = Pieces::default();
-        let first = pieces.cut(b"one", 1, None);
-        let second = pieces.cut(b"another", 2, None);
+        let first = pieces.cut(b"one", 1, None, None);
+        let second = pieces.cut(b"another", 2, None, None);
         assert_eq!(first.piece.as_ptr_range().end, second.piece.as_ptr());
         let long = vec![b'k'; CHUNK_BYTES_MAX + 7];
-        assert_eq!(pieces.cut(&long, 3, None).key(), long);
+        assert_eq!(pieces.cut(&long, 3, None, None).key(), long);
         assert_eq!((first.key(), second.key()), (&b"one"[..], &b"another"[..]));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kvorum_backend::{ErrorKind, StepBudget, TaskKind, Timestamp};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_lsm::policy::PolicySettings;
-use kvorum_lsm::{Lsm, LsmSettings, Op};
+use kvorum_lsm::{Lsm, LsmSettings, Op, OrderedTree};
 
 use crate::support::{
     NOW, do_all, everything, files, flip, get, key, open, put, put_op, scanned, settings, write,

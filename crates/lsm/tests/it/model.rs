@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use kvorum_backend::{FoldFilter, Lease, StepBudget};
 use kvorum_disk::MemoryDisk;
-use kvorum_lsm::{Compression, LsmSettings, LsmSnapshot, Op, ScanStep};
+use kvorum_lsm::{Compression, LsmSettings, LsmSnapshot, Op, ScanStep, TreeEntry, TreeView};
 use proptest::prelude::*;
 
 use crate::support::{NOW, do_all, everything, get, key, open, put_op, scanned, settings, write};
@@ -51,7 +51,7 @@ fn seen_by(snapshot: &LsmSnapshot) -> Map {
     let mut seen = Map::new();
     let filter = FoldFilter::unexpired(NOW);
     let end = snapshot.scan(&everything(), &filter, &mut |shown| {
-        seen.insert(Bytes::copy_from_slice(shown.key), shown.body().unwrap());
+        seen.insert(Bytes::copy_from_slice(shown.key()), shown.body().unwrap());
         ScanStep::Next
     });
     end.unwrap();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use kvorum_backend::{FoldFilter, Lease};
 use kvorum_disk::{CrashOptions, MemoryDisk};
-use kvorum_lsm::{Op, ScanStep};
+use kvorum_lsm::{Op, ScanStep, TreeView};
 
 use crate::repair::{lose_manifests, repair};
 use crate::support::{

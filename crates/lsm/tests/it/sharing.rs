@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use kvorum_backend::{Durability, FoldFilter, Lease, Lookup, ReadAt, Reading, Timestamp};
 use kvorum_disk::{Fault, FaultyDisk, MemoryDisk, Operation, Rule};
-use kvorum_lsm::{Lsm, LsmSettings, ScanRange, ScanStep, Shared};
+use kvorum_lsm::{Lsm, LsmSettings, ScanRange, ScanStep, Shared, TreeView};
 
 use crate::support::{NOW, get, key, put, put_op, scanned, settings};
 

@@ -11,7 +11,9 @@ use kvorum_backend::{
 };
 use kvorum_disk::{Disk, MemoryDisk, OpenMode};
 use kvorum_lsm::policy::PolicySettings;
-use kvorum_lsm::{Body, Lsm, LsmSettings, Op, ScanEnd, ScanRange, ScanStep, Shared, Value};
+use kvorum_lsm::{
+    Body, Lsm, LsmSettings, Op, ScanEnd, ScanRange, ScanStep, Shared, TreeEntry, TreeView, Value,
+};
 
 pub(crate) const NOW: Timestamp = Timestamp(1_000);
 
@@ -129,7 +131,7 @@ pub(crate) fn try_scanned(store: &Lsm) -> kvorum_backend::Result<Vec<(Bytes, Byt
         .snapshot(Lease::Unlimited)
         .scan(&everything(), &filter, &mut |shown| {
             match shown.body() {
-                Ok(body) => seen.push((Bytes::copy_from_slice(shown.key), body)),
+                Ok(body) => seen.push((Bytes::copy_from_slice(shown.key()), body)),
                 Err(error) if error.kind() == ErrorKind::Corrupt => {}
                 Err(error) => failed = Some(error),
             }

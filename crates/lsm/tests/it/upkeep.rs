@@ -9,7 +9,7 @@ use kvorum_backend::{
     Durability, FoldFilter, Lease, Lookup, ReadAt, Reading, StepBudget, TaskKind, Timestamp,
 };
 use kvorum_disk::{Disk as _, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
-use kvorum_lsm::{Body, LsmSettings, Op, ScanEnd, ScanStep, SyncStrategy, Value};
+use kvorum_lsm::{Body, LsmSettings, Op, ScanEnd, ScanStep, SyncStrategy, TreeView, Value};
 
 use crate::support::{
     NOW, do_all, everything, files, get, key, open, put, put_op, scanned, settings, write,

@@ -7,10 +7,11 @@ use kvorum_backend::{Belonging, FoundStore, StoreId};
 use kvorum_disk::Disk;
 use kvorum_inspect::Checked;
 use kvorum_member::{RecordedStores, known_stores};
+use kvorum_settings::StorageBackend;
 
 use crate::data_directory::VALUE_LOG_NAME;
-use crate::engine_names::Find;
-use crate::store_roots::{NOTED_ENGINES, noted_root};
+use crate::engine_names::{Find, WITH_FILES, find_of, name_of};
+use crate::store_roots::noted_root;
 use crate::value_log_check::{LogNote, NamedLogs, compare};
 
 /// Adds stores that are missing or exchanged. `engine` is the name in the file `engine`, if it has one.
@@ -102,16 +103,15 @@ fn place_of_stores(
     data: &Path,
     engine: Option<&str>,
 ) -> anyhow::Result<Option<(Find, PathBuf)>> {
-    let candidates = NOTED_ENGINES.into_iter();
-    let candidates = candidates.filter(|it| engine.is_none_or(|engine| engine == *it));
+    let is_named = |it: &StorageBackend| engine.is_none_or(|engine| engine == name_of(*it));
+    let candidates = WITH_FILES.into_iter().filter(is_named);
     let mut place = None;
     for engine in candidates {
-        let find: Find = match engine {
-            "bitcask" => kvorum_backend_bitcask::check::find_store,
-            _ => kvorum_backend_leveldb::find_store,
+        let Some(find) = find_of(engine) else {
+            continue;
         };
-        let noted = noted_root(disk, data, engine)?;
-        let root = noted.unwrap_or_else(|| data.join(engine));
+        let noted = noted_root(disk, data, name_of(engine))?;
+        let root = noted.unwrap_or_else(|| data.join(name_of(engine)));
         let is_there = disk.info(&root)?.is_some();
         place = Some((find, root));
         if is_there {

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use kvorum_backend_bitcask::{
-    BitcaskSettings, Compression, MergePolicy, MergeSettings, ReadCache, SyncStrategy,
-};
-use kvorum_settings::{self as settings, DurabilityMode, Settings, StorageBackend};
+use kvorum_backend::DayHours;
+use kvorum_backend_bitcask::{BitcaskSettings, Compression, MergePolicy, MergeSettings, ReadCache};
+use kvorum_settings::{self as settings, Settings, StorageBackend};
 
-use super::shared_settings::{ZSTD_LEVEL, segments_behind_max};
+use super::shared_settings::{ZSTD_LEVEL, segments_behind_max, sync_strategy};
 
 /// The part of all memory that `bitcask.read_cache = auto` takes: one in so many bytes.
 const READ_CACHE_SHARE: u64 = 32;
@@ -15,13 +14,8 @@ const READ_CACHE_SHARE: u64 = 32;
 /// The settings of one store.
 pub(super) fn settings_of(settings: &Settings, drawn: u64) -> BitcaskSettings {
     let bitcask = &settings.bitcask;
-    let durability = settings.bitcask_durability();
     BitcaskSettings {
-        sync: match durability.mode {
-            DurabilityMode::Grouped => SyncStrategy::Grouped,
-            DurabilityMode::None => SyncStrategy::None,
-            DurabilityMode::Interval => SyncStrategy::Interval(durability.interval),
-        },
+        sync: sync_strategy(&settings.bitcask_durability()),
         expiry: bitcask.expiry,
         scrub_period: settings.maintenance.scrub_period,
         expiry_grace: bitcask.expiry_grace,
@@ -51,10 +45,10 @@ pub(super) fn merge_policy(settings: &Settings) -> MergePolicy {
     match bitcask.merge_policy {
         settings::MergePolicy::Always => MergePolicy::Always,
         settings::MergePolicy::Never => MergePolicy::Never,
-        settings::MergePolicy::Window => MergePolicy::Window {
-            first_hour: bitcask.merge_window_start_hour,
-            last_hour: bitcask.merge_window_end_hour,
-        },
+        settings::MergePolicy::Window => MergePolicy::Window(DayHours {
+            first: bitcask.merge_window_start_hour,
+            last: bitcask.merge_window_end_hour,
+        }),
     }
 }
 

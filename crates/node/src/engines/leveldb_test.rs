@@ -7,35 +7,25 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Durability, Fields, Lookup, ReadAt, Reading, StepBudget, TaskKind, Timestamp,
-    Write,
+    Backend, Batch, Durability, Fields, Lookup, ReadAt, Reading, StepBudget, SyncStrategy,
+    TaskKind, Timestamp, Write,
 };
-use kvorum_backend_leveldb::{Leveldb, PolicySettings};
-use kvorum_disk::{CrashOptions, Disk, FaultyDisk, MemoryDisk, create_directory_durably};
-use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
+use kvorum_backend_leveldb::{Leveldb, Shared};
+use kvorum_disk::{CrashOptions, Disk, FaultyDisk, MemoryDisk};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::SeededRandomness;
-use kvorum_settings::{Configuration, Fate, honoured_keys, riak_families};
-use kvorum_value_log::ValueLog;
+use kvorum_settings::{Fate, honoured_keys, riak_families};
 
 use super::*;
 use crate::engines::Engines;
-use crate::node_log::open_value_log;
+use crate::engines::running::{NOW, Running, key, loaded, text};
+use crate::engines::tree_memory::MEMORY_BYTES_UNKNOWN;
 use crate::store_roots::StoreRoots;
 
 const GIGABYTE: u64 = 1 << 30;
-/// Of entries and of questions, in microseconds.
-const NOW: Timestamp = Timestamp(1_000_000_000);
-
-fn loaded(lines: &[&str]) -> Settings {
-    let no_more: [&str; 0] = [];
-    Configuration::load(&lines.join("\n"), &no_more)
-        .unwrap()
-        .settings
-}
 
 fn memory(lines: &[&str], machine: Option<u64>) -> Memory {
-    Memory::of(&loaded(lines).leveldb, machine, 64)
+    Memory::of(allowance(&loaded(lines).leveldb), machine, 64)
 }
 
 fn store(lines: &[&str]) -> LeveldbSettings {
@@ -118,6 +108,11 @@ fn a_key_is_tested_here_or_listed_with_its_reason() {
     }
 }
 
+fn run_node(disk: &MemoryDisk, lines: &[&str]) -> Running {
+    let of_node = ["storage_backend = leveldb", "leveldb.data_root = /stores"];
+    Running::open(disk, &[&of_node, lines].concat())
+}
+
 /// A store with these settings, on a disk that counts what is done to it.
 struct Opened {
     disk: FaultyDisk,
@@ -136,25 +131,6 @@ fn open_with(settings: &LeveldbSettings) -> Opened {
     let seam = Arc::new(disk.clone());
     let store = Leveldb::open(seam, Path::new("store"), settings, shared, draw, None).unwrap();
     Opened { disk, store }
-}
-
-fn key(number: u32) -> StorageKey {
-    let key = Key::from(format!("{number:08}").into_bytes());
-    StorageKey::new(&BucketType::default_type(), &Bucket::from("bucket"), &key)
-}
-
-/// Words, as values often are.
-fn text(number: u32, len: usize) -> Bytes {
-    let words = (0..).map(|at| format!("value {} of key {number}; ", at * 7919 % 1000));
-    let mut text = Vec::new();
-    for word in words {
-        text.extend_from_slice(word.as_bytes());
-        if text.len() >= len {
-            break;
-        }
-    }
-    text.truncate(len);
-    text.into()
 }
 
 impl Opened {
@@ -238,59 +214,10 @@ impl Opened {
     }
 }
 
-/// A store of a node as it is run: over the value log, if these settings have one.
-struct Running {
-    store: Arc<dyn Backend>,
-    log: Option<ValueLog>,
-}
-
-impl Running {
-    /// Opens the first partition's store, and what an earlier opening has left.
-    fn open(disk: &MemoryDisk, lines: &[&str]) -> Self {
-        let of_node = ["storage_backend = leveldb", "leveldb.data_root = /stores"];
-        let settings = loaded(&[&of_node, lines].concat());
-        let seam: Arc<dyn Disk> = Arc::new(disk.clone());
-        let randomness = Arc::new(SeededRandomness::new(1));
-        let engines = Engines::new(seam.clone(), settings.clone(), randomness);
-        let directory = Path::new("/value_log");
-        let log = engines.use_value_log(false).then(|| {
-            create_directory_durably(&*seam, directory).unwrap();
-            open_value_log(&seam, directory, &settings, 77).unwrap()
-        });
-        let ring_size = RingSize::new(8).unwrap();
-        let partition: Partition = ring_size.partitions().next().unwrap();
-        let store = engines
-            .open(ring_size, partition, None, log.as_ref())
-            .unwrap();
-        if let Some(log) = &log {
-            let tenants = engines.tenants_of(std::slice::from_ref(&store));
-            let _given = log.admit(&tenants).unwrap();
-        }
-        Self { store, log }
-    }
-
-    /// Puts a value as a client's put does, and waits until it is acknowledged.
-    fn put(&self, number: u32, body: Bytes) {
-        let write = Write::put(key(number), Fields::default(), Bytes::from("head"), body);
-        let receipt = self
-            .store
-            .put(&Batch::of(write), Durability::BackendDefault);
-        receipt.unwrap().wait().unwrap();
-    }
-
-    fn holds(&self, number: u32) -> bool {
-        let at = ReadAt {
-            reading: Reading::MayBlock,
-            now: NOW,
-        };
-        matches!(self.store.get(&key(number), at).unwrap(), Lookup::Found(_))
-    }
-}
-
 /// What 300 longer values take of the value log.
 fn log_bytes(lines: &[&str]) -> u64 {
     let grouped = ["leveldb.sync_on_write = on"];
-    let running = Running::open(&MemoryDisk::new(), &[&grouped, lines].concat());
+    let running = run_node(&MemoryDisk::new(), &[&grouped, lines].concat());
     let log = running.log.as_ref().unwrap();
     let before = log.status().bytes;
     (0..300).for_each(|it| running.put(it, text(it, 2_000)));
@@ -551,12 +478,12 @@ fn how_far_stores_may_lie_behind_the_log_differs_by_up_to_a_factor_of_two() {
 /// Whether a write that was acknowledged is there after a crash.
 fn outlives(line: &str, crash: CrashOptions) -> bool {
     let disk = MemoryDisk::new();
-    let running = Running::open(&disk, &[line]);
+    let running = run_node(&disk, &[line]);
     running.put(3, text(3, 100));
     running.put(4, text(4, 2_000));
     let left = disk.crash_image(crash);
     drop(running);
-    let running = Running::open(&left, &[line]);
+    let running = run_node(&left, &[line]);
     assert_eq!(running.holds(3), running.holds(4));
     running.holds(3)
 }
@@ -797,7 +724,7 @@ fn all_stores_of_a_node_have_one_cache_and_one_budget_for_memtables() {
     let ring_size = RingSize::new(8).unwrap();
     let seam: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
     let engines = Engines::new(seam, loaded(&lines), Arc::new(SeededRandomness::new(1)));
-    let shared = engines.leveldb_shared().unwrap();
+    let shared = engines.trees_shared().unwrap();
     let open = |partition: Option<Partition>| match partition {
         Some(partition) => engines.open(ring_size, partition, None, None).unwrap(),
         None => engines.open_hints(None).unwrap(),

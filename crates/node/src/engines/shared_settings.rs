@@ -1,9 +1,29 @@
-//! What the settings of both engines on the disk say alike.
+//! What the settings of the engines on the disk say alike.
 
-use kvorum_settings::Settings;
+use kvorum_backend::SyncStrategy;
+use kvorum_backend_leveldb::Compression;
+use kvorum_settings::{self as settings, Durability, DurabilityMode, Settings};
 
 /// Zstandard's level for values: the fastest, which is still much denser than LZ4.
 pub(super) const ZSTD_LEVEL: i32 = 1;
+
+/// How merge trees pack bodies or tables.
+pub(super) fn compression_of(asked: settings::Compression) -> Compression {
+    match asked {
+        settings::Compression::None => Compression::None,
+        settings::Compression::Lz4 => Compression::Lz4,
+        settings::Compression::Zstd => Compression::Zstd(ZSTD_LEVEL),
+    }
+}
+
+/// When a store syncs.
+pub(super) fn sync_strategy(durability: &Durability) -> SyncStrategy {
+    match durability.mode {
+        DurabilityMode::Grouped => SyncStrategy::Grouped,
+        DurabilityMode::None => SyncStrategy::None,
+        DurabilityMode::Interval => SyncStrategy::Interval(durability.interval),
+    }
+}
 
 /// How many segments of the value log a store may lie behind with what its own files say: between half
 /// and all of those that may wait, by a random number. With one bound for all, stores that take writes

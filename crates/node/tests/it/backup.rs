@@ -22,6 +22,7 @@ fn site(engine: &str) -> Site {
         "leveldb.write_buffer_size_min=64KB",
         "leveldb.write_buffer_size_max=80KB",
         "leveldb.maximum_memory=64MB",
+        "leveled.ledger_buffer=64KB",
         "buckets.default.allow_mult=false",
     ]
     .map(str::to_owned)
@@ -184,6 +185,11 @@ async fn a_backup_of_bitcask_is_a_data_directory_and_the_next_one_shares_its_fil
 #[tokio::test]
 async fn a_backup_of_leveldb_is_a_data_directory_and_the_next_one_shares_its_files() {
     a_backup_is_a_data_directory_and_the_next_one_shares_its_files("leveldb").await;
+}
+
+#[tokio::test]
+async fn a_backup_of_leveled_is_a_data_directory_and_the_next_one_shares_its_files() {
+    a_backup_is_a_data_directory_and_the_next_one_shares_its_files("leveled").await;
 }
 
 /// What `kvorum admin maintenance` says of the backups.

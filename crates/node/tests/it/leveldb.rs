@@ -1,10 +1,11 @@
-//! A server on the leveldb engine: both protocols, stopped gracefully and killed.
+//! Servers on the engines over merge trees, leveldb and leveled: both protocols, stopped gracefully and killed.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_client::{Client, pb};
@@ -16,16 +17,26 @@ const KEYS: u16 = 200;
 
 /// Write buffers so small that tables are written and merged all the time.
 fn site() -> Site {
+    site_of("leveldb")
+}
+
+/// The same of either engine.
+fn site_of(engine: &str) -> Site {
     let mut site = Site::new();
-    site.settings = [
-        "storage_backend=leveldb",
-        "leveldb.write_buffer_size_min=64KB",
-        "leveldb.write_buffer_size_max=80KB",
-        "leveldb.maximum_memory=64MB",
-        "buckets.default.allow_mult=false",
-    ]
-    .map(str::to_owned)
-    .into();
+    let buffers: &[&str] = match engine {
+        "leveldb" => &[
+            "leveldb.write_buffer_size_min=64KB",
+            "leveldb.write_buffer_size_max=80KB",
+        ],
+        _ => &["leveled.ledger_buffer=64KB"],
+    };
+    let others = [
+        format!("storage_backend={engine}"),
+        format!("{engine}.maximum_memory=64MB"),
+        "buckets.default.allow_mult=false".to_owned(),
+    ];
+    let buffers = buffers.iter().map(|it| (*it).to_owned());
+    site.settings = buffers.chain(others).collect();
     site
 }
 
@@ -107,7 +118,16 @@ pub(crate) fn http(site: &Site, request: &str, body: &str) -> (String, String) {
 
 #[tokio::test]
 async fn objects_survive_a_stop_and_a_kill() {
-    let site = site();
+    objects_survive("leveldb").await;
+}
+
+#[tokio::test]
+async fn objects_of_leveled_survive_a_stop_and_a_kill() {
+    objects_survive("leveled").await;
+}
+
+async fn objects_survive(engine: &str) {
+    let site = site_of(engine);
     let server = site.start();
     let mut client = site.client().await;
     put_round(&mut client, 1).await;
@@ -118,7 +138,7 @@ async fn objects_survive_a_stop_and_a_kill() {
     let text = String::from_utf8(verified.output().unwrap().stdout).unwrap();
     assert!(text.contains(" 0 findings"), "{text}");
     let unchecked = text.lines().filter(|line| line.starts_with("not checked"));
-    let of_stores = unchecked.filter(|line| line.contains("leveldb"));
+    let of_stores = unchecked.filter(|line| line.contains(engine));
     assert_eq!(of_stores.count(), 0, "{text}");
 
     let server = site.start();
@@ -138,8 +158,17 @@ async fn objects_survive_a_stop_and_a_kill() {
 
 #[tokio::test]
 async fn without_syncs_a_kill_loses_nothing_either() {
-    let mut site = site();
-    site.settings.push("leveldb.sync_on_write=off".to_owned());
+    a_kill_loses_nothing("leveldb", "leveldb.sync_on_write=off").await;
+}
+
+#[tokio::test]
+async fn without_syncs_a_kill_loses_nothing_of_leveled_either() {
+    a_kill_loses_nothing("leveled", "leveled.sync_strategy=none").await;
+}
+
+async fn a_kill_loses_nothing(engine: &str, without_syncs: &str) {
+    let mut site = site_of(engine);
+    site.settings.push(without_syncs.to_owned());
     let server = site.start();
     put_round(&mut site.client().await, 1).await;
     drop(server);
@@ -155,7 +184,16 @@ async fn without_syncs_a_kill_loses_nothing_either() {
 
 #[test]
 fn http_and_the_operators_verbs_know_the_engine() {
-    let site = site();
+    they_know_the_engine("leveldb");
+}
+
+#[test]
+fn http_and_the_operators_verbs_know_leveled() {
+    they_know_the_engine("leveled");
+}
+
+fn they_know_the_engine(engine: &str) {
+    let site = site_of(engine);
     let _server = site.start();
     let key = "/buckets/b/keys/k";
     let (status, _) = http(&site, &format!("PUT {key}"), "hello");
@@ -175,7 +213,10 @@ fn http_and_the_operators_verbs_know_the_engine() {
     let (status, _) = http(&site, "DELETE /buckets/b/keys/i", "");
     assert!(status.contains("204"), "{status}");
     let stats: Value = serde_json::from_str(&http(&site, "GET /stats", "").1).unwrap();
-    assert_eq!(stats["storage_backend"], "riak_kv_leveldb_backend");
+    assert_eq!(
+        stats["storage_backend"],
+        format!("riak_kv_{engine}_backend")
+    );
     let of_indexes = |name: &str| stats[format!("vnode_index_{name}_total")].as_u64();
     assert!(of_indexes("writes") > Some(0), "{stats}");
     assert_eq!(of_indexes("writes_postings"), Some(2), "{stats}");
@@ -184,18 +225,18 @@ fn http_and_the_operators_verbs_know_the_engine() {
     assert_eq!(stats["vnode_index_writes_postings"], 2, "{stats}");
     let metrics = http(&site, "GET /metrics", "").1;
     for figure in [
-        "backend=\"leveldb\"",
-        "kvorum_leveldb_cache_bytes_max ",
-        "kvorum_leveldb_memtable_bytes ",
+        &format!("backend=\"{engine}\""),
+        &format!("kvorum_{engine}_cache_bytes_max "),
+        &format!("kvorum_{engine}_memtable_bytes "),
         "kvorum_process_resident_bytes ",
         "kvorum_process_cpu_seconds_total ",
         "kvorum_process_written_bytes_total ",
     ] {
         assert!(metrics.contains(figure), "{figure}: {metrics}");
     }
-    // What `leveldb.maximum_memory` says is shared out, and no more than that.
+    // What `maximum_memory` says is shared out, and no more than that.
     let most = |what: &str| -> u64 {
-        let name = format!("kvorum_leveldb_{what}_bytes_max ");
+        let name = format!("kvorum_{engine}_{what}_bytes_max ");
         let value = metrics.lines().find_map(|it| it.strip_prefix(&name));
         value.unwrap().parse().unwrap()
     };
@@ -211,13 +252,13 @@ fn http_and_the_operators_verbs_know_the_engine() {
     assert!(status.to_string().contains("tables_per_level"), "{status}");
     text(&["admin", "maintenance"]);
     text(&["chkconfig"]);
-    let described = text(&["describe", "leveldb.maximum_memory.percent"]);
+    let described = text(&["describe", &format!("{engine}.maximum_memory.percent")]);
     assert!(described.contains("70"), "{described}");
 }
 
 /// The largest table of a stopped node.
-fn largest_table(site: &Site) -> PathBuf {
-    let stores = site.path().join("data/leveldb").read_dir().unwrap();
+fn largest_table(site: &Site, engine: &str) -> PathBuf {
+    let stores = site.path().join("data").join(engine).read_dir().unwrap();
     let files = stores.flat_map(|it| it.unwrap().path().read_dir().unwrap());
     let tables = files.map(|it| it.unwrap().path());
     let tables = tables.filter(|it| it.extension().is_some_and(|it| it == "sst"));
@@ -245,7 +286,7 @@ async fn costs_its_keys_alone(harm: impl Fn(&Path)) {
     let server = site.start();
     put_round(&mut site.client().await, 1).await;
     server.stop();
-    harm(&largest_table(&site));
+    harm(&largest_table(&site, "leveldb"));
 
     let server = site.start();
     let mut client = site.client().await;
@@ -287,7 +328,16 @@ async fn costs_its_keys_alone(harm: impl Fn(&Path)) {
 
 #[tokio::test]
 async fn a_node_whose_stores_lost_their_manifests_has_every_object_after_a_repair() {
-    let site = site();
+    has_every_object_after_a_repair("leveldb").await;
+}
+
+#[tokio::test]
+async fn a_node_of_leveled_whose_stores_lost_their_manifests_has_every_object_after_a_repair() {
+    has_every_object_after_a_repair("leveled").await;
+}
+
+async fn has_every_object_after_a_repair(engine: &str) {
+    let site = site_of(engine);
     let server = site.start();
     put_round(&mut site.client().await, 1).await;
     let data = site.path().join("data");
@@ -301,7 +351,7 @@ async fn a_node_whose_stores_lost_their_manifests_has_every_object_after_a_repai
     let text = String::from_utf8(sound.stdout).unwrap();
     assert!(text.contains(" sound "), "{text}");
 
-    let store = largest_table(&site).parent().unwrap().to_owned();
+    let store = largest_table(&site, engine).parent().unwrap().to_owned();
     for name in ["manifest-0", "manifest-1"] {
         std::fs::remove_file(store.join(name)).unwrap();
     }
@@ -320,8 +370,26 @@ async fn a_node_whose_stores_lost_their_manifests_has_every_object_after_a_repai
     assert!(verified.status.success(), "{text}");
 
     let server = site.start();
-    check_round(&mut site.client().await, 1).await;
+    let mut client = site.client().await;
+    wait_for_the_ledger(&mut client).await;
+    check_round(&mut client, 1).await;
     server.stop();
+}
+
+/// What a ledger has lost is answered as damaged until it is made again from the journal.
+async fn wait_for_the_ledger(client: &mut Client) {
+    for _ in 0..600 {
+        let mut has_failed = listed(client).await.is_err();
+        for number in 0..KEYS {
+            let read = client.get_key(b"b", &number.to_be_bytes()).await;
+            has_failed |= read.is_err();
+        }
+        if !has_failed {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the ledger is not made again");
 }
 
 /// A verb that takes no configuration.

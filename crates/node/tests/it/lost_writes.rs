@@ -42,6 +42,7 @@ async fn killed(engine: &str) -> Site {
         "commit_log.bytes_max=128KB".to_owned(),
         "leveldb.write_buffer_size_min=64KB".to_owned(),
         "leveldb.write_buffer_size_max=64KB".to_owned(),
+        "leveled.ledger_buffer=64KB".to_owned(),
     ];
     let server = site.start();
     let mut client = site.client().await;
@@ -154,6 +155,11 @@ async fn a_flip_in_the_log_after_a_kill_brings_nothing_back_on_leveldb() {
 }
 
 #[tokio::test]
+async fn a_flip_in_the_log_after_a_kill_brings_nothing_back_on_leveled() {
+    a_flip_brings_nothing_back("leveled").await;
+}
+
+#[tokio::test]
 async fn missing_segments_bring_nothing_back_on_bitcask() {
     missing_segments_bring_nothing_back("bitcask").await;
 }
@@ -161,4 +167,9 @@ async fn missing_segments_bring_nothing_back_on_bitcask() {
 #[tokio::test]
 async fn missing_segments_bring_nothing_back_on_leveldb() {
     missing_segments_bring_nothing_back("leveldb").await;
+}
+
+#[tokio::test]
+async fn missing_segments_bring_nothing_back_on_leveled() {
+    missing_segments_bring_nothing_back("leveled").await;
 }

@@ -17,7 +17,11 @@ mod exchanged;
 mod health;
 mod import;
 mod import_leveldb;
+mod import_leveled;
 mod indexes;
+#[path = "../../../import-leveled/tests/it/journal.rs"]
+#[expect(dead_code, reason = "what the importer's own tests need beyond these")]
+mod journal;
 mod json_answers;
 #[path = "../../../import-leveldb/tests/it/level_store.rs"]
 #[expect(dead_code, reason = "what the importer's own tests need beyond these")]

@@ -5,6 +5,7 @@ mod buckets;
 mod durability;
 mod encryption;
 mod leveldb;
+mod leveled;
 mod listeners;
 mod log;
 mod maintenance;
@@ -16,7 +17,7 @@ mod requests;
 use crate::key::Key;
 
 /// All tables, in the order of the reference page.
-pub(crate) const TABLES: [&[Key]; 12] = [
+pub(crate) const TABLES: [&[Key]; 13] = [
     node::KEYS,
     listeners::KEYS,
     encryption::KEYS,
@@ -26,6 +27,7 @@ pub(crate) const TABLES: [&[Key]; 12] = [
     durability::KEYS,
     bitcask::KEYS,
     leveldb::KEYS,
+    leveled::KEYS,
     memory::KEYS,
     maintenance::KEYS,
     log::KEYS,

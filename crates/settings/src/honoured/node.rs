@@ -82,10 +82,12 @@ pub(super) const KEYS: &[Key] = &[
             Choice::Takes("leveldb", |settings| {
                 settings.node.storage_backend = StorageBackend::Leveldb;
             }),
+            Choice::Takes("leveled", |settings| {
+                settings.node.storage_backend = StorageBackend::Leveled;
+            }),
             Choice::Takes("memory", |settings| {
                 settings.node.storage_backend = StorageBackend::Memory;
             }),
-            Choice::NotBuiltIn("leveled", NOT_YET),
             Choice::NotBuiltIn("hanoidb", NOT_YET),
             Choice::NotBuiltIn("innostore", NOT_YET),
             Choice::NotBuiltIn("multi", NOT_YET),
@@ -96,8 +98,10 @@ pub(super) const KEYS: &[Key] = &[
          `bitcask` keeps all keys in memory and values in append-only files; \
          `leveldb` keeps sorted tables that are merged in the background, needs little memory, and \
          has secondary indexes; \
+         `leveled` is the same for keys and heads, and leaves bodies in a journal, where merges do not \
+         move them; \
          `memory` keeps everything in memory and loses it at a stop. \
-         `leveled`, `hanoidb`, `innostore`, `multi` and `prefix_multi` are known, \
+         `hanoidb`, `innostore`, `multi` and `prefix_multi` are known, \
          but not built in yet, and the server does not start with them: \
          it would not find the data that is there.",
     ),
@@ -115,4 +119,4 @@ pub(super) const KEYS: &[Key] = &[
     .own(),
 ];
 
-const NOT_YET: &str = "it is known but not built in yet; bitcask, leveldb and memory are";
+const NOT_YET: &str = "it is known but not built in yet; bitcask, leveldb, leveled and memory are";

@@ -62,8 +62,14 @@ fn every_honoured_key_reaches_the_settings() {
 
 #[test]
 fn no_two_values_of_a_flag_or_choice_are_the_same() {
-    // Riak has more levels than we do, and one packing that we do not; the help says so.
-    let meant = ["logger.level", "leveldb.compression.algorithm"];
+    // Riak has more levels than we do, packings that we do not, and two ways to sync; the help says so.
+    let meant = [
+        "logger.level",
+        "leveldb.compression.algorithm",
+        "leveled.compression_method",
+        "leveled.ledger_compression",
+        "leveled.sync_strategy",
+    ];
     for key in honoured_keys().filter(|key| !meant.contains(&key.name)) {
         if !matches!(key.kind, Kind::Flag(_) | Kind::Choice(_)) {
             continue;
@@ -102,6 +108,7 @@ fn no_two_keys_share_a_field() {
                 "ring.state_dir" => "./data/ring",
                 "bitcask.data_root" => "./data/bitcask",
                 "leveldb.data_root" => "./data/leveldb",
+                "leveled.data_root" => "./data/leveled",
                 "logger.file" => "./log/console.log",
                 _ => other.default.unwrap_or_default(),
             };

@@ -16,7 +16,7 @@ use kvorum_backend::{
     Reading, Receipt, StepBudget, TaskKind, Timestamp, Write,
 };
 use kvorum_backend_bitcask::{BitcaskSettings, SyncStrategy};
-use kvorum_backend_leveldb::{LeveldbSettings, SyncStrategy as LeveldbSync};
+use kvorum_backend_leveldb::LeveldbSettings;
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
 use kvorum_value_log::{ValueLog, ValueLogSettings};
@@ -167,7 +167,7 @@ fn bitcask() -> Engine {
 
 fn leveldb() -> Engine {
     Engine::Leveldb(LeveldbSettings {
-        sync: LeveldbSync::Grouped,
+        sync: SyncStrategy::Grouped,
         log_segments_behind_max: 2,
         // All bodies stay in the log.
         blob_threshold_bytes: 80,

@@ -1,5 +1,5 @@
-//! Several stores with their entries in one value log, as a node has them, of bitcask or of leveldb: killed,
-//! cut from the power anywhere, opened again under another durability, collected and merged meanwhile. What
+//! Several stores with their entries in one value log, as a node has them, of bitcask, leveldb or
+//! leveled: killed, cut from the power anywhere, opened again under another durability, collected and merged meanwhile. What
 //! was acknowledged is there, as far as the durability of its time promised.
 
 #![expect(
@@ -20,13 +20,16 @@ use kvorum_backend::{
     Lookup, ReadAt, Reading, Result, Sequence, StepBudget, TaskKind, Timestamp, Visited, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
-use kvorum_backend_leveldb::{LeveldbSettings, SyncStrategy as LeveldbSync};
+use kvorum_backend_leveldb::LeveldbSettings;
+use kvorum_backend_leveled::LeveledSettings;
 use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_encoding::StorageKey;
 use kvorum_value_log::{Admission, Tenant, ValueLog, ValueLogSettings};
 use proptest::prelude::*;
 
-use crate::tenants::{Engine, Opened, bitcask_settings, leveldb_settings, tenants_of};
+use crate::tenants::{
+    Engine, Opened, bitcask_settings, leveldb_settings, leveled_settings, tenants_of,
+};
 
 pub(crate) const STORES: usize = 3;
 pub(crate) const KEYS: usize = 5;
@@ -86,9 +89,10 @@ impl Mode {
 pub(crate) enum Kind {
     Bitcask,
     Leveldb,
+    Leveled,
 }
 
-pub(crate) const KINDS: [Kind; 2] = [Kind::Bitcask, Kind::Leveldb];
+pub(crate) const KINDS: [Kind; 3] = [Kind::Bitcask, Kind::Leveldb, Kind::Leveled];
 
 impl Kind {
     fn engine(self, mode: Mode) -> Engine {
@@ -101,16 +105,21 @@ impl Kind {
                 ..bitcask_settings()
             }),
             Self::Leveldb => Engine::Leveldb(LeveldbSettings {
-                sync: match mode {
-                    Mode::Own | Mode::None => LeveldbSync::None,
-                    Mode::Interval => LeveldbSync::Interval(INTERVAL),
-                    Mode::Grouped => LeveldbSync::Grouped,
-                },
+                sync: mode.strategy(),
                 write_buffer_bytes: 2_000,
                 // Two values of three.
                 blob_threshold_bytes: 100,
                 log_segments_behind_max: 2,
                 ..leveldb_settings()
+            }),
+            Self::Leveled => Engine::Leveled(LeveledSettings {
+                sync: match mode {
+                    Mode::Own | Mode::None => SyncStrategy::None,
+                    Mode::Interval => SyncStrategy::Interval(INTERVAL),
+                    Mode::Grouped => SyncStrategy::Grouped,
+                },
+                log_segments_behind_max: 2,
+                ..leveled_settings()
             }),
         }
     }
@@ -605,6 +614,14 @@ proptest! {
     ) {
         check(Kind::Leveldb, mode, &scripts, None);
     }
+
+    #[test]
+    fn any_script_over_leveled_survives_power_cuts_anywhere_and_what_comes_after(
+        mode in any_mode(),
+        scripts in proptest::collection::vec((any_script(), any::<u64>(), any_mode()), 1..4),
+    ) {
+        check(Kind::Leveled, mode, &scripts, None);
+    }
 }
 
 /// Killed before the log's thread came to write, a server that had said "done" had it in its memory
@@ -718,7 +735,7 @@ fn cover_all(node: &Node) {
 #[test]
 fn a_store_that_is_opened_while_a_segment_is_collected_loses_nothing_of_it() {
     let mut under_way = 0;
-    let runs = (0..24).map(|run| (KINDS[run % 2], run / 2));
+    let runs = (0..36).map(|run| (KINDS[run % KINDS.len()], run / KINDS.len()));
     for (kind, steps_away) in runs {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
         let drawn = Arc::new(AtomicU64::new(1));

@@ -6,15 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_backend::{
-    Backend, Backups, Batch, Capabilities, Durability, IndexFolds, Lease, Lookup, LostRange,
-    ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup,
-    StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
+    Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, IndexFolds, Lease,
+    Lookup, LostRange, ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget,
+    StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergeSettings, SyncStrategy};
 use kvorum_backend_conformance::Opening;
-use kvorum_backend_leveldb::{
-    Compression, DrawNumber, Leveldb, LeveldbSettings, Shared, SyncStrategy as LeveldbSync,
-};
+use kvorum_backend_leveldb::{Compression, DrawNumber, Leveldb, LeveldbSettings, Shared};
+use kvorum_backend_leveled::{JournalPolicy, LeveledSettings};
 use kvorum_disk::Disk;
 use kvorum_encoding::StorageKey;
 use kvorum_lsm::policy::PolicySettings;
@@ -26,6 +25,7 @@ use parking_lot::Mutex;
 pub(crate) enum Engine {
     Bitcask(BitcaskSettings),
     Leveldb(LeveldbSettings),
+    Leveled(LeveledSettings),
 }
 
 impl Engine {
@@ -43,6 +43,14 @@ impl Engine {
             Self::Leveldb(own) => {
                 let shared = Shared::new(64 << 10, 1 << 20);
                 Leveldb::open(disk, directory, &own, shared, draw, log)?.into()
+            }
+            Self::Leveled(own) => {
+                let shared = Shared::new(64 << 10, 1 << 20);
+                let journal = log.ok_or_else(|| {
+                    let detail = "leveled without a journal";
+                    BackendError::new(ErrorKind::Misuse, detail)
+                })?;
+                kvorum_backend_leveled::open(disk, directory, &own, shared, draw, journal)?.into()
             }
         })
     }
@@ -277,10 +285,28 @@ pub(crate) fn bitcask_settings() -> BitcaskSettings {
     }
 }
 
+/// The same of a ledger, with journal files that are rewritten when a third of them is garbage.
+pub(crate) fn leveled_settings() -> LeveledSettings {
+    let leveldb = leveldb_settings();
+    LeveledSettings {
+        sync: leveldb.sync,
+        ledger_buffer_bytes: 1_500,
+        block_bytes: leveldb.block_bytes,
+        journal_policy: JournalPolicy {
+            run_files_max: 2,
+            single_file_percent: 66,
+            longest_run_percent: 80,
+            ..JournalPolicy::default()
+        },
+        policy: leveldb.policy,
+        ..LeveledSettings::default()
+    }
+}
+
 /// So small that a few dozen writes fill memtables, tables and blob files.
 pub(crate) fn leveldb_settings() -> LeveldbSettings {
     LeveldbSettings {
-        sync: LeveldbSync::None,
+        sync: SyncStrategy::None,
         write_buffer_bytes: 3_000,
         block_bytes: 300,
         block_restart_interval: 2,

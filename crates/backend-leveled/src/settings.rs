@@ -1,0 +1,90 @@
+//! Settings of a store, under the names that `leveled.*` keys have where they have one.
+
+use std::time::Duration;
+
+use kvorum_backend::Belonging;
+use kvorum_index_entries::keyspace::is_object;
+use kvorum_lsm::policy::PolicySettings;
+use kvorum_lsm::{Compression, CompressionPoint, JournalPolicy, LsmSettings, SyncStrategy};
+
+/// How a store behaves and performs.
+#[derive(Clone, Debug)]
+pub struct LeveledSettings {
+    // Behaviour.
+    /// The opener's knowledge of the store.
+    pub belonging: Belonging,
+    /// What [`kvorum_backend::Durability::BackendDefault`] promises, and when the journal is synced.
+    pub sync: SyncStrategy,
+    /// Entries are gone this long after their last modification; `None` for never.
+    pub expiry: Option<Duration>,
+    /// Tables and journal files are read again within this time, to find rot; `None` for never.
+    pub scrub_period: Option<Duration>,
+
+    // Performance.
+    /// The ledger's memtable is flushed when it takes this many bytes.
+    pub ledger_buffer_bytes: u64,
+    /// A smaller one is flushed as well when the oldest of what it has stands more than so many segments of the
+    /// journal behind the newest: that is what is read again after a crash.
+    pub log_segments_behind_max: u32,
+    /// How bodies are compressed.
+    pub compression: Compression,
+    /// When they are: `compression` holds from then on.
+    pub compression_point: CompressionPoint,
+    /// How tables of the ledger are compressed, if they are.
+    pub ledger_compression: Compression,
+    /// The first level of which tables are.
+    pub ledger_compressed_from_level: usize,
+    /// Blocks of the ledger's tables of this many bytes.
+    pub block_bytes: usize,
+    /// When journal files are rewritten.
+    pub journal_policy: JournalPolicy,
+    /// When tables of the ledger are merged.
+    pub policy: PolicySettings,
+}
+
+impl Default for LeveledSettings {
+    fn default() -> Self {
+        let lsm = LsmSettings::default();
+        Self {
+            belonging: Belonging::default(),
+            sync: SyncStrategy::Grouped,
+            expiry: None,
+            scrub_period: lsm.scrub_period,
+            ledger_buffer_bytes: 32 << 20,
+            log_segments_behind_max: lsm.log_segments_behind_max,
+            compression: Compression::Lz4,
+            compression_point: CompressionPoint::OnReceipt,
+            ledger_compression: Compression::Lz4,
+            ledger_compressed_from_level: 2,
+            block_bytes: 4096,
+            journal_policy: JournalPolicy::default(),
+            policy: PolicySettings::default(),
+        }
+    }
+}
+
+impl From<&LeveledSettings> for LsmSettings {
+    fn from(settings: &LeveledSettings) -> Self {
+        let mut compression = vec![Compression::None; settings.ledger_compressed_from_level];
+        compression.push(settings.ledger_compression);
+        Self {
+            name: "leveled",
+            belonging: settings.belonging.clone(),
+            sync: settings.sync,
+            expiry: settings.expiry,
+            scrub_period: settings.scrub_period,
+            memtable_bytes: settings.ledger_buffer_bytes,
+            log_segments_behind_max: settings.log_segments_behind_max,
+            // Index entries have no bodies, and those of objects are in the journal.
+            blob_threshold_bytes: usize::MAX,
+            blob_compression: settings.compression,
+            compression_point: settings.compression_point,
+            compression,
+            block_bytes: settings.block_bytes,
+            journaled: Some(is_object),
+            journal_policy: settings.journal_policy,
+            policy: settings.policy.clone(),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Whether an open store takes writes: not when it was closed, or a write failed for good, or what is free is
+//! held back.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use kvorum_disk::{Disk, Headroom, Reserve};
+use parking_lot::Mutex;
+
+use crate::{BackendError, ErrorKind, Purpose, Result, mark_suspect};
+
+/// See the module.
+pub struct Intake {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    is_closed: AtomicBool,
+    /// Why the store takes no more writes.
+    failure: Mutex<Option<BackendError>>,
+    /// What puts to the store's own files leave alone.
+    reserve: OnceLock<Arc<Reserve>>,
+}
+
+impl Intake {
+    /// Of a store in this directory. `reserve` is that of its log, if it has one.
+    pub fn new(disk: Arc<dyn Disk>, directory: PathBuf, reserve: Option<Arc<Reserve>>) -> Self {
+        Self {
+            disk,
+            directory,
+            is_closed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            reserve: reserve.map_or_else(OnceLock::new, OnceLock::from),
+        }
+    }
+
+    /// Sets the reserve; a second one is ignored.
+    pub fn set_reserve(&self, reserve: Arc<Reserve>) {
+        let _first = self.reserve.set(reserve);
+    }
+
+    /// Looks again how much is free.
+    pub fn measure(&self) {
+        let _seen_from_now_on = self.reserve.get().map(|it| it.measure());
+    }
+
+    /// The room for the store's files at the last look.
+    pub fn headroom(&self) -> Headroom {
+        self.reserve.get().map_or(Headroom::UNKNOWN, |it| it.seen())
+    }
+
+    /// Takes room for puts to the store's own files.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Full`] when so much is not free, or held back.
+    pub fn take_room(&self, bytes: u64, purpose: Purpose) -> Result<()> {
+        let has_room = |it: &Arc<Reserve>| it.take(bytes, purpose == Purpose::Free);
+        if self.reserve.get().is_none_or(has_room) {
+            return Ok(());
+        }
+        let detail = format!(
+            "no space for {bytes} bytes: what is free at {} is held back for merges",
+            self.directory.display()
+        );
+        Err(BackendError::new(ErrorKind::Full, detail))
+    }
+
+    /// Refuses a write.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Closed`], or that of [`Intake::check_not_failed`].
+    pub fn check_writable(&self) -> Result<()> {
+        match self.is_closed.load(Ordering::Acquire) {
+            true => Err(self.closed()),
+            false => self.check_not_failed(),
+        }
+    }
+
+    /// Refuses what would build on a write that failed.
+    ///
+    /// # Errors
+    /// The first failure that [`Intake::fail`] was told.
+    pub fn check_not_failed(&self) -> Result<()> {
+        match &*self.failure.lock() {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes nothing from now on. True when that was so before.
+    pub fn close(&self) -> bool {
+        self.is_closed.swap(true, Ordering::AcqRel)
+    }
+
+    /// What a store says that was closed.
+    pub fn closed(&self) -> BackendError {
+        let detail = format!("{} was closed", self.directory.display());
+        BackendError::new(ErrorKind::Closed, detail)
+    }
+
+    /// A sync failed: nothing more is written until the store is opened again.
+    pub fn fail(&self, error: &BackendError) -> BackendError {
+        let error = BackendError::new(ErrorKind::Failed, error.to_string());
+        self.failure.lock().get_or_insert_with(|| error.clone());
+        mark_suspect(&*self.disk, &self.directory);
+        error
+    }
+}

@@ -1,0 +1,170 @@
+//! The key of a journal's record: the place of a write in the order of all writes of its store, its
+//! kind, and the key of the ledger that it is of.
+
+use bytes::Bytes;
+use kvorum_encoding::{Address, Bucket, BucketType, Key};
+use kvorum_import::external_term::{FORMAT_BYTE, Term, TermError};
+use kvorum_import::metadata::bucket_of_term;
+
+/// The first bytes of every key: an external term that is a tuple of three.
+pub(crate) const KEY_START: [u8; 3] = [FORMAT_BYTE, 104, 3];
+/// The tag of Riak's objects.
+const RIAK_TAG: &str = "o_rkv";
+
+/// A record's key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JournalKey {
+    /// The number of the write; no two writes of a store have the same.
+    pub sequence: u64,
+    /// What the write is.
+    pub kind: RecordKind,
+    /// What it is a write to.
+    pub subject: Subject,
+}
+
+/// What a record holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordKind {
+    /// An object and its index changes.
+    Object,
+    /// The deletion of a key.
+    Tombstone,
+    /// The index changes of an object that was replaced: compaction has dropped the object.
+    IndexChanges,
+    /// A batch of head-only entries.
+    Batch,
+}
+
+/// What a write is to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Subject {
+    /// An object of Riak's.
+    Object(Address),
+    /// Something that is none.
+    Other(Term),
+}
+
+/// Why a key cannot be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// It is no Erlang term.
+    #[error("no Erlang term: {0}")]
+    Term(#[from] TermError),
+    /// It is a term of another shape.
+    #[error("a term that is no key of a journal")]
+    Shape,
+}
+
+impl JournalKey {
+    /// Takes a key apart, an external term:
+    ///
+    /// ```text
+    /// {Sequence, stnd | tomb | keyd | mput, LedgerKey}
+    /// LedgerKey = {Tag, Bucket, Key, null}     Tag is o_rkv for objects of Riak's
+    /// Bucket    = binary | {Type, Bucket}
+    /// ```
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn decode(bytes: &Bytes) -> Result<Self, KeyError> {
+        let Term::Tuple(fields) = Term::decode(bytes)? else {
+            return Err(KeyError::Shape);
+        };
+        let fields: Result<[Term; 3], _> = fields.try_into();
+        let [sequence, kind, ledger_key] = fields.map_err(|_| KeyError::Shape)?;
+        let kinds = [
+            ("stnd", RecordKind::Object),
+            ("tomb", RecordKind::Tombstone),
+            ("keyd", RecordKind::IndexChanges),
+            ("mput", RecordKind::Batch),
+        ];
+        let known = kinds.into_iter().find(|(name, _)| kind.is_atom(name));
+        let (_, kind) = known.ok_or(KeyError::Shape)?;
+        Ok(Self {
+            sequence: sequence.as_u64().ok_or(KeyError::Shape)?,
+            kind,
+            subject: subject(ledger_key)?,
+        })
+    }
+}
+
+fn subject(ledger_key: Term) -> Result<Subject, KeyError> {
+    match ledger_key.as_tuple() {
+        Some([tag, bucket, key, _]) if tag.is_atom(RIAK_TAG) => {
+            let (bucket_type, bucket) = bucket_of_term(bucket).ok_or(KeyError::Shape)?;
+            let key = key.as_binary().ok_or(KeyError::Shape)?.clone();
+            address(bucket_type, bucket, key).map(Subject::Object)
+        }
+        _ => Ok(Subject::Other(ledger_key)),
+    }
+}
+
+fn address(bucket_type: Option<Bytes>, bucket: Bytes, key: Bytes) -> Result<Address, KeyError> {
+    if bucket.is_empty() || key.is_empty() || bucket_type.as_ref().is_some_and(Bytes::is_empty) {
+        return Err(KeyError::Shape);
+    }
+    Ok(Address {
+        bucket_type: bucket_type.map_or_else(BucketType::default_type, BucketType::new),
+        bucket: Bucket::new(bucket),
+        key: Key::new(key),
+    })
+}
+
+/// The tag of a key that is none of Riak's, for people.
+pub(crate) fn tag_of(ledger_key: &Term) -> String {
+    let tag = match ledger_key.as_tuple() {
+        Some([tag, ..]) => tag.to_text(),
+        _ => None,
+    };
+    tag.map_or_else(
+        || "none".to_owned(),
+        |tag| String::from_utf8_lossy(&tag).into_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a node of Riak 3.2 wrote it.
+    const KEY: &[u8] = b"\x83h\x03a\xe5d\0\x04stndh\x04d\0\x05o_rkvh\x02m\0\0\0\x06fx_lwwm\0\0\0\
+        \x09alpha_idxm\0\0\0\x03i17d\0\x04null";
+
+    fn decode(bytes: &[u8]) -> Result<JournalKey, KeyError> {
+        JournalKey::decode(&Bytes::copy_from_slice(bytes))
+    }
+
+    #[test]
+    fn a_key_of_a_node_is_understood_and_no_truncation_of_it() {
+        let key = decode(KEY).unwrap();
+        assert_eq!((key.sequence, key.kind), (229, RecordKind::Object));
+        let Subject::Object(address) = key.subject else {
+            unreachable!();
+        };
+        assert_eq!(address.to_string(), "fx_lww/alpha_idx/i17");
+        assert!(KEY.starts_with(&KEY_START));
+        for len in 0..KEY.len() {
+            assert!(decode(&KEY[..len]).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn keys_of_other_tags_are_no_objects_and_empty_names_are_refused() {
+        let other = decode(b"\x83h\x03a\x01w\x04mputw\x05dummy").unwrap();
+        assert_eq!(other.kind, RecordKind::Batch);
+        assert!(matches!(other.subject, Subject::Other(ref key) if tag_of(key) == "none"));
+        let head = decode(b"\x83h\x03a\x01w\x04stndh\x04w\x01hm\0\0\0\x01bm\0\0\0\x01kw\x04null");
+        let Subject::Other(key) = head.unwrap().subject else {
+            unreachable!();
+        };
+        assert_eq!(tag_of(&key), "h");
+        for wrong in [
+            &b"\x83h\x03a\x01w\x04stndh\x04w\x05o_rkvm\0\0\0\x01bm\0\0\0\0w\x04null"[..],
+            b"\x83h\x03a\x01w\x04whatw\x05dummy",
+            b"\x83h\x03b\xff\xff\xff\xffw\x04stndw\x05dummy",
+            b"\x83a\x01",
+        ] {
+            assert_eq!(decode(wrong), Err(KeyError::Shape));
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! From groups of records to objects ready to be put: reading, checking, comparing and merging.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use kvorum_encoding::Address;
+use kvorum_import::riak_object::RiakObject;
+use kvorum_import::{Batch, GroupReader, OpenFiles, Place, reconcile};
+
+use crate::groups::KeyGroup;
+use crate::index::{EntryKind, IndexEntry};
+use crate::journal_key::{JournalKey, RecordKind, Subject, tag_of};
+use crate::journal_value::JournalValue;
+use crate::record::Record;
+
+/// A longer record is not read. Riak refuses objects above 50 MB unless told otherwise.
+const RECORD_BYTES_MAX: u32 = 512 << 20;
+/// Things that are none of Riak's are told one by one up to here, and counted beyond.
+const OTHER_KEYS_TOLD: u64 = 100;
+
+/// Reads records.
+pub(crate) struct ObjectReader {
+    files: OpenFiles,
+    /// Journal files by number.
+    paths: Vec<PathBuf>,
+    /// What expired before is left out, in seconds since the Unix epoch.
+    now_secs: u64,
+    leave_out_tombstones: bool,
+    others_told: u64,
+}
+
+/// The copies of a key that have been read.
+#[derive(Default)]
+struct Copies {
+    address: Option<Address>,
+    place: Option<Place>,
+    /// Digests and bytes of those that differ.
+    read: Vec<(u64, Bytes)>,
+    replicas: Vec<RiakObject>,
+    has_expired: bool,
+    /// The latest time of expiry, in seconds since the Unix epoch.
+    expires_at_secs: Option<u64>,
+}
+
+impl GroupReader for ObjectReader {
+    type Group = KeyGroup;
+
+    fn read_batch(&mut self, groups: &[KeyGroup]) -> Batch {
+        let mut batch = Batch::default();
+        for group in groups {
+            self.read_group(group, &mut batch);
+            batch.keys += 1;
+            if batch.is_full() {
+                break;
+            }
+        }
+        batch
+    }
+}
+
+impl ObjectReader {
+    pub(crate) fn new(
+        files: OpenFiles,
+        paths: Vec<PathBuf>,
+        now_secs: u64,
+        leave_out_tombstones: bool,
+    ) -> Self {
+        Self {
+            files,
+            paths,
+            now_secs,
+            leave_out_tombstones,
+            others_told: 0,
+        }
+    }
+
+    fn read_group(&mut self, group: &KeyGroup, batch: &mut Batch) {
+        let mut copies = Copies::default();
+        for entry in &group.copies {
+            let taken = match entry.kind {
+                EntryKind::Other => self.read_other(entry, batch),
+                _ => self.read_copy(entry, &mut copies, batch),
+            };
+            if let Err(reason) = taken {
+                batch.unreadable(self.place(entry), None, reason);
+            }
+        }
+        for entry in &group.replaced {
+            if let Err(reason) = self.read_replaced(entry, &mut copies, batch) {
+                batch.unreadable(self.place(entry), None, reason);
+            }
+        }
+        batch.counts.merged_objects += u64::from(copies.replicas.len() > 1);
+        let is_of_riak = |entry: &IndexEntry| entry.kind == EntryKind::Object;
+        match copies.replicas.is_empty() && copies.has_expired {
+            true => batch.counts.keys_expired += 1,
+            false => batch.counts.keys += u64::from(group.copies.iter().any(is_of_riak)),
+        }
+        if let (Some(address), Some(object), Some(place)) =
+            (copies.address, reconcile(copies.replicas), copies.place)
+        {
+            batch.counts.objects_to_expire += u64::from(copies.expires_at_secs.is_some());
+            let expires_at = copies.expires_at_secs;
+            let expires_at = expires_at.map(|secs| secs.saturating_mul(1_000_000));
+            let leave_out_tombstones = self.leave_out_tombstones;
+            batch.add(address, object, expires_at, place, leave_out_tombstones);
+        }
+    }
+
+    /// Reads the copy of one partition, unless its bytes are known.
+    fn read_copy(
+        &mut self,
+        entry: &IndexEntry,
+        copies: &mut Copies,
+        batch: &mut Batch,
+    ) -> Result<(), String> {
+        let digest = entry.value_digest;
+        if copies.read.iter().any(|(known, _)| *known == digest) {
+            batch.counts.equal_copies += 1;
+            return Ok(());
+        }
+        let (key, value) = self.read_record(entry)?;
+        let Subject::Object(address) = key.subject else {
+            return Err("the record is not of the key that it was of".to_owned());
+        };
+        let expiry = value.expires_at_secs().map_err(|error| error.to_string())?;
+        if expiry.is_some_and(|at| at <= self.now_secs) {
+            copies.has_expired = true;
+            return Ok(());
+        }
+        copies.expires_at_secs = copies.expires_at_secs.max(expiry);
+        let name = Some(address.to_string());
+        let object = match value.object() {
+            Ok(object) => object,
+            Err(error) => {
+                batch.unreadable(self.place(entry), name, error.to_string());
+                return Ok(());
+            }
+        };
+        if copies.read.iter().any(|(_, known)| *known == object) {
+            batch.counts.equal_copies += 1;
+            return Ok(());
+        }
+        match RiakObject::decode(&object) {
+            Ok(replica) => copies.replicas.push(replica),
+            Err(error) => {
+                batch.unreadable(self.place(entry), name, error.to_string());
+                return Ok(());
+            }
+        }
+        copies.read.push((digest, object));
+        copies.address.get_or_insert(address);
+        copies.place.get_or_insert_with(|| self.place(entry));
+        Ok(())
+    }
+
+    /// Names a version of which only the index changes are left, unless its time was over.
+    fn read_replaced(
+        &mut self,
+        entry: &IndexEntry,
+        copies: &mut Copies,
+        batch: &mut Batch,
+    ) -> Result<(), String> {
+        let (key, value) = self.read_record(entry)?;
+        let expiry = value.expires_at_secs().map_err(|error| error.to_string())?;
+        if expiry.is_some_and(|at| at <= self.now_secs) {
+            copies.has_expired = true;
+            return Ok(());
+        }
+        let name = match key.subject {
+            Subject::Object(address) => Some(address.to_string()),
+            Subject::Other(_) => None,
+        };
+        let reason = "a newer version than those that are left in this partition is missing";
+        batch.unreadable(self.place(entry), name, reason.to_owned());
+        Ok(())
+    }
+
+    /// Counts what is none of Riak's.
+    fn read_other(&mut self, entry: &IndexEntry, batch: &mut Batch) -> Result<(), String> {
+        let (key, value) = self.read_record(entry)?;
+        let (count, what) = match (key.kind, key.subject) {
+            (RecordKind::Batch, _) => {
+                let entries = value.batch_entries().map_err(|error| error.to_string())?;
+                (
+                    entries as u64,
+                    format!("a batch of {entries} head-only entries"),
+                )
+            }
+            (_, Subject::Other(term)) => (1, format!("an object of tag {}", tag_of(&term))),
+            (_, Subject::Object(address)) => (1, format!("no object: {address}")),
+        };
+        batch.counts.other_keys += count;
+        self.others_told += 1;
+        if self.others_told <= OTHER_KEYS_TOLD {
+            let reason = format!("none of Riak's objects, {what}");
+            batch.note(self.place(entry), None, reason);
+        }
+        Ok(())
+    }
+
+    /// Reads and checks one record.
+    fn read_record(&mut self, entry: &IndexEntry) -> Result<(JournalKey, JournalValue), String> {
+        if entry.total_len > RECORD_BYTES_MAX {
+            return Err(format!("record of {} bytes is too long", entry.total_len));
+        }
+        let path = self.path(entry.file);
+        let len = entry.total_len as usize;
+        let bytes = self.files.read(&path, entry.offset.into(), len)?;
+        let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
+        let key = JournalKey::decode(&bytes.slice_ref(record.key));
+        let key = key.map_err(|error| format!("key: {error}"))?;
+        let value = JournalValue::split(&bytes.slice_ref(record.value));
+        Ok((key, value.map_err(|error| error.to_string())?))
+    }
+
+    fn path(&self, number: u32) -> PathBuf {
+        self.paths.get(number as usize).cloned().unwrap_or_default()
+    }
+
+    fn place(&self, entry: &IndexEntry) -> Place {
+        Place {
+            file: self.path(entry.file),
+            offset: entry.offset.into(),
+            len: Some(entry.total_len.into()),
+        }
+    }
+}

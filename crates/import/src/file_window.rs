@@ -1,0 +1,67 @@
+//! A file read through a buffer that moves forward, so that neither the file's length nor a
+//! record's becomes memory.
+
+use std::sync::Arc;
+
+use kvorum_disk::{DiskError, DiskFile, Reading};
+
+/// How much is read at once, in bytes; also the most that can be looked at in one piece.
+pub const WINDOW_BYTES: usize = 1 << 20;
+
+/// A moving view of a file.
+pub struct FileWindow {
+    file: Arc<dyn DiskFile>,
+    len: u64,
+    start: u64,
+    buffer: Vec<u8>,
+}
+
+impl FileWindow {
+    /// A view of the first `len` bytes.
+    pub fn new(file: Arc<dyn DiskFile>, len: u64) -> Self {
+        Self {
+            file,
+            len,
+            start: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The length of the file as it was when the view was made, in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True for a view of nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes from `offset`: `count` of them, at most [`WINDOW_BYTES`], or fewer at the end.
+    ///
+    /// # Errors
+    /// The device's failure to read.
+    pub fn look(&mut self, offset: u64, count: usize) -> Result<&[u8], DiskError> {
+        let left = self.len.saturating_sub(offset);
+        let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let end = offset + count as u64;
+        let has_all = offset >= self.start && end <= self.start + self.buffer.len() as u64;
+        if !has_all {
+            self.fill(offset, left)?;
+        }
+        let from = usize::try_from(offset - self.start).unwrap_or(usize::MAX);
+        let view = self.buffer.get(from..).unwrap_or_default();
+        Ok(&view[..count.min(view.len())])
+    }
+
+    fn fill(&mut self, offset: u64, left: u64) -> Result<(), DiskError> {
+        let wanted = WINDOW_BYTES.min(usize::try_from(left).unwrap_or(usize::MAX));
+        self.buffer.resize(wanted, 0);
+        self.start = offset;
+        let read = self
+            .file
+            .read_at(&mut self.buffer, offset, Reading::MayBlock);
+        self.buffer.truncate(*read.as_ref().unwrap_or(&0));
+        read.map(drop)
+    }
+}

@@ -1,0 +1,116 @@
+//! The way of what a survey finds in a file of the source into the index.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use kvorum_disk::DiskError;
+use kvorum_encoding::{Address, StorageKey};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::counts::Counts;
+use crate::error::ImportError;
+use crate::findings::{Finding, Findings};
+use crate::progress::Progress;
+use crate::spread::SpreadWriter;
+
+/// Types beyond this many are not named beforehand if the server misses them.
+const BUCKET_TYPES_MAX: usize = 1000;
+/// Progress is told after so many records.
+const RECORDS_A_TICK: u64 = 4096;
+
+/// What the records of one file go through.
+pub struct Intake<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) counts: &'a mut Counts,
+    pub(crate) findings: &'a mut Findings,
+    pub(crate) writer: &'a mut SpreadWriter,
+    pub(crate) bucket_types: &'a mut BTreeSet<String>,
+    pub(crate) progress: &'a Progress,
+    /// Bytes of the files before.
+    pub(crate) bytes_before: u64,
+    pub(crate) failure: Option<ImportError>,
+}
+
+impl Intake<'_> {
+    /// What has been counted.
+    pub fn counts(&mut self) -> &mut Counts {
+        self.counts
+    }
+
+    /// Counts a record.
+    pub fn record(&mut self, offset: u64, is_deletion: bool) {
+        self.counts.records += 1;
+        self.counts.deletion_marks += u64::from(is_deletion);
+        if self.counts.records.is_multiple_of(RECORDS_A_TICK) {
+            let done = self.bytes_before + offset;
+            self.progress.set(done, *self.counts);
+        }
+    }
+
+    /// Notes the bucket type of an object, and returns the hash by which all its entries meet.
+    pub fn object(&mut self, address: &Address) -> u128 {
+        if !address.bucket_type.is_default() && self.bucket_types.len() < BUCKET_TYPES_MAX {
+            let name = String::from_utf8_lossy(address.bucket_type.as_bytes());
+            if !self.bucket_types.contains(&*name) {
+                self.bucket_types.insert(name.into_owned());
+            }
+        }
+        xxh3_128(StorageKey::from_address(address).as_bytes())
+    }
+
+    /// Appends an entry to the index. A failure is told when the file is done.
+    pub fn add(&mut self, key_hash: u128, entry: &[u8]) {
+        if self.failure.is_none()
+            && let Err(error) = self.writer.add(key_hash, entry)
+        {
+            self.failure = Some(error);
+        }
+    }
+
+    /// Notes bytes that are no record.
+    pub fn damage(&mut self, offset: u64, len: u64) {
+        let reason = "damaged; what was here is lost";
+        self.unreadable(offset, Some(len), reason.to_owned());
+    }
+
+    /// Notes a rest of a file in which the search for the next record took too long.
+    pub fn given_up(&mut self, offset: u64, len: u64) {
+        let reason = "damaged, and too much like records to be searched for the next one";
+        self.unreadable(offset, Some(len), reason.to_owned());
+    }
+
+    /// Notes an end that is no whole record, which is no loss.
+    pub fn torn_tail(&mut self, offset: u64, len: u64) {
+        self.counts.torn_tails += 1;
+        let reason = "the file ends within a record, as after a crash";
+        self.note(offset, Some(len), reason.to_owned());
+    }
+
+    /// Notes something that cannot be read or understood.
+    pub fn unreadable(&mut self, offset: u64, len: Option<u64>, reason: String) {
+        self.counts.unreadable += 1;
+        self.note(offset, len, reason);
+    }
+
+    /// Notes something that is to be told and no loss.
+    pub fn note(&mut self, offset: u64, len: Option<u64>, reason: String) {
+        let finding = Finding {
+            file: self.path.to_owned(),
+            offset,
+            len,
+            object: None,
+            reason,
+        };
+        if let Err(error) = self.findings.add(finding) {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// A source that fails to be read is something to report; our own files are not.
+    pub(crate) fn conclude(mut self, taken: Result<(), DiskError>) -> Result<(), ImportError> {
+        if let Err(error) = taken {
+            self.unreadable(0, None, format!("the rest of the file: {error}"));
+        }
+        self.failure.map_or(Ok(()), Err)
+    }
+}

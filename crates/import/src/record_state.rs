@@ -1,0 +1,103 @@
+//! The state of an import by an index of records: how far it is, kept so that an interrupted one goes on
+//! from there.
+
+use serde::{Deserialize, Serialize};
+
+use crate::counts::Counts;
+use crate::record_format::RecordChoices;
+
+const FORMAT: u32 = 1;
+
+/// Where an import is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct State<S, C> {
+    format: u32,
+    /// The files as they were found when the import began.
+    pub(crate) source: S,
+    /// What of the options changes the result.
+    pub(crate) choices: Choices<C>,
+    pub(crate) stage: Stage,
+    /// Lengths of the index files, in bytes.
+    pub(crate) index_lens: Vec<u64>,
+    /// Bucket types seen, as text; the untyped space is not among them.
+    pub(crate) bucket_types: Vec<String>,
+    pub(crate) counts: Counts,
+    /// Length of the file of findings, in bytes.
+    pub(crate) findings_len: u64,
+}
+
+/// Options that one import cannot change on its way.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Choices<C> {
+    /// Where to, as text; none for a dry run.
+    pub(crate) target: Option<String>,
+    pub(crate) leave_out_tombstones: bool,
+    /// Those of the format.
+    #[serde(flatten)]
+    pub(crate) of_format: C,
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Stage {
+    /// Every record is being found.
+    Survey {
+        /// Stores that are done.
+        stores: usize,
+    },
+    /// Objects are being put.
+    Transfer {
+        /// Index files that are done.
+        index_files: usize,
+        /// Keys of the present one that are done.
+        keys: usize,
+    },
+    /// There is nothing left to do.
+    Done,
+}
+
+impl<S: PartialEq, C: RecordChoices> State<S, C> {
+    /// The beginning of an import.
+    pub(crate) fn begin(source: S, choices: Choices<C>, index_files: usize) -> Self {
+        Self {
+            format: FORMAT,
+            source,
+            choices,
+            stage: Stage::Survey { stores: 0 },
+            index_lens: vec![0; index_files],
+            bucket_types: Vec::new(),
+            counts: Counts::default(),
+            findings_len: 0,
+        }
+    }
+
+    /// Whether this version of the program wrote it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.format == FORMAT
+    }
+
+    /// Says in what this import differs from one that would begin now; nothing if it goes on.
+    pub(crate) fn difference(&self, source: &S, other: &Choices<C>) -> Option<String> {
+        let mine = &self.choices;
+        if mine.target != other.target {
+            let name = |target: &Option<String>| {
+                let name = target.as_deref();
+                name.unwrap_or("a dry run").to_owned()
+            };
+            Some(format!(
+                "it goes to {}, not to {}",
+                name(&mine.target),
+                name(&other.target)
+            ))
+        } else if mine.leave_out_tombstones != other.leave_out_tombstones
+            || !mine.of_format.is_same(&other.of_format)
+        {
+            Some("it has other options".to_owned())
+        } else if self.source != *source {
+            Some("the source's files have changed since it began".to_owned())
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Reading what an object says of its index entries.
+
+use bytes::Bytes;
+use kvorum_backend::{BackendError, ErrorKind, Fields, Lookup, ReadAt, Reading, Result, Timestamp};
+use kvorum_encoding::StorageKey;
+use kvorum_ordered_tree::OrderedTree;
+
+use crate::keyspace::object_key;
+
+/// For reads to which nothing is expired.
+pub(crate) const OF_ANY_AGE: ReadAt = ReadAt {
+    reading: Reading::MayBlock,
+    now: Timestamp(0),
+};
+
+/// An object as the tree has it.
+pub(crate) enum Stored {
+    /// It is there: its fields, and the list of its index entries.
+    Found(Fields, Bytes),
+    Absent,
+    Damaged,
+}
+
+/// Reads an object, expired or not, without its body.
+pub(crate) fn read_stored<T: OrderedTree>(
+    tree: &T,
+    key: &StorageKey,
+    reading: Reading,
+) -> Result<Stored> {
+    let at = ReadAt {
+        reading,
+        ..OF_ANY_AGE
+    };
+    match tree.extra(&object_key(key.as_bytes()), at) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Stored::Damaged),
+        Err(error) => Err(error),
+        Ok(Lookup::Found((fields, listed))) => Ok(Stored::Found(fields, listed)),
+        Ok(Lookup::Absent) => Ok(Stored::Absent),
+        Ok(Lookup::WouldBlock) => {
+            let detail = format!("the index entries of {key:?}");
+            Err(BackendError::new(ErrorKind::WouldBlock, detail))
+        }
+    }
+}

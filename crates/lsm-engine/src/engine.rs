@@ -1,0 +1,191 @@
+//! The engine as the backend trait shows it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kvorum_backend::{
+    Backend, Backups, Batch, Capabilities, Durability, FoldEnd, IndexCounts, IndexFolds,
+    IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Receipt, Result, Sequence, Snapshot, Status,
+    StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind,
+    Timestamp,
+};
+use kvorum_disk::{Disk, Reserve};
+use kvorum_encoding::StorageKey;
+use kvorum_index_entries::keyspace::{all_objects, object_key};
+use kvorum_index_entries::{Indexes, ObjectsView};
+use kvorum_lsm::{DrawNumber, Lsm, LsmSettings, Shared};
+use kvorum_ordered_tree::{OrderedTree, ScanRange};
+use kvorum_value_log::{Tenant, ValueLog};
+
+/// An open store.
+pub struct LsmEngine {
+    lsm: Arc<Lsm>,
+    indexes: Indexes,
+}
+
+impl LsmEngine {
+    /// Opens a store, creating it if it is missing. `shared` is the node's block cache and its budget
+    /// for memtables; `draw` gives random numbers for identities.
+    ///
+    /// With a log, large bodies stay there: puts go there, whatever their durability. [`Tenant`] says what
+    /// is to be done before it is used. A store with files of its own goes on from there; there is no way
+    /// back.
+    ///
+    /// # Errors
+    /// [`kvorum_backend::ErrorKind::Locked`] when another process has it open,
+    /// [`kvorum_backend::ErrorKind::NewerFormat`] when a newer version wrote it,
+    /// [`kvorum_backend::ErrorKind::Corrupt`] when no copy of its manifest is whole and belongs to it,
+    /// [`kvorum_backend::ErrorKind::Denied`] when its slow directory is not where it was. Damage to
+    /// anything else is listed in [`Status::lost`] and no reason not to open.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        settings: impl Into<LsmSettings>,
+        shared: Shared,
+        draw: DrawNumber,
+        log: Option<ValueLog>,
+    ) -> Result<Self> {
+        let settings = settings.into();
+        let indexes = Indexes::new(settings.expiry.is_some());
+        let lsm = Arc::new(Lsm::open(disk, directory, settings, shared, draw, log)?);
+        Ok(Self { lsm, indexes })
+    }
+
+    /// As [`Lsm::set_reserve`].
+    #[must_use]
+    pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
+        self.lsm.set_reserve(reserve);
+        self
+    }
+
+    /// The store as the value log knows it, if it was opened over one.
+    pub fn tenant(&self) -> Arc<dyn Tenant> {
+        self.lsm.clone()
+    }
+
+    /// How hard writers should feel that merging is behind, in thousandths.
+    pub fn pressure_permille(&self) -> u64 {
+        self.lsm.pressure_permille()
+    }
+}
+
+impl Backend for LsmEngine {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            persistent: true,
+            cheap_heads: true,
+            ordered: true,
+            indexes: true,
+            backups: true,
+        }
+    }
+
+    fn identity(&self) -> StoreId {
+        self.lsm.identity()
+    }
+
+    fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
+        self.indexes.put(&*self.lsm, batch, durability)
+    }
+
+    fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
+        let found = self.lsm.get(&object_key(key.as_bytes()), at)?;
+        Ok(found.map(|(sequence, value, body)| StoredEntry {
+            sequence,
+            fields: value.fields,
+            head: value.head,
+            body,
+        }))
+    }
+
+    fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
+        let found = self.lsm.head(&object_key(key.as_bytes()), at)?;
+        Ok(found.map(|(sequence, value)| StoredHead {
+            sequence,
+            fields: value.fields,
+            body_len: value.body_len(),
+            head: value.head,
+            place: None,
+        }))
+    }
+
+    fn snapshot(&self, lease: Lease) -> Result<Box<dyn Snapshot>> {
+        Ok(Box::new(ObjectsView::of(self.lsm.snapshot(lease))))
+    }
+
+    fn sync(&self) -> Result<Sequence> {
+        self.lsm.sync()
+    }
+
+    fn durable(&self) -> Sequence {
+        self.lsm.durable()
+    }
+
+    fn is_empty(&self, now: Timestamp) -> Result<bool> {
+        ObjectsView::of(self.lsm.snapshot(Lease::Unlimited)).is_empty(now)
+    }
+
+    fn status(&self) -> Status {
+        let (from, to) = all_objects();
+        let mut status = self.lsm.status(&ScanRange { from, to });
+        let doubts = self.lsm.doubts().all().len().to_string();
+        status.details.push(("ranges_in_doubt", doubts));
+        status
+    }
+
+    fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
+        let mut due = self.lsm.maintenance_due(now);
+        due.extend(self.indexes.reindexing().due(&*self.lsm));
+        due
+    }
+
+    fn maintenance_step(
+        &self,
+        task: &Task,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        match task.kind {
+            TaskKind::Reindex => self.indexes.reindexing().step(&*self.lsm, budget, now),
+            _ => self.lsm.maintenance_step(task, budget, now),
+        }
+    }
+
+    fn erase(&self) -> Result<()> {
+        self.lsm.erase()
+    }
+
+    fn close(&self) -> Result<()> {
+        self.lsm.close()
+    }
+
+    fn indexes(&self) -> Option<&dyn IndexFolds> {
+        Some(self)
+    }
+
+    fn backups(&self) -> Option<&dyn Backups> {
+        Some(self)
+    }
+}
+
+impl IndexFolds for LsmEngine {
+    fn fold_index(
+        &self,
+        range: &IndexRange,
+        lease: Lease,
+        now: Timestamp,
+        visitor: &mut IndexVisitor<'_>,
+    ) -> Result<FoldEnd> {
+        self.indexes.fold(&*self.lsm, range, lease, now, visitor)
+    }
+
+    fn counts(&self) -> IndexCounts {
+        self.indexes.counts()
+    }
+}
+
+impl Backups for LsmEngine {
+    fn backup(&self, directory: &Path) -> Result<StoreBackup> {
+        self.lsm.backup(directory)
+    }
+}

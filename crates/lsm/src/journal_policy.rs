@@ -1,0 +1,163 @@
+//! Which journal files are rewritten: a run of neighbours, by what it would give back.
+//!
+//! As in leveled, a run of files scores by how far the share of it that is still needed lies below a target,
+//! and the best run above zero is taken. One file alone has to be emptier than a long run, which gives more
+//! back for each file that is left. Shares are exact counts of what the tables name, and no samples.
+//!
+//! Beside that, small neighbours are put together, whatever is needed of them: each collection of the value
+//! log makes a file of what it found, however little that was.
+
+use kvorum_backend::DayHours;
+
+/// A file that is smaller than this is put together with its neighbours. Bytes.
+const SMALL_BYTES: u64 = 8 << 20;
+
+/// When journal files are rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalPolicy {
+    /// So many neighbours are rewritten together at most.
+    pub run_files_max: usize,
+    /// One file is rewritten alone when at most this share of it is needed. Percent.
+    pub single_file_percent: u8,
+    /// A run of the most files, when at most this share of it is. Percent.
+    pub longest_run_percent: u8,
+    /// When a collection may begin. It begins at any time while puts are refused for want of space.
+    pub hours: DayHours,
+}
+
+impl Default for JournalPolicy {
+    fn default() -> Self {
+        Self {
+            run_files_max: 4,
+            single_file_percent: 25,
+            longest_run_percent: 75,
+            hours: DayHours::ALL,
+        }
+    }
+}
+
+/// What is known of a journal file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JournalFacts {
+    pub(crate) number: u64,
+    /// Its length, in bytes.
+    pub(crate) file_len: u64,
+    /// What its records took when it was written, in bytes.
+    pub(crate) logged_bytes: u64,
+    /// The same of those that tables still name.
+    pub(crate) live_bytes: u64,
+}
+
+impl JournalPolicy {
+    /// The files to be rewritten together, if any. They are given in the order of their records. `garbage_percent`
+    /// is the garbage allowed now, where space is scarce.
+    pub(crate) fn pick(&self, files: &[JournalFacts], garbage_percent: Option<u8>) -> Vec<u64> {
+        let lengths = 1..=self.run_files_max.max(1);
+        let runs = lengths.flat_map(|len| files.windows(len));
+        let scored = runs.map(|run| (self.score(run, garbage_percent), run));
+        let best = scored
+            .filter(|(score, _)| *score > 0)
+            .max_by_key(|(score, _)| *score);
+        let run = best.map(|(_, run)| run).or_else(|| self.small_run(files));
+        run.unwrap_or(&[]).iter().map(|it| it.number).collect()
+    }
+
+    /// How far the run lies below its target, in percent of its bytes.
+    fn score(&self, run: &[JournalFacts], garbage_percent: Option<u8>) -> i64 {
+        let logged: u64 = run.iter().map(|it| it.logged_bytes).sum();
+        let live: u64 = run
+            .iter()
+            .map(|it| it.live_bytes.min(it.logged_bytes))
+            .sum();
+        let percent = i64::try_from(100 * live / logged.max(1)).unwrap_or(100);
+        let allowed = garbage_percent.map_or(0, |it| 100 - i64::from(it.min(100)));
+        self.target(run.len()).max(allowed) - percent
+    }
+
+    /// The share that may be needed of a run of so many files, between those of the shortest and the longest.
+    fn target(&self, files: usize) -> i64 {
+        let (single, longest) = (
+            i64::from(self.single_file_percent),
+            i64::from(self.longest_run_percent),
+        );
+        let steps = i64::try_from(self.run_files_max.max(2) - 1).unwrap_or(1);
+        let step = i64::try_from(files.saturating_sub(1)).unwrap_or(0);
+        single + (longest - single) * step.min(steps) / steps
+    }
+
+    fn small_run<'a>(&self, files: &'a [JournalFacts]) -> Option<&'a [JournalFacts]> {
+        let is_small = |it: &JournalFacts| it.file_len < SMALL_BYTES;
+        let mut runs = files.windows(self.run_files_max.max(2));
+        runs.find(|run| run.iter().all(is_small))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LARGE: u64 = 64 << 20;
+
+    fn file(number: u64, live_percent: u64) -> JournalFacts {
+        JournalFacts {
+            number,
+            file_len: LARGE,
+            logged_bytes: LARGE,
+            live_bytes: LARGE / 100 * live_percent,
+        }
+    }
+
+    fn pick(live_percents: &[u64]) -> Vec<u64> {
+        let numbered = live_percents.iter().zip(1..);
+        let files: Vec<JournalFacts> = numbered.map(|(live, number)| file(number, *live)).collect();
+        JournalPolicy::default().pick(&files, None)
+    }
+
+    #[test]
+    fn a_single_file_has_to_be_emptier_than_a_long_run() {
+        assert_eq!(pick(&[100, 20, 100]), [2]);
+        assert_eq!(pick(&[100, 30, 100]), [0; 0]);
+        assert_eq!(pick(&[70, 70, 70, 70, 100]), [1, 2, 3, 4]);
+        assert_eq!(pick(&[70, 70, 70]), [0; 0]);
+        assert_eq!(pick(&[]), [0; 0]);
+    }
+
+    #[test]
+    fn the_run_that_gives_most_back_is_taken() {
+        assert_eq!(pick(&[10, 100, 100, 0, 0, 100]), [4, 5]);
+        assert_eq!(pick(&[100, 0]), [2]);
+    }
+
+    #[test]
+    fn whatever_is_left_no_long_run_is_emptier_than_allowed() {
+        for seed in 0..200_u64 {
+            let live = |at: u64| (seed * 31 + at * 57) % 101;
+            let files: Vec<u64> = (0..12).map(live).collect();
+            let picked = pick(&files);
+            let is_emptier = |run: &[u64]| run.iter().sum::<u64>() / 4 < 74;
+            let due = files.windows(4).any(is_emptier);
+            assert!(!due || !picked.is_empty(), "{files:?}");
+        }
+    }
+
+    #[test]
+    fn where_space_is_scarce_little_garbage_is_enough() {
+        let files = [file(1, 90)];
+        let policy = JournalPolicy::default();
+        assert_eq!(policy.pick(&files, Some(30)), [0; 0]);
+        assert_eq!(policy.pick(&files, Some(5)), [1]);
+    }
+
+    #[test]
+    fn small_neighbours_are_put_together() {
+        let small = |number| JournalFacts {
+            file_len: 1 << 20,
+            ..file(number, 100)
+        };
+        let policy = JournalPolicy::default();
+        let mut files: Vec<JournalFacts> = (1..=3).map(small).collect();
+        assert_eq!(policy.pick(&files, None), [0; 0]);
+        files.push(small(4));
+        assert_eq!(policy.pick(&files, None), [1, 2, 3, 4]);
+    }
+}

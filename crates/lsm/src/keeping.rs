@@ -1,0 +1,31 @@
+//! Which entries stay in the value log, where they were logged.
+
+/// What stays in the value log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Keeping {
+    /// Nothing: tables and blob files have it all.
+    Nothing,
+    /// Bodies of so many bytes or more, and at least 1.
+    BodiesFrom(usize),
+    /// The bodies of all entries whose keys this is true for, and the removals of such keys.
+    Journal(fn(&[u8]) -> bool),
+}
+
+impl Keeping {
+    /// True when the body of a key stays.
+    pub(crate) fn keeps(self, key: &[u8], body_bytes: usize) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::BodiesFrom(bytes) => body_bytes >= bytes,
+            Self::Journal(is_journaled) => is_journaled(key),
+        }
+    }
+
+    /// True when everything of a key stays, removals too.
+    pub(crate) fn journals(self, key: &[u8]) -> bool {
+        match self {
+            Self::Nothing | Self::BodiesFrom(_) => false,
+            Self::Journal(is_journaled) => is_journaled(key),
+        }
+    }
+}

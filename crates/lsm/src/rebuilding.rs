@@ -1,0 +1,425 @@
+//! Tables made again from the journal, where a table of a store with one is lost.
+//!
+//! All that is left of the journal is read, the newest segment first, whether the value log still has it or
+//! journal files do. What is newer than all that can be read of its key goes to tables on level 0, below
+//! everything that is in memory, and only once its segment was read to the end: what is shown of a key is its
+//! newest. Removals are among it, so that nothing comes back, and entries say in which segments older records of
+//! their keys were met. Once all was read, the lost tables are listed no longer: until then a key that they may
+//! have had, and that was not found yet, is answered as damaged and not as absent.
+//!
+//! Merges leave lost tables alone meanwhile ([`crate::merging`]). Entries that are derived from others, as those
+//! of indexes, are not in the journal: their ranges are in doubt, which is for their owner to settle.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::{
+    BackendError, ErrorKind, LostRange, Result, StepOutcome, StoreId, Task, TaskKind, Timestamp,
+    Urgency,
+};
+use kvorum_disk::Reading;
+use kvorum_encoding::KeyRange;
+use kvorum_ordered_tree::DoubtKind;
+use kvorum_segment::Location;
+use kvorum_sst::{ReadContext, ScanItem, ScanOptions, TableScan, hash_key};
+use kvorum_value_log::{LogPlace, Records, RecordsItem, Whereabouts};
+
+use crate::flush::Flushing;
+use crate::in_tables::{Unread, find_in_tables};
+use crate::install::{install_below, list_files};
+use crate::journal::{JournalRecord, entry_of, place_named};
+use crate::logged::lost_name;
+use crate::store::Store;
+use crate::version::{LevelTable, Version};
+use crate::{Entry, Value};
+use kvorum_storage_errors::{IntoBackend, from_segment, from_sst};
+
+/// Journal files are read in pieces of so many bytes.
+const READ_AHEAD_BYTES: usize = 256 << 10;
+/// What an entry takes in memory beside its bytes, about.
+const ENTRY_BYTES: u64 = 200;
+
+/// The rebuilding that is going on, if one is.
+#[derive(Default)]
+pub(crate) struct Rebuilding {
+    job: Option<Job>,
+}
+
+struct Job {
+    /// The tables that were lost when it began.
+    lost: Vec<u64>,
+    /// What is still to be read; the last is next.
+    parts: Vec<Part>,
+    /// Nothing was missing or unreadable up to now: a key that was not found has nothing.
+    is_whole: bool,
+    /// The segment that is being read, and the part of it.
+    segment: u32,
+    reading: Option<PartReading>,
+    /// The newest of each key that was read and is in no table yet.
+    entries: BTreeMap<Bytes, Entry>,
+    entries_bytes: u64,
+}
+
+/// What the value log or a journal file has of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    segment: u32,
+    /// `None` for the value log.
+    file: Option<u64>,
+}
+
+enum PartReading {
+    Segment(Box<Records>),
+    File(Box<TableScan>, u32),
+}
+
+/// What is read next of a part.
+enum Read {
+    Entry(Bytes, Box<Entry>),
+    /// Something else.
+    Other,
+    /// Something that cannot be read, which was reported.
+    Damage,
+    End,
+}
+
+/// True when the log has lost a segment that tables name.
+fn is_segment_missing(store: &Store, version: &Version) -> bool {
+    let Some(log) = &store.log else {
+        return false;
+    };
+    let whereabouts = |it: u32| log.whereabouts(StoreId(store.identity()), it);
+    let mut named = version.segment_use().into_keys();
+    named.any(|it| matches!(whereabouts(it), Whereabouts::Missing))
+}
+
+/// Tables that are lost, and that merges leave alone where a journal has what they had.
+pub(crate) fn lost_tables<'a>(
+    store: &Store,
+    version: &'a Version,
+) -> impl Iterator<Item = &'a LevelTable> {
+    let has_journal = store.settings.journaled.is_some();
+    version
+        .tables()
+        .filter(move |it| has_journal && it.table.is_none())
+}
+
+impl Rebuilding {
+    pub(crate) fn due(&self, store: &Store, version: &Version) -> Option<Task> {
+        let is_due = self.job.is_some() || lost_tables(store, version).next().is_some();
+        let files: u64 = version.journal.iter().map(|it| it.file_len).sum();
+        is_due.then(|| Task {
+            kind: TaskKind::Rebuild,
+            subject: 0,
+            urgency: Urgency::Normal,
+            cost_bytes: files + version.bytes_in_log(),
+        })
+    }
+
+    pub(crate) fn step(
+        &mut self,
+        store: &Store,
+        flushing: &mut Flushing,
+        budget_bytes: u64,
+    ) -> Result<StepOutcome> {
+        if self.job.is_none() {
+            let version = store.version.load_full();
+            if lost_tables(store, &version).next().is_none() {
+                return Ok(StepOutcome::nothing_left());
+            }
+            self.job = Some(Job::start(store, &version)?);
+        }
+        let Some(job) = &mut self.job else {
+            return Ok(StepOutcome::nothing_left());
+        };
+        let stepped = job.step(store, flushing, budget_bytes);
+        if stepped.is_err() {
+            // What was written of it stays, and is passed over the next time.
+            self.job = None;
+        }
+        let (cost_bytes, is_done) = stepped?;
+        if is_done && let Some(job) = self.job.take() {
+            job.drop_lost_tables(store)?;
+        }
+        Ok(StepOutcome {
+            cost_bytes: cost_bytes.max(1),
+            is_done,
+        })
+    }
+
+    /// Gives up what was begun.
+    pub(crate) fn abandon(&mut self) {
+        self.job = None;
+    }
+}
+
+impl Job {
+    fn start(store: &Store, version: &Version) -> Result<Self> {
+        let mut parts = Vec::new();
+        if let Some(log) = &store.log {
+            // What comes to the segment that is appended to is in memory, but for what was flushed of it.
+            log.roll()?;
+            let segments = log.segments_of(StoreId(store.identity())).into_iter();
+            parts.extend(segments.map(|segment| Part {
+                segment,
+                file: None,
+            }));
+        }
+        for file in version.journal.iter() {
+            parts.extend(file.segments.iter().map(|segment| Part {
+                segment: *segment,
+                file: Some(file.number),
+            }));
+        }
+        parts.sort_by_key(|it| it.segment);
+        Ok(Self {
+            lost: lost_tables(store, version).map(|it| it.number).collect(),
+            parts,
+            is_whole: !is_segment_missing(store, version),
+            segment: u32::MAX,
+            reading: None,
+            entries: BTreeMap::new(),
+            entries_bytes: 0,
+        })
+    }
+
+    /// Reads and writes until the budget is used up.
+    fn step(
+        &mut self,
+        store: &Store,
+        flushing: &mut Flushing,
+        budget_bytes: u64,
+    ) -> Result<(u64, bool)> {
+        let mut cost_bytes = 0;
+        while cost_bytes < budget_bytes.max(1) {
+            let Some(reading) = &mut self.reading else {
+                let next = self.parts.pop();
+                let is_behind_segment = next.is_none_or(|it| it.segment != self.segment);
+                let is_much = self.entries_bytes >= store.settings.memtable_bytes;
+                if next.is_none() || (is_behind_segment && is_much) {
+                    cost_bytes += self.write(store, flushing)?;
+                }
+                let Some(part) = next else {
+                    return Ok((cost_bytes, true));
+                };
+                self.segment = part.segment;
+                self.reading = open_part(store, part)?;
+                self.is_whole &= self.reading.is_some() || part.file.is_none();
+                continue;
+            };
+            let (read, bytes) = reading.next(store)?;
+            cost_bytes += bytes;
+            match read {
+                Read::Entry(key, entry) => self.gather(key, *entry),
+                Read::Other => {}
+                Read::Damage => self.is_whole = false,
+                Read::End => self.reading = None,
+            }
+        }
+        Ok((cost_bytes, false))
+    }
+
+    /// Keeps the newest entry of a key, which says where older ones were logged.
+    fn gather(&mut self, key: Bytes, mut entry: Entry) {
+        if let Some(known) = self.entries.get_mut(&key) {
+            if known.sequence > entry.sequence {
+                known.hide(&entry);
+            }
+            if known.sequence >= entry.sequence {
+                return;
+            }
+            entry.hide(known);
+        }
+        let payload = entry.value.as_ref().map_or(0, Value::payload_bytes);
+        self.entries_bytes += (key.len() + payload) as u64 + ENTRY_BYTES;
+        self.entries.insert(key, entry);
+    }
+
+    /// Writes what was gathered, as far as it is news, to a table.
+    fn write(&mut self, store: &Store, flushing: &mut Flushing) -> Result<u64> {
+        // A flush leaves out removals below which there was nothing when it began.
+        while flushing.is_going_on() {
+            flushing.step(store, u64::MAX, Timestamp(0), true)?;
+        }
+        let version = store.version.load_full();
+        let mut news = Vec::new();
+        for (key, entry) in std::mem::take(&mut self.entries) {
+            let entry = news_of(store, &version, &key, entry)?;
+            news.extend(entry.map(|it| (key, it)));
+        }
+        self.entries_bytes = 0;
+        install_below(store, &news, None)
+    }
+
+    /// All that is left of what the lost tables had is in others.
+    fn drop_lost_tables(&self, store: &Store) -> Result<()> {
+        let is_lost = |it: &LevelTable| it.table.is_none() && self.lost.contains(&it.number);
+        let change = |version: &mut Version| {
+            for level in &mut version.levels {
+                Arc::make_mut(level).retain(|it| !is_lost(it));
+            }
+        };
+        let kind = match self.is_whole {
+            true => DoubtKind::Replaced,
+            false => DoubtKind::Lost,
+        };
+        let mut after = Version::clone(&store.version.load());
+        for table in after.tables().filter(|it| is_lost(it)) {
+            let range = table.lost_ranges().reduce(|a, b| a.with(&b));
+            let range = range.unwrap_or_else(KeyRange::everything);
+            // Who derives keys from others looks at them once more.
+            store.read_side.doubts.open(kind, range);
+        }
+        change(&mut after);
+        store.change_manifest(|manifest| list_files(manifest, &after))?;
+        store.change_version(change);
+        Ok(())
+    }
+}
+
+/// What the tables are to have of a key in view of the newest that was read of it: that, or what they have
+/// with what it hides. `None` where they lack nothing. What memory has hides it in its turn, once that is merged
+/// with the tables.
+fn news_of(store: &Store, version: &Version, key: &Bytes, read: Entry) -> Result<Option<Entry>> {
+    let hash = hash_key(key);
+    let context = store.read_side.at(Reading::MayBlock);
+    let known = match find_in_tables(version, key, hash, &context) {
+        Ok(known) => known,
+        Err(Unread::Lost(_) | Unread::GivenUp(_)) => None,
+        Err(Unread::Sst(error)) if error.is_damage() => None,
+        Err(Unread::Sst(error)) => return Err(from_sst(&error)),
+    };
+    let Some(known) = known.filter(|it| it.sequence >= read.sequence) else {
+        let mut memtables = version.memtables();
+        let is_in_memory = memtables.any(|it| it.newest_of(key, hash) == Some(read.sequence));
+        return Ok(Some(read).filter(|it| !is_in_memory || !it.older.is_empty()));
+    };
+    let mut news = known.clone();
+    match known.sequence == read.sequence {
+        true => news.older.add_all(&read.older),
+        false => news.hide(&read),
+    }
+    Ok((news != known).then_some(news))
+}
+
+/// `None` for a part that is gone, or that cannot be read and was reported.
+fn open_part(store: &Store, part: Part) -> Result<Option<PartReading>> {
+    let Some(number) = part.file else {
+        let log = store.log.as_ref();
+        let segment = log.and_then(|log| log.segment(part.segment));
+        let records = segment.map(|it| it.records()).transpose();
+        let records = records.map_err(|error| from_segment(&error))?.flatten();
+        return Ok(records.map(|it| PartReading::Segment(Box::new(it))));
+    };
+    let version = store.version.load();
+    let mut files = version.journal.iter();
+    let Some(file) = files.find(|it| it.number == number) else {
+        // It was collected meanwhile: what was needed of it stands in a newer one.
+        let detail = format!("journal file {number} was replaced while it was to be read");
+        return Err(BackendError::new(ErrorKind::WouldBlock, detail));
+    };
+    let options = ScanOptions {
+        from: Bound::Included(Bytes::copy_from_slice(&part.segment.to_be_bytes())),
+        read_ahead_bytes: READ_AHEAD_BYTES,
+        ..ScanOptions::default()
+    };
+    let scan = |table| Box::new(TableScan::new(table, options));
+    let table = file.table.clone();
+    Ok(table.map(|it| PartReading::File(scan(it), part.segment)))
+}
+
+impl PartReading {
+    /// The next of the part, and the bytes that were read for it.
+    fn next(&mut self, store: &Store) -> Result<(Read, u64)> {
+        match self {
+            Self::Segment(records) => next_logged(store, records),
+            Self::File(scan, segment) => next_of_file(store, scan, *segment),
+        }
+    }
+}
+
+fn next_logged(store: &Store, records: &mut Records) -> Result<(Read, u64)> {
+    let Some(item) = records.next() else {
+        return Ok((Read::End, 0));
+    };
+    let record = match item.map_err(|error| from_segment(&error))? {
+        RecordsItem::Record(record) => record,
+        RecordsItem::Damage { offset, len } => {
+            note_damage(store, lost_name(records.segment()), offset, len);
+            return Ok((Read::Damage, len));
+        }
+    };
+    let (at, len) = (record.place(), record.stored.head.location.len);
+    if record.store != StoreId(store.identity()) {
+        return Ok((Read::Other, len));
+    }
+    let found = JournalRecord::of_logged(&record);
+    let found = found.filter(|it| store.keeping().journals(&it.key));
+    Ok((found.map_or(Read::Other, |it| read_of(&it, at)), len))
+}
+
+/// The next that a journal file has of a segment.
+fn next_of_file(store: &Store, scan: &mut TableScan, of: u32) -> Result<(Read, u64)> {
+    let context = ReadContext {
+        sink: &store.read_side.journal,
+        ..store.read_side.for_folds()
+    };
+    match scan.advance(&context).into_backend()? {
+        ScanItem::End => return Ok((Read::End, 0)),
+        ScanItem::Gap(_) => {
+            // The sink has what and where.
+            let doubts = &store.read_side.doubts;
+            doubts.open(DoubtKind::Lost, KeyRange::everything());
+            return Ok((Read::Damage, 1));
+        }
+        ScanItem::Entry => {}
+    }
+    let bytes = scan.value_bytes();
+    let len = bytes.len() as u64;
+    let record = JournalRecord::decode(&bytes).ok();
+    let place = place_named(scan.key());
+    if place.is_some_and(|(segment, _)| segment > of) {
+        return Ok((Read::End, 0));
+    }
+    let Some((record, (segment, offset))) = record.zip(place) else {
+        return Ok((Read::Other, len));
+    };
+    let record_len = record.logged_bytes;
+    let location = Location {
+        offset,
+        front_end: 0,
+        len: record_len,
+    };
+    let at = LogPlace {
+        segment,
+        record: location,
+    };
+    Ok((read_of(&record, at), len))
+}
+
+/// Parts of what was read would keep all that was read with them.
+fn read_of(record: &JournalRecord, at: LogPlace) -> Read {
+    let entry = entry_of(record, at).map(|entry| {
+        let mut bytes = Vec::new();
+        entry.encode(&mut bytes);
+        Entry::copied(&bytes)
+    });
+    match entry {
+        Some(Ok(entry)) => Read::Entry(Bytes::copy_from_slice(&record.key), Box::new(entry)),
+        _ => Read::Other,
+    }
+}
+
+/// What could not be read may have held the newest of any key.
+fn note_damage(store: &Store, file: String, offset: u64, len: u64) {
+    store.read_side.lost.note(LostRange {
+        file,
+        offset,
+        len,
+        held: "records of the journal, of which the tables were to be made again".to_owned(),
+    });
+    let doubts = &store.read_side.doubts;
+    doubts.open(DoubtKind::Lost, KeyRange::everything());
+}

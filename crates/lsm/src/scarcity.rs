@@ -1,0 +1,18 @@
+//! How much garbage is allowed where space is scarce.
+
+use kvorum_disk::Headroom;
+
+/// Limits of garbage in a file, whatever is allowed otherwise: where space is scarce, and where puts are refused
+/// for want of it. Percent.
+const SCARCE_GARBAGE_PERCENT: u8 = 30;
+const EXHAUSTED_GARBAGE_PERCENT: u8 = 5;
+
+/// The garbage allowed in a file where space is scarce; `None` where it is not. While puts are refused for want
+/// of space, copying much for little is better than refusing.
+pub(crate) fn garbage_percent_where_scarce(headroom: &Headroom) -> Option<u8> {
+    match (headroom.is_exhausted(), headroom.is_scarce()) {
+        (true, _) => Some(EXHAUSTED_GARBAGE_PERCENT),
+        (false, true) => Some(SCARCE_GARBAGE_PERCENT),
+        (false, false) => None,
+    }
+}

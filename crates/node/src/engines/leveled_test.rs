@@ -1,0 +1,337 @@
+//! Every `leveled.*` key of riak.conf has its effect, seen in a store or in the node's sizes.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use kvorum_backend::{StepBudget, Task, TaskKind, Timestamp, Urgency};
+use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
+use kvorum_settings::{Fate, honoured_keys, riak_families};
+
+use super::*;
+use crate::engines::running::{NOW, Running, loaded, text};
+
+const GIGABYTE: u64 = 1 << 30;
+const STORE: &str = "/stores/0";
+const BODY_BYTES: usize = 2_000;
+const HOUR_MICROS: u64 = 3_600_000_000;
+
+fn run_node(disk: &MemoryDisk, lines: &[&str]) -> Running {
+    let of_node = [
+        "storage_backend = leveled",
+        "leveled.data_root = /stores",
+        "commit_log.segment_bytes = 64KB",
+        "bitcask.merge.dead_share_max = 5",
+    ];
+    Running::open(disk, &[&of_node, lines].concat())
+}
+
+fn memory(lines: &[&str], machine: Option<u64>) -> Memory {
+    Memory::of(allowance(&loaded(lines).leveled), machine, 64)
+}
+
+fn store(lines: &[&str]) -> LeveledSettings {
+    settings_of(&loaded(lines), &memory(lines, Some(GIGABYTE)), 5)
+}
+
+/// A key and a test of its effect.
+type Effect = (&'static str, fn());
+
+/// All that are honoured.
+const EFFECTS: [Effect; 13] = [
+    ("leveled.data_root", stores_are_where_data_root_says),
+    ("leveled.sync_strategy", a_write_is_synced_as_told),
+    (
+        "leveled.maximum_memory.percent",
+        the_percentage_bounds_cache_and_buffers,
+    ),
+    (
+        "leveled.maximum_memory",
+        the_amount_bounds_cache_and_buffers,
+    ),
+    ("leveled.ledger_buffer", a_full_buffer_becomes_a_table),
+    ("leveled.compression_method", bodies_are_packed_as_told),
+    ("leveled.ledger_compression", tables_are_packed_as_told),
+    (
+        "leveled.compression_level",
+        tables_are_packed_from_the_level_on,
+    ),
+    (
+        "leveled.max_run_length",
+        so_many_files_are_rewritten_at_once,
+    ),
+    (
+        "leveled.singlefile_compactionpercentage",
+        one_file_is_rewritten_when_little_of_it_is_needed,
+    ),
+    (
+        "leveled.maxrunlength_compactionpercentage",
+        a_run_is_rewritten_when_its_part_is_needed,
+    ),
+    (
+        "leveled.compaction_low_hour",
+        files_are_rewritten_from_the_first_hour_on,
+    ),
+    (
+        "leveled.compaction_top_hour",
+        files_are_rewritten_until_the_last_hour_ends,
+    ),
+];
+
+#[test]
+fn every_key_has_its_effect() {
+    for (_, effect) in EFFECTS {
+        effect();
+    }
+}
+
+#[test]
+fn a_key_is_tested_here_or_listed_with_its_reason() {
+    let tested: BTreeSet<&str> = EFFECTS.iter().map(|(name, _)| *name).collect();
+    let is_ours = |name: &&str| name.starts_with("leveled.");
+    let honoured: BTreeSet<&str> = honoured_keys()
+        .map(|key| key.name)
+        .filter(is_ours)
+        .collect();
+    assert_eq!(tested, honoured);
+    let others = riak_families().iter().flat_map(|family| family.keys);
+    for key in others.filter(|key| is_ours(&key.name)) {
+        assert!(matches!(key.fate, Fate::Ignored(_)), "{}", key.name);
+        assert!(!honoured.contains(key.name), "{}", key.name);
+    }
+}
+
+/// A node whose every put goes to the journal needs it, whatever its durability is.
+#[test]
+fn the_value_log_is_there_without_durability_too() {
+    let running = run_node(&MemoryDisk::new(), &["durability = none"]);
+    assert!(running.log.is_some());
+}
+
+impl Running {
+    fn fill(&self, numbers: std::ops::Range<u32>) {
+        numbers.for_each(|it| self.put(it, text(it, BODY_BYTES)));
+    }
+
+    /// What the ledger has in memory becomes a table.
+    fn flush(&self) {
+        let task = Task {
+            kind: TaskKind::Flush,
+            subject: 0,
+            urgency: Urgency::Normal,
+            cost_bytes: 0,
+        };
+        let all = StepBudget { bytes: u64::MAX };
+        let outcome = self.store.maintenance_step(&task, all, NOW).unwrap();
+        assert!(outcome.is_done);
+    }
+
+    /// Gives what the value log lets go of to the journal's own files.
+    fn collect(&self) {
+        let log = self.log.as_ref().unwrap();
+        let all = StepBudget { bytes: u64::MAX };
+        for _ in 0..1_000 {
+            log.usage_changed();
+            while log.is_chore_due() && log.chore_step().unwrap() {}
+            if log.collection_due().is_none() {
+                return;
+            }
+            log.collection_step(all).unwrap();
+        }
+        unreachable!("collections do not end");
+    }
+
+    /// Files of the journal, with what the next rewriting of some would cost in this hour, in bytes.
+    fn rewriting_at(&self, hour: u64) -> Option<u64> {
+        let due = self.store.maintenance_due(Timestamp(hour * HOUR_MICROS));
+        let task = due.iter().find(|it| it.kind == TaskKind::Merge);
+        task.map(|it| it.cost_bytes)
+    }
+}
+
+/// Bytes of a store's files with names that end so.
+fn bytes(disk: &MemoryDisk, suffix: &str) -> Vec<u64> {
+    let directory = Path::new(STORE);
+    let entries = disk.list(directory).unwrap().into_iter();
+    let named = entries.filter(|it| it.name.ends_with(suffix));
+    let len = |name: &str| disk.info(&directory.join(name)).unwrap().unwrap().len;
+    named.map(|it| len(&it.name)).collect()
+}
+
+fn stores_are_where_data_root_says() {
+    let disk = MemoryDisk::new();
+    let running = run_node(&disk, &["leveled.data_root = /elsewhere"]);
+    assert_eq!(running.store.status().engine, "leveled");
+    let manifest = Path::new("/elsewhere/0/manifest-0");
+    assert!(disk.info(manifest).unwrap().is_some());
+}
+
+/// Whether a value whose put was acknowledged is there after a crash.
+fn outlives(strategy: &str, crash: CrashOptions) -> bool {
+    let disk = MemoryDisk::new();
+    let line = format!("leveled.sync_strategy = {strategy}");
+    let before = run_node(&disk, &[&line]);
+    before.put(1, text(1, BODY_BYTES));
+    let left = disk.crash_image(crash);
+    run_node(&left, &[&line]).holds(1)
+}
+
+fn a_write_is_synced_as_told() {
+    for strategy in ["sync", "riak_sync"] {
+        assert!(outlives(strategy, CrashOptions::nothing_unsynced()));
+        assert!(outlives(strategy, CrashOptions::everything()));
+    }
+    assert!(!outlives("none", CrashOptions::nothing_unsynced()));
+    // A crash of the server alone costs nothing.
+    assert!(outlives("none", CrashOptions::everything()));
+}
+
+/// What cache and buffers may take together, in kilobytes: the cache rounds up less.
+fn allowed(lines: &[&str], machine: Option<u64>) -> u64 {
+    let shared = memory(lines, machine).shared();
+    (shared.cache.bytes_max() + shared.memory.bytes_max()) / 1024
+}
+
+fn the_percentage_bounds_cache_and_buffers() {
+    let machine = Some(100 * GIGABYTE);
+    assert_eq!(allowed(&[], machine), 70 * GIGABYTE / 1024);
+    let lines = ["leveled.maximum_memory.percent = 20"];
+    assert_eq!(allowed(&lines, machine), 20 * GIGABYTE / 1024);
+}
+
+fn the_amount_bounds_cache_and_buffers() {
+    let lines = ["leveled.maximum_memory = 3GB"];
+    let machine = Some(100 * GIGABYTE);
+    assert_eq!(allowed(&lines, machine), 3 * GIGABYTE / 1024);
+    assert_eq!(allowed(&lines, Some(GIGABYTE)), GIGABYTE / 100 * 70 / 1024);
+}
+
+fn a_full_buffer_becomes_a_table() {
+    let running = run_node(&MemoryDisk::new(), &["leveled.ledger_buffer = 128KB"]);
+    let is_due = || {
+        let due = running.store.maintenance_due(NOW);
+        due.iter().any(|it| it.kind == TaskKind::Flush)
+    };
+    let mut number = 0;
+    while !is_due() {
+        // Bodies take nothing of it.
+        running.put(number, text(number, 20));
+        number += 1;
+    }
+    let bytes = running.store.status().memory_bytes;
+    assert!((96 << 10..=129 << 10).contains(&bytes), "{bytes}");
+    assert_eq!(
+        store(&["leveled.ledger_buffer = 8MB"]).ledger_buffer_bytes,
+        (6 << 20) + 5
+    );
+}
+
+/// What 300 bodies take of the journal.
+fn journal_bytes(method: &str) -> u64 {
+    let line = format!("leveled.compression_method = {method}");
+    let running = run_node(&MemoryDisk::new(), &[&line]);
+    let log = running.log.as_ref().unwrap();
+    let before = log.status().bytes;
+    running.fill(0..300);
+    log.status().bytes - before
+}
+
+fn bodies_are_packed_as_told() {
+    let [none, lz4, zstd, native] = ["none", "lz4", "zstd", "native"].map(journal_bytes);
+    assert!(none > 300 * BODY_BYTES as u64, "{none}");
+    assert!(lz4 < none / 2 && zstd < lz4, "{lz4}, {zstd}");
+    assert_eq!(native, zstd);
+}
+
+/// The length of the table of a ledger with 2,000 keys.
+fn table_bytes(lines: &[&str]) -> u64 {
+    let disk = MemoryDisk::new();
+    let running = run_node(&disk, lines);
+    (0..2_000).for_each(|it| running.put(it, text(it, 20)));
+    running.flush();
+    bytes(&disk, ".sst").iter().sum()
+}
+
+fn tables_are_packed_as_told() {
+    let packed = |line: &str| table_bytes(&["leveled.compression_level = 0", line]);
+    let with = |name: &str| packed(&format!("leveled.ledger_compression = {name}"));
+    let [none, lz4, zstd, native] = ["none", "lz4", "zstd", "native"].map(with);
+    assert!(lz4 < none && zstd < lz4, "{none}, {lz4}, {zstd}");
+    assert_eq!(native, zstd);
+    assert_eq!(packed("leveled.compression_method = zstd"), zstd);
+    assert_eq!(packed("leveled.compression_method = none"), none);
+}
+
+fn tables_are_packed_from_the_level_on() {
+    let none = table_bytes(&["leveled.ledger_compression = none"]);
+    assert!(table_bytes(&["leveled.compression_level = 0"]) < none);
+    // The table of a flush is on level 0.
+    assert_eq!(table_bytes(&["leveled.compression_level = 1"]), none);
+}
+
+/// A node with so many files of the journal, of each of which so many of 100 bodies are needed.
+fn journal(lines: &[&str], files: u32, needed: u32) -> (MemoryDisk, Running) {
+    let disk = MemoryDisk::new();
+    let plain = ["leveled.compression_method = none"];
+    let running = run_node(&disk, &[&plain, lines].concat());
+    for file in 0..files {
+        let first = file * 1_000;
+        running.fill(first..first + 100);
+        // Others make the segments worth collecting.
+        (0..200).for_each(|_| running.put(u32::MAX, text(1, BODY_BYTES)));
+        running.flush();
+        running.collect();
+    }
+    for file in 0..files {
+        let first = file * 1_000;
+        running.fill(first + needed..first + 100);
+    }
+    running.flush();
+    (disk, running)
+}
+
+fn so_many_files_are_rewritten_at_once() {
+    let cost = |length: &str| {
+        let line = format!("leveled.max_run_length = {length}");
+        let (disk, running) = journal(&[&line], 6, 100);
+        let files = bytes(&disk, ".journal");
+        assert_eq!(files.len(), 6, "{files:?}");
+        running.rewriting_at(0).unwrap() / 2 / files[0]
+    };
+    assert_eq!((cost("2"), cost("4")), (2, 4));
+}
+
+fn one_file_is_rewritten_when_little_of_it_is_needed() {
+    let is_due = |line: &str| journal(&[line], 1, 40).1.rewriting_at(0).is_some();
+    assert!(!is_due("leveled.singlefile_compactionpercentage = 25.0"));
+    assert!(is_due("leveled.singlefile_compactionpercentage = 45.0"));
+}
+
+fn a_run_is_rewritten_when_its_part_is_needed() {
+    let is_due = |percent: &str| {
+        let line = format!("leveled.maxrunlength_compactionpercentage = {percent}");
+        let three = "leveled.max_run_length = 3";
+        journal(&[three, &line], 2, 40).1.rewriting_at(0).is_some()
+    };
+    // Of two files half the way from 25 to this may be needed.
+    assert!(!is_due("45.0") && is_due("75.0"));
+}
+
+/// Hours of two days in which a file is rewritten.
+fn hours(low: &str, top: &str) -> Vec<u64> {
+    let lines = [
+        &format!("leveled.compaction_low_hour = {low}")[..],
+        &format!("leveled.compaction_top_hour = {top}"),
+    ];
+    let (_disk, running) = journal(&lines, 1, 10);
+    let allowed = (0..48).filter(|hour| running.rewriting_at(*hour).is_some());
+    allowed.collect()
+}
+
+fn files_are_rewritten_from_the_first_hour_on() {
+    assert_eq!(hours("22", "23"), [22, 23, 46, 47]);
+}
+
+fn files_are_rewritten_until_the_last_hour_ends() {
+    assert_eq!(hours("0", "1"), [0, 1, 24, 25]);
+    assert_eq!(hours("23", "0"), [0, 23, 24, 47]);
+}

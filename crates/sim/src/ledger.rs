@@ -1,0 +1,53 @@
+//! What clients were told in a run, and what was found wrong with that.
+
+use std::collections::BTreeMap;
+
+use crate::fault::FaultKind;
+use crate::history::History;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) histories: Vec<History>,
+    /// A machine has forgotten something: until all is repaired, reads may be stale.
+    pub(crate) is_amnesiac: bool,
+    pub(crate) violations: Vec<String>,
+    pub(crate) faults: BTreeMap<FaultKind, u64>,
+    pub(crate) operations: Operations,
+}
+
+/// How many of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Operations {
+    /// Reads that were answered.
+    pub reads: u64,
+    /// Of those, strict ones that were checked against all acknowledged strict writes.
+    pub checked_reads: u64,
+    /// Writes that were acknowledged.
+    pub writes: u64,
+    /// Deletes that were.
+    pub deletes: u64,
+    /// Listings that ended well.
+    pub listings: u64,
+    /// Requests of which the client does not know what became.
+    pub failed: u64,
+}
+
+impl Operations {
+    /// Everything that the database confirmed.
+    pub fn acknowledged(&self) -> u64 {
+        self.reads + self.writes + self.deletes + self.listings
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new(keys: u16) -> Self {
+        Self {
+            histories: (0..keys).map(|_| History::default()).collect(),
+            is_amnesiac: false,
+            violations: Vec::new(),
+            faults: BTreeMap::new(),
+            operations: Operations::default(),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What nodes of the simulation are told, of either kind.
+
+use std::time::Duration;
+
+use kvorum_coordinator::{CoordinatorSettings, TombstoneKeeping};
+use kvorum_object::Limits;
+use kvorum_vnode::VnodeSettings;
+
+use crate::plan::RunPlan;
+
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
+/// More siblings than clients make: what blind writes pile up is no failure here.
+pub(crate) const VNODE_SETTINGS: VnodeSettings = VnodeSettings {
+    limits: Limits {
+        size_warning_bytes: u64::MAX,
+        size_max_bytes: u64::MAX,
+        siblings_warning: usize::MAX,
+        siblings_max: usize::MAX,
+    },
+};
+
+/// How requests are treated.
+pub(crate) fn coordinator_settings(plan: &RunPlan) -> CoordinatorSettings {
+    CoordinatorSettings {
+        request_timeout: REQUEST_TIMEOUT,
+        tombstones: match plan.is_early {
+            // A coordinator of a cluster has to know better than to do so.
+            false => TombstoneKeeping::Immediate,
+            // Where one replica is all that there is, it is right to do so; but then nothing tells who
+            // looks at what is written later that something was deleted before.
+            true => TombstoneKeeping::Keep,
+        },
+        backend_name: "simulated",
+        ..kvorum_test_cluster::coordinator_settings()
+    }
+}
