@@ -31,13 +31,13 @@ use serde_json::json;
 
 use crate::host_address::ip_of;
 use crate::readiness;
-use crate::request::AdminReply;
+use crate::request::{AdminReply, Replied};
 use crate::tls_view;
 
 pub(crate) use self::cluster_admin::ClusterAdmin;
 use self::members_view::{PartitionRow, Seen};
 use self::plan_view::PlanCosts;
-use self::words::{action_of, name_of, status_word};
+use self::words::{name_of, status_word};
 
 /// Where a member listens whose operator names no port.
 const PEER_PORT: u16 = 8099;
@@ -70,20 +70,20 @@ fn split_refused(
 
 impl ClusterAdmin {
     /// Answers a verb with its arguments. Blocks.
-    pub(crate) fn answer(&self, words: &[String]) -> AdminReply {
+    pub(crate) fn answer(&self, words: &[String]) -> Replied {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        match words.as_slice() {
-            ["join", node] => self.join(node),
-            ["leave"] => self.stage(&self.member.settings().name, StagedChange::Leave),
-            ["leave", node] => self.stage(node, StagedChange::Leave),
-            ["force-remove", node] => self.stage(node, StagedChange::ForceRemove),
-            ["replace", node, by] => self.replace(node, by, |by| StagedChange::Replace { by }),
+        Ok(match words.as_slice() {
+            ["join", node] => self.join(node)?,
+            ["leave"] => self.stage(&self.member.settings().name, StagedChange::Leave)?,
+            ["leave", node] => self.stage(node, StagedChange::Leave)?,
+            ["force-remove", node] => self.stage(node, StagedChange::ForceRemove)?,
+            ["replace", node, by] => self.replace(node, by, |by| StagedChange::Replace { by })?,
             ["force-replace", node, by] => {
-                self.replace(node, by, |by| StagedChange::ForceReplace { by })
+                self.replace(node, by, |by| StagedChange::ForceReplace { by })?
             }
             ["location", node, location] => {
                 let location = (!location.is_empty()).then(|| (*location).to_owned());
-                self.stage(node, StagedChange::Location(location))
+                self.stage(node, StagedChange::Location(location))?
             }
             ["plan"] => self.plan(),
             ["commit"] => self.commit(),
@@ -92,49 +92,39 @@ impl ClusterAdmin {
             ["partitions"] => self.partitions(),
             ["partition-count"] => partitions_view::count(&self.state()),
             ["partition", which] => partitions_view::one(&self.state(), which),
-            ["accept-loss", partition] => self.accept_loss(partition),
-            ["recover"] => self.recover(false),
-            ["recover", "force"] => self.recover(true),
-            ["recover", "follow", node] => self.follow_recovered(node),
+            ["accept-loss", partition] => self.accept_loss(partition)?,
+            ["recover"] => self.recover(false)?,
+            ["recover", "force"] => self.recover(true)?,
+            ["recover", "follow", node] => self.follow_recovered(node)?,
             ["member-status"] => self.member_status(),
             ["ring-status"] => self.ring_status(),
             ["ringready"] => self.ringready(),
-            ["down", node] => self.down(node),
+            ["down", node] => self.down(node)?,
             ["transfers"] => self.transfers(),
             ["transfer-limit"] => self.transfer_limits(),
-            ["transfer-limit", limit] => self.limit_transfers(None, limit),
-            ["transfer-limit", node, limit] => self.limit_transfers(Some(node), limit),
-            ["handoff", words @ ..] => self.handoff(words),
-            ["repair-partition", partition] => self.repair_partition(partition),
-            ["repair-node"] => self.repair_node(&self.member.settings().name),
-            ["repair-node", node] => self.repair_node(node),
-            ["services"] => self.services(&self.member.settings().name),
-            ["services", node] => self.services(node),
+            ["transfer-limit", limit] => self.limit_transfers(None, limit)?,
+            ["transfer-limit", node, limit] => self.limit_transfers(Some(node), limit)?,
+            ["handoff", words @ ..] => self.handoff(words)?,
+            ["repair-partition", partition] => self.repair_partition(partition)?,
+            ["repair-node"] => self.repair_node(&self.member.settings().name)?,
+            ["repair-node", node] => self.repair_node(node)?,
+            ["services"] => self.services(&self.member.settings().name)?,
+            ["services", node] => self.services(node)?,
             _ => AdminReply::refused(format!("unknown cluster verb: {}", words.join(" "))),
-        }
+        })
     }
 
-    fn join(&self, node: &str) -> AdminReply {
-        let (address, name) = match address_of(node) {
-            Ok(found) => found,
-            Err(error) => return AdminReply::refused(format!("{error:#}")),
-        };
+    fn join(&self, node: &str) -> Replied {
+        let (address, name) = address_of(node)?;
         let member = self.member.clone();
         let joining = async move { member.join(address, Some(&name)).await };
         let own = &self.member.settings().name;
-        match self.wait_for("join", joining) {
-            Some(Ok(joined)) => {
-                let by = joined.by;
-                let text = format!("Success: staged join request for '{own}' to '{by}'");
-                AdminReply::ok(text, json!({"joined": own, "by": by}))
-            }
-            Some(Err(error)) => refusals::joining(node, &error),
-            None => AdminReply::refused("Failed: the node is stopping"),
-        }
+        let joined = self.wait_for("join", joining)?;
+        let by = joined.map_err(|error| refusals::joining(node, &error))?.by;
+        let text = format!("Success: staged join request for '{own}' to '{by}'");
+        Ok(AdminReply::ok(text, json!({"joined": own, "by": by})))
     }
 
-    /// Of one partition, or of all whose stores are missing or others. Those that could not be opened for
-    /// another reason may be whole: an operator has to name them.
     /// Partitions that lack something and that no other node can repair.
     fn incomplete_for_good(&self) -> Vec<Partition> {
         if self.state().ring().members().len() > 1 {
@@ -145,7 +135,9 @@ impl ClusterAdmin {
         incomplete.map(|vnode| vnode.partition()).collect()
     }
 
-    fn accept_loss(&self, partition: &str) -> AdminReply {
+    /// Of one partition, or of all whose stores are missing or others. Those that could not be opened for
+    /// another reason may be whole: an operator has to name them.
+    fn accept_loss(&self, partition: &str) -> Replied {
         let size = self.state().ring().size();
         let (mut text, mut rows) = (String::new(), Vec::new());
         let partitions: Vec<Partition> = match partition {
@@ -166,21 +158,23 @@ impl ClusterAdmin {
                 .collect(),
         };
         if partitions.is_empty() && partition != "all" {
-            return AdminReply::refused(format!("Failed: there is no partition {partition}"));
+            return Err(partitions_view::no_partition(partition));
         }
         let mut has_failed = false;
         for partition in partitions {
             let (member, number) = (self.member.clone(), partition.number());
             let accepting = async move { member.accept_loss(number).await };
-            let moved = match self.wait_for("accept loss", accepting) {
-                Some(Ok(moved)) => moved,
-                Some(Err(error)) => {
+            let accepted = self.wait_for("accept loss", accepting);
+            let moved = match accepted
+                .map_err(|stopping| AdminReply::refused(format!("{text}{}", stopping.text)))?
+            {
+                Ok(moved) => moved,
+                Err(error) => {
                     has_failed = true;
                     let _infallible = writeln!(text, "Failed: {error}");
                     rows.push(json!({"partition": number, "error": error.to_string()}));
                     continue;
                 }
-                None => return AdminReply::refused(format!("{text}Failed: the node is stopping")),
             };
             let kept: Vec<String> = moved.iter().map(|it| it.display().to_string()).collect();
             let what = match kept.is_empty() {
@@ -194,8 +188,8 @@ impl ClusterAdmin {
             rows.push(json!({"partition": number, "kept_as": kept}));
         }
         match has_failed {
-            true => AdminReply::refused(text.trim_end()),
-            false => AdminReply::ok(text, json!(rows)),
+            true => Err(AdminReply::refused(text.trim_end())),
+            false => Ok(AdminReply::ok(text, json!(rows))),
         }
     }
 
@@ -206,15 +200,11 @@ impl ClusterAdmin {
         found.ok_or_else(|| refusals::not_a_member(name))
     }
 
-    fn stage(&self, name: &str, change: StagedChange) -> AdminReply {
-        let what = action_of(&change);
-        match self.node_named(name) {
-            Ok(node) => {
-                let done = format!("Success: staged {what} request for '{name}'");
-                self.propose_change(name, Command::Stage { node, change }, &done)
-            }
-            Err(refused) => refused,
-        }
+    fn stage(&self, name: &str, change: StagedChange) -> Replied {
+        let what = change.name();
+        let node = self.node_named(name)?;
+        let done = format!("Success: staged {what} request for '{name}'");
+        self.propose_change(name, Command::Stage { node, change }, &done)
     }
 
     fn replace(
@@ -222,23 +212,21 @@ impl ClusterAdmin {
         name: &str,
         by: &str,
         change: impl FnOnce(NodeId) -> StagedChange,
-    ) -> AdminReply {
-        match (self.node_named(name), self.node_named(by)) {
-            (Ok(node), Ok(by_node)) => {
-                let done = format!("Success: staged replacement of '{name}' with '{by}'");
-                let change = change(by_node);
-                self.propose_change(name, Command::Stage { node, change }, &done)
-            }
-            (Err(refused), _) | (_, Err(refused)) => refused,
-        }
+    ) -> Replied {
+        let (node, by_node) = (self.node_named(name)?, self.node_named(by)?);
+        let done = format!("Success: staged replacement of '{name}' with '{by}'");
+        let change = change(by_node);
+        self.propose_change(name, Command::Stage { node, change }, &done)
     }
 
     /// Proposes a staged change of the member of this name.
-    fn propose_change(&self, name: &str, command: Command, done: &str) -> AdminReply {
-        match self.propose_to_newest(command) {
-            Ok(state) => AdminReply::ok(done, json!({"state_version": state.version()})),
-            Err(error) => refusals::staging(name, &error),
-        }
+    fn propose_change(&self, name: &str, command: Command, done: &str) -> Replied {
+        let proposed = self.propose_to_newest(command);
+        let state = proposed.map_err(|error| refusals::staging(name, &error))?;
+        Ok(AdminReply::ok(
+            done,
+            json!({"state_version": state.version()}),
+        ))
     }
 
     fn propose(&self, command: Command, done: &str) -> AdminReply {
@@ -383,39 +371,38 @@ impl ClusterAdmin {
         }
     }
 
-    fn down(&self, name: &str) -> AdminReply {
-        let node = match self.node_named(name) {
-            Ok(node) => node,
+    fn down(&self, name: &str) -> Replied {
+        let node = self.node_named(name).map_err(|refused| {
             // Riak writes names in double quotes here.
-            Err(refused) => {
-                return refused.with_riak_text(format!(
-                    "Failed: \"{name}\" is not a member of the cluster."
-                ));
-            }
-        };
+            let riak = format!("Failed: \"{name}\" is not a member of the cluster.");
+            refused.with_riak_text(riak)
+        })?;
         if self.member.liveness().is_up(node) {
-            return AdminReply::refused(format!("Failed: {name} is up"));
+            return Err(AdminReply::refused(format!("Failed: {name} is up")));
         }
         let state = self.state();
-        let Some(member) = state.member(node) else {
-            return AdminReply::refused("Failed: not_member");
-        };
+        let member = state.member(node);
+        let member = member.ok_or_else(|| AdminReply::refused("Failed: not_member"))?;
         let status = MemberStatus::Down;
         if !matches!(member.status, MemberStatus::Valid | MemberStatus::Down) {
             let word = status_word(member.status);
-            return AdminReply::refused(format!("Failed: {name} is {word}"));
+            return Err(AdminReply::refused(format!("Failed: {name} is {word}")));
         }
         let member = MemberEntry {
             status,
             ..member.clone()
         };
         let done = format!("Success: \"{name}\" marked as down");
-        self.propose(Command::UpdateMember { node, member }, &done)
+        Ok(self.propose(Command::UpdateMember { node, member }, &done))
     }
 }
 
 /// `name@host` or `name@host:port`: where it listens, and its name.
-fn address_of(node: &str) -> anyhow::Result<(SocketAddr, String)> {
+fn address_of(node: &str) -> Result<(SocketAddr, String), AdminReply> {
+    split_address(node).map_err(|error| AdminReply::refused(format!("{error:#}")))
+}
+
+fn split_address(node: &str) -> anyhow::Result<(SocketAddr, String)> {
     let (_, place) = node.split_once('@').ok_or_else(|| {
         anyhow::anyhow!("{node:?} is not of the form name@host or name@host:port")
     })?;

@@ -71,6 +71,24 @@ pub enum AdminRequest {
     },
 }
 
+/// The requests that are a verb alone.
+const BARE: [(&str, AdminRequest); 11] = [
+    ("ping", AdminRequest::Ping),
+    ("health", AdminRequest::Health),
+    ("stop", AdminRequest::Stop),
+    ("test", AdminRequest::Test),
+    ("status", AdminRequest::Status),
+    ("vnode-status", AdminRequest::VnodeStatus),
+    ("maintenance", AdminRequest::Maintenance),
+    ("tls status", AdminRequest::TlsStatus),
+    ("bucket-defaults show", AdminRequest::BucketDefaultsShow),
+    ("bucket-defaults apply", AdminRequest::BucketDefaultsApply),
+    ("bucket-type list", AdminRequest::BucketTypeList),
+];
+
+/// A reply, or one that refuses.
+pub(crate) type Replied = Result<AdminReply, AdminReply>;
+
 /// What it says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdminReply {
@@ -94,20 +112,9 @@ impl AdminRequest {
             Self::Backup { directory } => {
                 return json!({"verb": "backup", "directory": directory}).to_string();
             }
-            Self::Ping => ("ping", None, None),
-            Self::Health => ("health", None, None),
-            Self::Stop => ("stop", None, None),
-            Self::Test => ("test", None, None),
-            Self::Status => ("status", None, None),
-            Self::VnodeStatus => ("vnode-status", None, None),
-            Self::Maintenance => ("maintenance", None, None),
-            Self::TlsStatus => ("tls status", None, None),
-            Self::BucketDefaultsShow => ("bucket-defaults show", None, None),
-            Self::BucketDefaultsApply => ("bucket-defaults apply", None, None),
             Self::BucketDefaultsSet { properties } => {
                 ("bucket-defaults set", None, Some(properties))
             }
-            Self::BucketTypeList => ("bucket-type list", None, None),
             Self::BucketTypeStatus { name } => ("bucket-type status", Some(name), None),
             Self::BucketTypeCreate { name, properties } => {
                 ("bucket-type create", Some(name), Some(properties))
@@ -115,6 +122,10 @@ impl AdminRequest {
             Self::BucketTypeActivate { name } => ("bucket-type activate", Some(name), None),
             Self::BucketTypeUpdate { name, properties } => {
                 ("bucket-type update", Some(name), Some(properties))
+            }
+            bare => {
+                let found = BARE.iter().find(|(_, request)| request == bare);
+                (found.map_or("", |(verb, _)| verb), None, None)
             }
         };
         json!({"verb": verb, "name": name, "properties": properties}).to_string()
@@ -137,23 +148,12 @@ impl AdminRequest {
         };
         Ok(match verb.as_str() {
             "cluster" => Self::Cluster { words: words() },
-            "ping" => Self::Ping,
-            "health" => Self::Health,
-            "stop" => Self::Stop,
-            "test" => Self::Test,
-            "status" => Self::Status,
-            "vnode-status" => Self::VnodeStatus,
-            "maintenance" => Self::Maintenance,
-            "tls status" => Self::TlsStatus,
             "backup" => Self::Backup {
                 directory: text("directory").ok_or("the request names no directory")?,
             },
-            "bucket-defaults show" => Self::BucketDefaultsShow,
-            "bucket-defaults apply" => Self::BucketDefaultsApply,
             "bucket-defaults set" => Self::BucketDefaultsSet {
                 properties: properties(),
             },
-            "bucket-type list" => Self::BucketTypeList,
             "bucket-type status" => Self::BucketTypeStatus { name: name()? },
             "bucket-type create" => Self::BucketTypeCreate {
                 name: name()?,
@@ -164,7 +164,10 @@ impl AdminRequest {
                 name: name()?,
                 properties: properties(),
             },
-            other => return Err(format!("the running node does not know the verb {other:?}")),
+            other => match BARE.iter().find(|(verb, _)| *verb == other) {
+                Some((_, request)) => request.clone(),
+                None => return Err(format!("the running node does not know the verb {other:?}")),
+            },
         })
     }
 }

@@ -25,7 +25,7 @@ use crate::bucket_type_view;
 use crate::cluster::ClusterAdmin;
 use crate::health_view;
 use crate::readiness;
-use crate::request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
+use crate::request::{AdminReply, AdminRequest, LINE_BYTES_MAX, Replied};
 use crate::status_view;
 use crate::vnode_view;
 
@@ -114,6 +114,7 @@ impl AdminServer {
                 .runtime
                 .blocking(move || server.answer(&asked))
                 .await;
+            let (Ok(reply) | Err(reply)) = reply;
             write.write_all(reply.encode().as_bytes()).await?;
             write.write_all(b"\n").await?;
             line.clear();
@@ -121,45 +122,42 @@ impl AdminServer {
         Ok(())
     }
 
-    fn answer(&self, line: &str) -> AdminReply {
-        match AdminRequest::decode(line) {
-            Err(problem) => AdminReply::refused(problem),
-            Ok(AdminRequest::Ping) => pong(),
-            Ok(AdminRequest::Health) => self.health(),
-            Ok(AdminRequest::Stop) => stop_this_process(),
-            Ok(AdminRequest::Test) => self.cluster.test(),
-            Ok(AdminRequest::Status) => self.status(),
-            Ok(AdminRequest::VnodeStatus) => self.vnode_status(),
-            Ok(AdminRequest::Maintenance) => self.maintenance(),
-            Ok(AdminRequest::TlsStatus) => self.cluster.tls_status(self.parts.runtime.wall_time()),
-            Ok(AdminRequest::Backup { directory }) => self.back_up(Path::new(&directory)),
-            Ok(AdminRequest::Cluster { words }) => self.cluster.answer(&words),
-            Ok(AdminRequest::BucketDefaultsShow) => bucket_defaults::show(&self.cluster.member),
-            Ok(AdminRequest::BucketDefaultsApply) => {
+    fn answer(&self, line: &str) -> Replied {
+        let request = AdminRequest::decode(line).map_err(AdminReply::refused)?;
+        Ok(match request {
+            AdminRequest::Ping => pong(),
+            AdminRequest::Health => self.health(),
+            AdminRequest::Stop => stop_this_process(),
+            AdminRequest::Test => self.cluster.test()?,
+            AdminRequest::Status => self.status(),
+            AdminRequest::VnodeStatus => self.vnode_status(),
+            AdminRequest::Maintenance => self.maintenance(),
+            AdminRequest::TlsStatus => self.cluster.tls_status(self.parts.runtime.wall_time()),
+            AdminRequest::Backup { directory } => self.back_up(Path::new(&directory))?,
+            AdminRequest::Cluster { words } => self.cluster.answer(&words)?,
+            AdminRequest::BucketDefaultsShow => bucket_defaults::show(&self.cluster.member),
+            AdminRequest::BucketDefaultsApply => {
                 let propose = |command, done: &str| self.propose(command, Vec::new(), done);
                 bucket_defaults::apply(&self.cluster.member, &propose)
             }
-            Ok(AdminRequest::BucketDefaultsSet { properties }) => {
-                let (change, passed_over) = match read_properties(&properties, None) {
-                    Ok(read) => read,
-                    Err(refused) => return refused,
-                };
+            AdminRequest::BucketDefaultsSet { properties } => {
+                let (change, passed_over) = read_properties(&properties, None)?;
                 let propose =
                     |command, done: &str| self.propose(command, passed_over.clone(), done);
                 bucket_defaults::set(&self.cluster.member, &change, &propose)
             }
-            Ok(AdminRequest::BucketTypeList) => self.bucket_type_list(),
-            Ok(AdminRequest::BucketTypeStatus { name }) => self.bucket_type_status(&name),
-            Ok(AdminRequest::BucketTypeCreate { name, properties }) => {
-                let reply = self.bucket_type_create(&name, &properties);
+            AdminRequest::BucketTypeList => self.bucket_type_list(),
+            AdminRequest::BucketTypeStatus { name } => self.bucket_type_status(&name)?,
+            AdminRequest::BucketTypeCreate { name, properties } => {
+                let (Ok(reply) | Err(reply)) = self.bucket_type_create(&name, &properties);
                 bucket_type_view::changed("create", &name, &properties, reply)
             }
-            Ok(AdminRequest::BucketTypeActivate { name }) => self.bucket_type_activate(&name),
-            Ok(AdminRequest::BucketTypeUpdate { name, properties }) => {
-                let reply = self.bucket_type_update(&name, &properties);
+            AdminRequest::BucketTypeActivate { name } => self.bucket_type_activate(&name),
+            AdminRequest::BucketTypeUpdate { name, properties } => {
+                let (Ok(reply) | Err(reply)) = self.bucket_type_update(&name, &properties);
                 bucket_type_view::changed("update", &name, &properties, reply)
             }
-        }
+        })
     }
 
     /// Fails where the node is not ready, so that scripts need not read it.
@@ -273,11 +271,9 @@ impl AdminServer {
         AdminReply::ok(text, data)
     }
 
-    fn back_up(&self, directory: &Path) -> AdminReply {
-        let made = match self.parts.backups.make(directory) {
-            Ok(made) => made,
-            Err(error) => return AdminReply::refused(format!("{error:#}")),
-        };
+    fn back_up(&self, directory: &Path) -> Replied {
+        let made = self.parts.backups.make(directory);
+        let made = made.map_err(|error| AdminReply::refused(format!("{error:#}")))?;
         let (files, seconds) = (made.files, made.took.as_secs_f64());
         let text = format!(
             "backed up to {} in {seconds:.1} s\n{} linked ({}), {} copied ({})",
@@ -303,7 +299,7 @@ impl AdminServer {
             "copied_bytes": files.copied_bytes,
             "seconds": seconds,
         });
-        AdminReply::ok(text, data)
+        Ok(AdminReply::ok(text, data))
     }
 
     fn bucket_type_list(&self) -> AdminReply {
@@ -319,25 +315,18 @@ impl AdminServer {
         AdminReply::ok(text, Value::Array(data))
     }
 
-    fn bucket_type_status(&self, name: &str) -> AdminReply {
+    fn bucket_type_status(&self, name: &str) -> Replied {
         let state = self.parts.coordinator.state();
         let bucket_type = type_named(name);
         let (is_active, properties) = if bucket_type.is_default() {
             let defaults = BucketProperties::untyped_defaults().with(state.default_properties());
             (true, defaults)
         } else {
-            match state.bucket_types().get(&bucket_type) {
-                None => {
-                    return AdminReply::refused(format!("{name} is not an existing bucket type"));
-                }
-                Some(entry) => {
-                    let defaults = BucketProperties::typed_defaults();
-                    (
-                        entry.status == TypeStatus::Active,
-                        defaults.with(&entry.properties),
-                    )
-                }
-            }
+            let unknown = || AdminReply::refused(format!("{name} is not an existing bucket type"));
+            let entry = state.bucket_types().get(&bucket_type);
+            let entry = entry.ok_or_else(unknown)?;
+            let properties = BucketProperties::typed_defaults().with(&entry.properties);
+            (entry.status == TypeStatus::Active, properties)
         };
         let word = if is_active {
             "active"
@@ -351,18 +340,12 @@ impl AdminServer {
         }
         let claimant = (!bucket_type.is_default()).then(|| self.cluster.claimant_name());
         let riak = bucket_type_view::riak_text(name, is_active, &properties, claimant.as_deref());
-        AdminReply::ok(
-            text,
-            json!({"name": name, "active": is_active, "props": properties}),
-        )
-        .with_riak_text(riak)
+        let data = json!({"name": name, "active": is_active, "props": properties});
+        Ok(AdminReply::ok(text, data).with_riak_text(riak))
     }
 
-    fn bucket_type_create(&self, name: &str, properties: &str) -> AdminReply {
-        let (properties, passed_over) = match read_properties(properties, None) {
-            Ok(read) => read,
-            Err(refused) => return refused,
-        };
+    fn bucket_type_create(&self, name: &str, properties: &str) -> Replied {
+        let (properties, passed_over) = read_properties(properties, None)?;
         let bucket_type = type_named(name);
         let command = Command::CreateType {
             bucket_type,
@@ -373,10 +356,9 @@ impl AdminServer {
              kvorum admin bucket-type activate {name}"
         );
         let reply = self.propose(command, passed_over, &done);
-        if reply.is_ok {
-            reply.with_riak_text(format!("{name} created"))
-        } else {
-            reply
+        match reply.is_ok {
+            true => Ok(reply.with_riak_text(format!("{name} created"))),
+            false => Err(reply),
         }
     }
 
@@ -386,21 +368,17 @@ impl AdminServer {
         self.propose(Command::ActivateType { bucket_type }, Vec::new(), &done)
     }
 
-    fn bucket_type_update(&self, name: &str, properties: &str) -> AdminReply {
+    fn bucket_type_update(&self, name: &str, properties: &str) -> Replied {
         let bucket_type = type_named(name);
         let state = self.parts.coordinator.state();
         let current = state.type_properties(&bucket_type).ok();
-        let read = read_properties(properties, current.map(Arc::as_ref));
-        let (properties, passed_over) = match read {
-            Ok(read) => read,
-            Err(refused) => return refused,
-        };
+        let (properties, passed_over) = read_properties(properties, current.map(Arc::as_ref))?;
         let done = format!("{name} updated");
         let command = Command::UpdateType {
             bucket_type,
             properties,
         };
-        self.propose(command, passed_over, &done)
+        Ok(self.propose(command, passed_over, &done))
     }
 
     fn propose(&self, command: Command, passed_over: Vec<WithoutEffect>, done: &str) -> AdminReply {

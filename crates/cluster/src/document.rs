@@ -132,39 +132,24 @@ struct DetourDocument {
 struct MoveDocument {
     partition: u16,
     to: String,
-    phase: PhaseDocument,
+    #[serde(with = "PhaseDocument")]
+    phase: Phase,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GrowthDocument {
     to: u16,
-    phase: PhaseDocument,
+    #[serde(with = "PhaseDocument")]
+    phase: Phase,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+/// How a [`Phase`] is written.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", remote = "Phase")]
 enum PhaseDocument {
     Filling,
     Closing,
-}
-
-impl From<Phase> for PhaseDocument {
-    fn from(phase: Phase) -> Self {
-        match phase {
-            Phase::Filling => Self::Filling,
-            Phase::Closing => Self::Closing,
-        }
-    }
-}
-
-impl From<PhaseDocument> for Phase {
-    fn from(phase: PhaseDocument) -> Self {
-        match phase {
-            PhaseDocument::Filling => Self::Filling,
-            PhaseDocument::Closing => Self::Closing,
-        }
-    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -172,14 +157,16 @@ impl From<PhaseDocument> for Phase {
 pub(crate) struct MemberDocument {
     node: String,
     name: String,
-    status: StatusDocument,
+    #[serde(with = "StatusDocument")]
+    status: MemberStatus,
     weight: u32,
     location: Option<String>,
     addresses: BTreeMap<String, String>,
 }
 
+/// How a [`MemberStatus`] is written.
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", remote = "MemberStatus")]
 enum StatusDocument {
     Joining,
     Valid,
@@ -308,11 +295,11 @@ pub(crate) fn ring_document(ring: &Ring) -> RingDocument {
     let moves = ring.moves().iter().map(|(partition, moving)| MoveDocument {
         partition: partition.number(),
         to: moving.to.to_string(),
-        phase: moving.phase.into(),
+        phase: moving.phase,
     });
     let growth = ring.growth().map(|growth| GrowthDocument {
         to: growth.to,
-        phase: growth.phase.into(),
+        phase: growth.phase,
     });
     RingDocument {
         size: u64::from(ring.size().get()),
@@ -340,13 +327,7 @@ pub(crate) fn member_document((node, member): (&NodeId, &Member)) -> MemberDocum
     MemberDocument {
         node: node.to_string(),
         name: member.name.clone(),
-        status: match member.status {
-            MemberStatus::Joining => StatusDocument::Joining,
-            MemberStatus::Valid => StatusDocument::Valid,
-            MemberStatus::Leaving => StatusDocument::Leaving,
-            MemberStatus::Exiting => StatusDocument::Exiting,
-            MemberStatus::Down => StatusDocument::Down,
-        },
+        status: member.status,
         weight: member.weight,
         location: member.location.clone(),
         addresses: member.addresses.clone(),
@@ -408,17 +389,10 @@ fn content(document: Document) -> Result<Content, DecodeError> {
 }
 
 pub(crate) fn member(document: MemberDocument) -> Result<(NodeId, Member), DecodeError> {
-    let status = match document.status {
-        StatusDocument::Joining => MemberStatus::Joining,
-        StatusDocument::Valid => MemberStatus::Valid,
-        StatusDocument::Leaving => MemberStatus::Leaving,
-        StatusDocument::Exiting => MemberStatus::Exiting,
-        StatusDocument::Down => MemberStatus::Down,
-    };
     let member = Member {
         name: document.name,
         addresses: document.addresses,
-        status,
+        status: document.status,
         weight: document.weight,
         location: document.location,
     };
@@ -439,7 +413,7 @@ pub(crate) fn ring(document: &RingDocument) -> Result<Ring, DecodeError> {
     let moves = document.moves.iter().map(|it| moving(size, it));
     let growth = document.growth.as_ref().map(|growth| Growth {
         to: growth.to,
-        phase: growth.phase.into(),
+        phase: growth.phase,
     });
     let ring = ring.with_replicas_max(document.replicas_max);
     let (now, next) = (
@@ -483,7 +457,7 @@ fn moving(size: RingSize, document: &MoveDocument) -> Result<(Partition, Move), 
         .partition(document.partition)
         .ok_or_else(no_partition)?;
     let to = parsed(&document.to, "moves")?;
-    let phase = document.phase.into();
+    let phase = document.phase;
     Ok((partition, Move { to, phase }))
 }
 
@@ -502,9 +476,8 @@ fn bucket_type(document: &TypeDocument) -> Result<(BucketType, BucketTypeEntry),
 
 /// A partition by its number, whatever the ring's size: the state refuses one that it does not have.
 pub(crate) fn partition(number: u16) -> Result<Partition, DecodeError> {
-    let largest = RingSize::new(u64::from(kvorum_ring::RING_SIZE_MAX));
-    let partition = largest.ok().and_then(|size| size.partition(number));
-    partition.ok_or_else(|| DecodeError::damaged(format!("no partition {number}")))
+    Partition::of_number(number)
+        .ok_or_else(|| DecodeError::damaged(format!("no partition {number}")))
 }
 
 pub(crate) fn overlay(properties: &Map<String, Value>) -> Result<PropertyOverlay, DecodeError> {

@@ -26,6 +26,18 @@ pub enum StagedChange {
 }
 
 impl StagedChange {
+    /// The word that operators know it by.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Leave => "leave",
+            Self::Replace { .. } => "replace",
+            Self::ForceRemove => "force-remove",
+            Self::ForceReplace { .. } => "force-replace",
+            Self::Location(_) => "location",
+            Self::Weight(_) => "weight",
+        }
+    }
+
     pub(crate) fn replacement(&self) -> Option<NodeId> {
         match self {
             Self::Replace { by } | Self::ForceReplace { by } => Some(*by),

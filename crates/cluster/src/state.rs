@@ -114,21 +114,6 @@ impl ClusterState {
         &self.content.types
     }
 
-    /// What was set for one bucket alone, if anything.
-    pub fn bucket_overlay(
-        &self,
-        bucket_type: &BucketType,
-        bucket: &Bucket,
-    ) -> Option<&PropertyOverlay> {
-        let default_type = BucketType::default_type();
-        let of_type = if bucket_type.is_default() {
-            &default_type
-        } else {
-            bucket_type
-        };
-        self.content.buckets.get(of_type)?.get(bucket)
-    }
-
     /// All buckets with properties of their own.
     pub fn bucket_overlays(
         &self,

@@ -1,21 +1,23 @@
 //! Why a request failed, in terms that both protocols can say.
 
-use std::fmt;
-
 use kvorum_vnode::ReplicaFailure;
 
-/// A failed request. The text of [`fmt::Display`] is the one that Riak's protocol-buffer clients
-/// match on; [`RequestError::explain`] says it for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A failed request. The text of [`std::fmt::Display`] is the one that Riak's protocol-buffer clients
+/// match on, without paths of the server; [`RequestError::explain`] says it for people, and
+/// [`RequestError::in_full`] for logs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The bucket type does not exist or is not active. Create and activate it.
+    #[error("no_type")]
     UnknownBucketType,
     /// A quorum value is above the bucket's n_val. Fix the request.
+    #[error("{{n_val_violation,{n_val}}}")]
     QuorumAboveN {
         /// The bucket's n_val.
         n_val: usize,
     },
     /// The request's own n_val is above the bucket's. Fix the request.
+    #[error("{{n_val_violation,{requested}}}")]
     RequestNAboveBucketN {
         /// The request's n_val.
         requested: usize,
@@ -23,8 +25,10 @@ pub enum RequestError {
         n_val: usize,
     },
     /// No replica can be reached. Retry later.
+    #[error("all_nodes_down")]
     AllNodesDown,
     /// Fewer replicas can be reached than the request needs. Retry later.
+    #[error("{{insufficient_vnodes,{got},need,{wanted}}}")]
     InsufficientVnodes {
         /// What the request needs.
         wanted: usize,
@@ -32,6 +36,7 @@ pub enum RequestError {
         got: usize,
     },
     /// Fewer distinct nodes can answer than `node_confirms` asks for.
+    #[error("{{insufficient_nodes,{got},need,{wanted}}}")]
     InsufficientNodes {
         /// What the request needs.
         wanted: usize,
@@ -39,6 +44,7 @@ pub enum RequestError {
         got: usize,
     },
     /// Too few replicas answered the read.
+    #[error("{{r_val_unsatisfied,{wanted},{got}}}")]
     ReadsUnsatisfied {
         /// r.
         wanted: usize,
@@ -46,6 +52,7 @@ pub enum RequestError {
         got: usize,
     },
     /// Too few primaries answered the read.
+    #[error("{{pr_val_unsatisfied,{wanted},{got}}}")]
     PrimaryReadsUnsatisfied {
         /// pr.
         wanted: usize,
@@ -53,6 +60,7 @@ pub enum RequestError {
         got: usize,
     },
     /// Too few replicas received the write. It may be stored on some.
+    #[error("{{w_val_unsatisfied,{wanted},{got}}}")]
     WritesUnsatisfied {
         /// w.
         wanted: usize,
@@ -60,6 +68,7 @@ pub enum RequestError {
         got: usize,
     },
     /// Too few replicas stored the write. It may be stored on some.
+    #[error("{{dw_val_unsatisfied,{wanted},{got}}}")]
     DurableWritesUnsatisfied {
         /// dw.
         wanted: usize,
@@ -67,6 +76,7 @@ pub enum RequestError {
         got: usize,
     },
     /// Too few primaries received the write. It may be stored on some.
+    #[error("{{pw_val_unsatisfied,{wanted},{got}}}")]
     PrimaryWritesUnsatisfied {
         /// pw.
         wanted: usize,
@@ -74,6 +84,7 @@ pub enum RequestError {
         got: usize,
     },
     /// Too few distinct nodes confirmed.
+    #[error("{{node_confirms_val_unsatisfied,{wanted},{got}}}")]
     NodeConfirmsUnsatisfied {
         /// node_confirms.
         wanted: usize,
@@ -81,20 +92,27 @@ pub enum RequestError {
         got: usize,
     },
     /// `if_none_match` was asked and there is an object.
+    #[error("match_found")]
     MatchFound,
     /// `if_not_modified` was asked and the object has another version.
+    #[error("modified")]
     Modified,
     /// `if_not_modified` was asked and there is no object.
+    #[error("notfound")]
     ConditionNotFound,
     /// The request's deadline passed. A write may have been applied.
+    #[error("timeout")]
     Timeout,
     /// The connection to a replica broke over a write, which that replica may have applied or not: made
     /// again by another one, it could be there twice. Read before writing again. Clients of Riak know
     /// this as a timeout.
+    #[error("timeout")]
     OutcomeUnknown,
     /// A queue is full; nothing was done. Retry after a pause.
+    #[error("overload")]
     Overload,
     /// The object would be larger than `object.size.maximum`.
+    #[error("{{too_large,{bytes}}}")]
     ObjectTooLarge {
         /// Its size, in bytes.
         bytes: u64,
@@ -102,6 +120,7 @@ pub enum RequestError {
         bytes_max: u64,
     },
     /// The object would have more siblings than `object.siblings.maximum`. Resolve them.
+    #[error("{{too_many_siblings,{siblings}}}")]
     TooManySiblings {
         /// How many it would have.
         siblings: usize,
@@ -109,26 +128,38 @@ pub enum RequestError {
         siblings_max: usize,
     },
     /// The key, or its bucket's or bucket type's name, is longer than 65,536 bytes.
+    #[error("{{key_too_large,{bytes}}}")]
     KeyTooLarge {
         /// Its length, in bytes.
         bytes: usize,
     },
     /// The vnode's partition has just changed hands. Retry shortly.
+    #[error("vnode_not_ready")]
     VnodeNotReady,
     /// The vnode's store is still being opened: its node has just started. Retry shortly.
+    #[error("vnode_not_ready: its store is still being opened, retry shortly")]
     VnodeOpening,
     /// The vnode's store could not be opened. Its node's log says why, and it goes on trying.
+    #[error("vnode_failed: its store could not be opened, see the node's log")]
     VnodeFailed,
     /// The bucket's backend has no secondary indexes; its name. Use another backend for it.
+    #[error("{{error,{{indexes_not_supported,{0}}}}}")]
     IndexesNotSupported(String),
     /// The bucket's type is for objects of this data type, and there are no data types yet. Use a type
     /// without one.
+    #[error(
+        "data types are not supported yet: the bucket type is for {0} objects; use a bucket type without \
+         datatype"
+    )]
     DatatypesNotSupported(&'static str),
     /// The disk is full: writes are refused until there is room. Reads go on.
+    #[error("disk_full: the disk of a replica has no room, see its node's log; reads go on")]
     DiskFull(String),
     /// The store under the vnode failed, or holds damaged bytes; the text says where.
+    #[error("storage: a store failed, see its node's log")]
     Storage(String),
     /// A rule of our own was broken. Report a bug.
+    #[error("internal: a rule of the server was broken, see its node's log")]
     Internal(String),
 }
 
@@ -162,29 +193,6 @@ impl RequestError {
             | ReplicaFailure::NotServing
             | ReplicaFailure::Incomplete => Self::VnodeNotReady,
         }
-    }
-
-    /// True when the same request may succeed later without being changed.
-    pub fn is_retryable(&self) -> bool {
-        matches!(
-            self,
-            Self::AllNodesDown
-                | Self::InsufficientVnodes { .. }
-                | Self::InsufficientNodes { .. }
-                | Self::ReadsUnsatisfied { .. }
-                | Self::PrimaryReadsUnsatisfied { .. }
-                | Self::WritesUnsatisfied { .. }
-                | Self::DurableWritesUnsatisfied { .. }
-                | Self::PrimaryWritesUnsatisfied { .. }
-                | Self::NodeConfirmsUnsatisfied { .. }
-                | Self::Timeout
-                | Self::OutcomeUnknown
-                | Self::Overload
-                | Self::VnodeNotReady
-                | Self::VnodeOpening
-                | Self::VnodeFailed
-                | Self::DiskFull(_)
-        )
     }
 
     /// True for failures that an operator wants to see: not those that a client asked for by setting
@@ -243,75 +251,3 @@ impl RequestError {
         }
     }
 }
-
-/// The text for clients, without paths of the server. Logs have [`RequestError::in_full`].
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownBucketType => f.write_str("no_type"),
-            Self::QuorumAboveN { n_val: named }
-            | Self::RequestNAboveBucketN {
-                requested: named, ..
-            } => {
-                write!(f, "{{n_val_violation,{named}}}")
-            }
-            Self::AllNodesDown => f.write_str("all_nodes_down"),
-            Self::InsufficientVnodes { wanted, got } => {
-                write!(f, "{{insufficient_vnodes,{got},need,{wanted}}}")
-            }
-            Self::InsufficientNodes { wanted, got } => {
-                write!(f, "{{insufficient_nodes,{got},need,{wanted}}}")
-            }
-            Self::ReadsUnsatisfied { wanted, got } => {
-                write!(f, "{{r_val_unsatisfied,{wanted},{got}}}")
-            }
-            Self::PrimaryReadsUnsatisfied { wanted, got } => {
-                write!(f, "{{pr_val_unsatisfied,{wanted},{got}}}")
-            }
-            Self::WritesUnsatisfied { wanted, got } => {
-                write!(f, "{{w_val_unsatisfied,{wanted},{got}}}")
-            }
-            Self::DurableWritesUnsatisfied { wanted, got } => {
-                write!(f, "{{dw_val_unsatisfied,{wanted},{got}}}")
-            }
-            Self::PrimaryWritesUnsatisfied { wanted, got } => {
-                write!(f, "{{pw_val_unsatisfied,{wanted},{got}}}")
-            }
-            Self::NodeConfirmsUnsatisfied { wanted, got } => {
-                write!(f, "{{node_confirms_val_unsatisfied,{wanted},{got}}}")
-            }
-            Self::MatchFound => f.write_str("match_found"),
-            Self::Modified => f.write_str("modified"),
-            Self::ConditionNotFound => f.write_str("notfound"),
-            Self::Timeout | Self::OutcomeUnknown => f.write_str("timeout"),
-            Self::Overload => f.write_str("overload"),
-            Self::ObjectTooLarge { bytes, .. } => write!(f, "{{too_large,{bytes}}}"),
-            Self::TooManySiblings { siblings, .. } => write!(f, "{{too_many_siblings,{siblings}}}"),
-            Self::KeyTooLarge { bytes } => write!(f, "{{key_too_large,{bytes}}}"),
-            Self::VnodeNotReady => f.write_str("vnode_not_ready"),
-            Self::VnodeOpening => {
-                f.write_str("vnode_not_ready: its store is still being opened, retry shortly")
-            }
-            Self::VnodeFailed => {
-                f.write_str("vnode_failed: its store could not be opened, see the node's log")
-            }
-            Self::IndexesNotSupported(engine) => {
-                write!(f, "{{error,{{indexes_not_supported,{engine}}}}}")
-            }
-            Self::DatatypesNotSupported(datatype) => write!(
-                f,
-                "data types are not supported yet: the bucket type is for {datatype} objects; use a \
-                 bucket type without datatype"
-            ),
-            Self::DiskFull(_) => f.write_str(
-                "disk_full: the disk of a replica has no room, see its node's log; reads go on",
-            ),
-            Self::Storage(_) => f.write_str("storage: a store failed, see its node's log"),
-            Self::Internal(_) => {
-                f.write_str("internal: a rule of the server was broken, see its node's log")
-            }
-        }
-    }
-}
-
-impl std::error::Error for RequestError {}

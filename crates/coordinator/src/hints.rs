@@ -11,7 +11,7 @@ use bytes::Bytes;
 use kvorum_backend::{Durability, FoldClock, FoldRange, Lease, Reading, Timestamp};
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Clock, Object};
-use kvorum_ring::{Partition, RING_SIZE_MAX, RingSize};
+use kvorum_ring::Partition;
 use kvorum_vnode::{
     Handled, Operation, PageFailure, ReplicaFailure, ReplicaReply, ReplicaRequest, ScanLimits,
     ScanRequest, Vnode,
@@ -294,8 +294,7 @@ fn prefixed(partition: Partition, key: &StorageKey) -> StorageKey {
 
 fn split(key: &StorageKey) -> Option<(Partition, StorageKey)> {
     let (number, _) = key.as_bytes().split_first_chunk::<PARTITION_BYTES>()?;
-    let size = RingSize::new(u64::from(RING_SIZE_MAX)).ok()?;
-    let partition = size.partition(u16::from_be_bytes(*number))?;
+    let partition = Partition::of_number(u16::from_be_bytes(*number))?;
     Some((
         partition,
         StorageKey::from_encoded(key.to_bytes().slice(PARTITION_BYTES..)),

@@ -1,6 +1,5 @@
 //! What an index query asks for, out of the words of a request, and the continuations of its pages.
 
-use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Bound;
 use std::time::Duration;
@@ -64,11 +63,17 @@ pub struct IndexSelection {
 }
 
 /// Why words are no index query. The texts are Riak's terms.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexQueryError {
     /// The field ends in neither `_bin` nor `_int`.
+    #[error("{{unknown_field_type,<<\"{}\">>}}", text(.0))]
     UnknownFieldType(Bytes),
     /// A value of an `_int` field is no whole number.
+    #[error(
+        "{{field_parsing_failed,{{<<\"{}\">>,<<\"{}\">>}}}}",
+        text(field),
+        text(value)
+    )]
     FieldParsing {
         /// The field.
         field: Bytes,
@@ -76,8 +81,10 @@ pub enum IndexQueryError {
         value: Bytes,
     },
     /// Numbers have no pattern.
+    #[error("Can not use term regular expression in integer query")]
     PatternOnNumbers,
     /// The pattern cannot be compiled.
+    #[error("Invalid term regular expression {} : {reason}", text(pattern))]
     InvalidPattern {
         /// The pattern.
         pattern: Bytes,
@@ -85,6 +92,7 @@ pub enum IndexQueryError {
         reason: String,
     },
     /// The continuation was not made by a server of this kind.
+    #[error("invalid_continuation")]
     InvalidContinuation,
 }
 
@@ -227,33 +235,9 @@ fn position_of(bytes: &[u8]) -> Option<IndexPosition> {
     is_whole.then_some(IndexPosition { term, key })
 }
 
-impl fmt::Display for IndexQueryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = String::from_utf8_lossy;
-        match self {
-            Self::UnknownFieldType(field) => {
-                write!(f, "{{unknown_field_type,<<\"{}\">>}}", text(field))
-            }
-            Self::FieldParsing { field, value } => write!(
-                f,
-                "{{field_parsing_failed,{{<<\"{}\">>,<<\"{}\">>}}}}",
-                text(field),
-                text(value)
-            ),
-            Self::PatternOnNumbers => {
-                f.write_str("Can not use term regular expression in integer query")
-            }
-            Self::InvalidPattern { pattern, reason } => write!(
-                f,
-                "Invalid term regular expression {} : {reason}",
-                text(pattern)
-            ),
-            Self::InvalidContinuation => f.write_str("invalid_continuation"),
-        }
-    }
+fn text(bytes: &Bytes) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
 }
-
-impl std::error::Error for IndexQueryError {}
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kvorum_object::Object;
 use kvorum_planted_defects::is_planted;
-use kvorum_ring::{NodeId, PreferenceList, Role, WriteReplica};
+use kvorum_ring::{NodeId, Role, WriteReplica};
 use smallvec::SmallVec;
 
 use crate::error::RequestError;
@@ -109,21 +109,8 @@ enum Stage {
 }
 
 impl PutMachine {
-    /// Starts a put that the replica at `coordinator` coordinates.
-    pub fn start(
-        replicas: &PreferenceList,
-        coordinator: usize,
-        quorum: WriteQuorum,
-    ) -> (Self, PutEffects) {
-        let quorums = WriteQuorums {
-            old: quorum,
-            new: None,
-        };
-        Self::start_joint(settled(replicas), &[coordinator], quorums)
-    }
-
     /// Starts a put that the first of `coordinators` coordinates, or the next where one declines.
-    pub fn start_joint(
+    pub fn start(
         replicas: impl Iterator<Item = WriteReplica>,
         coordinators: &[usize],
         quorums: WriteQuorums,
@@ -146,19 +133,6 @@ impl PutMachine {
 
     /// Starts a put of an object that is complete as it is: every replica merges it, none gives a dot.
     pub fn start_as_is(
-        replicas: &PreferenceList,
-        object: &Arc<Object>,
-        quorum: WriteQuorum,
-    ) -> (Self, PutEffects) {
-        let quorums = WriteQuorums {
-            old: quorum,
-            new: None,
-        };
-        Self::start_joint_as_is(settled(replicas), object, quorums)
-    }
-
-    /// As [`PutMachine::start_as_is`], while something may move.
-    pub fn start_joint_as_is(
         replicas: impl Iterator<Item = WriteReplica>,
         object: &Arc<Object>,
         quorums: WriteQuorums,
@@ -418,15 +392,6 @@ impl PutMachine {
         tally.nodes = nodes.len();
         tally
     }
-}
-
-/// A list in which nothing moves.
-fn settled(replicas: &PreferenceList) -> impl Iterator<Item = WriteReplica> {
-    replicas.iter().map(|replica| WriteReplica {
-        replica: *replica,
-        in_old: true,
-        in_new: true,
-    })
 }
 
 struct Tally {

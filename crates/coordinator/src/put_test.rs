@@ -56,24 +56,21 @@ fn start(header: &Header) -> (PutMachine, PutEffects) {
         pw: header.number("pw").unwrap_or(0),
         node_confirms: header.number("nodes").unwrap_or(0),
     };
-    if let Some(other) = header.number("or") {
-        let quorums = WriteQuorums {
-            old: quorum,
-            new: header.number("only_new").map(|_| quorum),
-        };
-        let (only_old, only_new) = (header.number("only_old"), header.number("only_new"));
-        let replicas = header.replicas.iter().enumerate();
-        let replicas = replicas.map(|(slot, replica)| WriteReplica {
-            replica: *replica,
-            in_old: only_new != Some(slot),
-            in_new: only_old != Some(slot),
-        });
-        let first = header.number("coordinator").unwrap();
-        return PutMachine::start_joint(replicas, &[first, other], quorums);
-    }
-    match header.number("coordinator") {
-        Some(coordinator) => PutMachine::start(&header.replicas, coordinator, quorum),
-        None => PutMachine::start_as_is(&header.replicas, &object("old").unwrap(), quorum),
+    let (only_old, only_new) = (header.number("only_old"), header.number("only_new"));
+    let quorums = WriteQuorums {
+        old: quorum,
+        new: only_new.map(|_| quorum),
+    };
+    let replicas = header.replicas.iter().enumerate();
+    let replicas = replicas.map(|(slot, replica)| WriteReplica {
+        replica: *replica,
+        in_old: only_new != Some(slot),
+        in_new: only_old != Some(slot),
+    });
+    match (header.number("coordinator"), header.number("or")) {
+        (Some(first), Some(other)) => PutMachine::start(replicas, &[first, other], quorums),
+        (Some(coordinator), None) => PutMachine::start(replicas, &[coordinator], quorums),
+        (None, _) => PutMachine::start_as_is(replicas, &object("old").unwrap(), quorums),
     }
 }
 

@@ -171,10 +171,10 @@ impl Writes {
         let (machine, effects) = match &payload {
             Payload::Update(_) => {
                 let coordinators = self.coordinators(&plan);
-                PutMachine::start_joint(plan.write_replicas(), &coordinators, quorums)
+                PutMachine::start(plan.write_replicas(), &coordinators, quorums)
             }
             Payload::AsIs(object) | Payload::Made(object) => {
-                PutMachine::start_joint_as_is(plan.write_replicas(), object, quorums)
+                PutMachine::start_as_is(plan.write_replicas(), object, quorums)
             }
         };
         Ok(PutRun {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use kvorum_backend::StoreId;
 use kvorum_disk::{Disk, DiskError, ErrorKind, read_file, replace_file};
 use kvorum_encoding::{ByteReader, StorageKey, Truncated, checksum, put_varint};
-use kvorum_ring::{Epoch, RING_SIZE_MAX, RingSize};
+use kvorum_ring::{Epoch, Partition};
 
 use crate::progress::{LegProgress, Progress};
 use crate::transfer_id::{TransferId, TransferKind};
@@ -133,16 +133,14 @@ fn decode(bytes: &[u8]) -> Option<Kept> {
 }
 
 fn parse(reader: &mut ByteReader<'_>) -> Result<Option<Kept>, Truncated> {
-    let largest = RingSize::new(u64::from(RING_SIZE_MAX)).ok();
-    let partition = |number| largest.and_then(|size| size.partition(number));
     let kind = TransferKind::from_code(reader.u8()?);
-    let filled = partition(reader.u16()?);
+    let filled = Partition::of_number(reader.u16()?);
     let epoch = Epoch::new(reader.u64()?);
     let store = StoreId(reader.u64()?);
     let count = reader.varint()?;
     let mut legs = Vec::new();
     for _ in 0..count {
-        let source = partition(reader.u16()?);
+        let source = Partition::of_number(reader.u16()?);
         let is_done = reader.u8()? == 1;
         let through = match reader.u8()? {
             0 => None,
@@ -176,6 +174,8 @@ mod tests {
     use std::sync::Arc;
 
     use kvorum_disk::MemoryDisk;
+
+    use kvorum_ring::RingSize;
 
     use super::*;
 

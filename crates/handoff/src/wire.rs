@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{BufMut as _, Bytes};
 use kvorum_encoding::{ByteReader, StorageKey, Truncated, checksum, put_varint};
 use kvorum_peer::Message;
-use kvorum_ring::{Epoch, Partition, RING_SIZE_MAX, RingSize};
+use kvorum_ring::{Epoch, Partition};
 use kvorum_vnode::StoredObject;
 
 use crate::chain::Chain;
@@ -462,9 +462,7 @@ impl<'a> Reader<'a> {
     }
 
     fn partition(&mut self) -> Result<Partition, WireError> {
-        let number = self.bytes.u16()?;
-        let largest = RingSize::new(u64::from(RING_SIZE_MAX)).ok();
-        let partition = largest.and_then(|size| size.partition(number));
+        let partition = Partition::of_number(self.bytes.u16()?);
         partition.ok_or_else(|| self.malformed())
     }
 

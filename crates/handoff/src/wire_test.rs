@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use kvorum_ring::RingSize;
+
 use super::*;
 
 fn partition(number: u16) -> Partition {

@@ -51,20 +51,8 @@ const ASK_PERIOD_MIN: Duration = Duration::from_millis(20);
 
 /// What the maintenance thread works on.
 pub struct Maintenance {
-    pub(crate) runtime: Runtime,
-    vnodes: Arc<VnodeTable>,
-    hints: Arc<VnodeHints>,
-    node_log: Option<Arc<dyn MaintainedLog>>,
-    coordinator: Arc<Coordinator>,
-    stats: Arc<Stats>,
-    pub(crate) log: Arc<StepLog>,
-    scrub_period: Option<Duration>,
-    giving_way: GivingWay,
-    room: Room,
-    reserve: Option<Arc<Reserve>>,
-    give_memory_back: fn(),
+    pub(crate) parts: Parts,
     stop: StopSignal,
-    pub(crate) arbiter: Arc<Mutex<Arbiter>>,
     seen: Mutex<Seen>,
     failures: Mutex<Failures>,
     full_disk: Mutex<FullDisk>,
@@ -156,20 +144,8 @@ impl Maintenance {
     /// Nothing is done until [`Maintenance::run`].
     pub fn new(parts: Parts) -> Self {
         Self {
-            runtime: parts.runtime,
-            vnodes: parts.vnodes,
-            hints: parts.hints,
-            node_log: parts.node_log,
-            coordinator: parts.coordinator,
-            stats: parts.stats,
-            log: parts.log,
-            scrub_period: parts.scrub_period,
-            giving_way: parts.giving_way,
-            room: parts.room,
-            reserve: parts.reserve,
-            give_memory_back: parts.give_memory_back,
+            parts,
             stop: StopSignal::default(),
-            arbiter: parts.arbiter,
             seen: Mutex::default(),
             failures: Mutex::default(),
             full_disk: Mutex::default(),
@@ -194,8 +170,8 @@ impl Maintenance {
     /// Bytes a second that transfers into this node may take at present, or could by what is known of
     /// the device where nothing bounds them.
     pub fn transfer_rate(&self) -> u64 {
-        let now = self.runtime.now();
-        let arbiter = self.arbiter.lock();
+        let now = self.parts.runtime.now();
+        let arbiter = self.parts.arbiter.lock();
         let report = arbiter.report(now);
         let rate = report.transfer_allowed_rate.unwrap_or(report.speed);
         rate.min(
@@ -213,7 +189,7 @@ impl Maintenance {
 
     /// Does the next thing; returns for how long to rest.
     fn turn(&self) -> Duration {
-        let decision = self.arbiter.lock().decide(self.runtime.now());
+        let decision = self.parts.arbiter.lock().decide(self.parts.runtime.now());
         match decision {
             Decision::Look => self.look(),
             Decision::Ask(owner) => self.ask(owner),
@@ -225,20 +201,20 @@ impl Maintenance {
     }
 
     fn tell(&self, event: Event) {
-        let mut arbiter = self.arbiter.lock();
-        arbiter.step(event, self.runtime.now());
-        self.log.set_put_delay(arbiter.put_delay());
-        self.log.set_refuses_puts(arbiter.refuses_puts());
+        let mut arbiter = self.parts.arbiter.lock();
+        arbiter.step(event, self.parts.runtime.now());
+        self.parts.log.set_put_delay(arbiter.put_delay());
+        self.parts.log.set_refuses_puts(arbiter.refuses_puts());
     }
 
     fn look(&self) {
         // Tombstones whose time has come are no store's task: several replicas have to agree.
-        let reaping = || self.coordinator.reap_due(Reading::MayBlock);
+        let reaping = || self.parts.coordinator.reap_due(Reading::MayBlock);
         if catch_unwind(AssertUnwindSafe(reaping)).is_err() {
             tracing::error!(event = "reaping_panicked", "report this bug");
         }
-        let vnodes = self.vnodes.all();
-        let log = self.node_log.as_deref();
+        let vnodes = self.parts.vnodes.all();
+        let log = self.parts.node_log.as_deref();
         let unwritable = vnodes.iter().filter_map(|vnode| {
             let why = vnode.unwritable()?;
             Some((vnode.partition().number(), why.to_owned()))
@@ -246,37 +222,38 @@ impl Maintenance {
         let failure = log.and_then(MaintainedLog::failure);
         self.failures
             .lock()
-            .saw(failure, unwritable, self.runtime.wall_time());
-        let hints = (Owner::Store(HINTS), self.hints.vnode().status().puts);
+            .saw(failure, unwritable, self.parts.runtime.wall_time());
+        let hints = (Owner::Store(HINTS), self.parts.hints.vnode().status().puts);
         let written = vnodes
             .iter()
             .map(|vnode| (owner_of(vnode), vnode.status().puts))
             .chain([hints])
             .chain(log.map(|log| (Owner::ValueLog, log.batches())))
             .collect();
-        if let (Some(reserve), None) = (&self.reserve, log) {
+        if let (Some(reserve), None) = (&self.parts.reserve, log) {
             // The log counts what its stores take.
             let disk_bytes = self.seen.lock().disk_bytes.values().sum();
             reserve.set_own_bytes(disk_bytes);
         }
         let looked = {
-            let now = self.runtime.now();
+            let now = self.parts.runtime.now();
             let mut seen = self.seen.lock();
             Looked {
                 written,
-                reads: latency_of(&self.stats.node_get_fsm_time, &mut seen.reads, now),
-                writes: latency_of(self.log.put_times(), &mut seen.writes, now),
+                reads: latency_of(&self.parts.stats.node_get_fsm_time, &mut seen.reads, now),
+                writes: latency_of(self.parts.log.put_times(), &mut seen.writes, now),
                 open_files: self.count_files(&mut seen),
                 memory: SharedMemory {
-                    requests: self.room.taken_bytes() + log.map_or(0, MaintainedLog::queued_bytes),
-                    ..self.giving_way.used()
+                    requests: self.parts.room.taken_bytes()
+                        + log.map_or(0, MaintainedLog::queued_bytes),
+                    ..self.parts.giving_way.used()
                 },
-                disk: self.reserve.as_deref().and_then(disk_room),
+                disk: self.parts.reserve.as_deref().and_then(disk_room),
             }
         };
         self.tell(Event::Looked(looked));
-        let orders = self.arbiter.lock().memory_orders();
-        self.giving_way.obey(&orders);
+        let orders = self.parts.arbiter.lock().memory_orders();
+        self.parts.giving_way.obey(&orders);
         self.warn_of_scarcity();
         self.tell_of_room();
         self.give_memory_back();
@@ -285,15 +262,15 @@ impl Maintenance {
     /// Often, so that it is little at a time; not at every look, for most of what is free is used again
     /// before long.
     fn give_memory_back(&self) {
-        let now = self.runtime.now();
+        let now = self.parts.runtime.now();
         let last = &mut self.seen.lock().memory_given_back_at;
         if is_time(last, MEMORY_GIVEN_BACK_EVERY, now) {
-            (self.give_memory_back)();
+            (self.parts.give_memory_back)();
         }
     }
 
     fn count_files(&self, seen: &mut Seen) -> Option<u64> {
-        let now = self.runtime.now();
+        let now = self.parts.runtime.now();
         if is_time(&mut seen.files_counted_at, FILES_COUNTED_EVERY, now) {
             seen.open_files = machine::open_files();
         }
@@ -302,7 +279,7 @@ impl Maintenance {
 
     fn warn_of_scarcity(&self) {
         let ((memory, open_files), refuses_puts) = {
-            let arbiter = self.arbiter.lock();
+            let arbiter = self.parts.arbiter.lock();
             (arbiter.is_scarce(), arbiter.refuses_puts())
         };
         let mut seen = self.seen.lock();
@@ -335,14 +312,14 @@ impl Maintenance {
     }
 
     fn tell_of_room(&self) {
-        let is_scarce = self.arbiter.lock().is_disk_scarce();
+        let is_scarce = self.parts.arbiter.lock().is_disk_scarce();
         if !is_scarce && self.full_disk.lock().has_room() {
             tracing::info!(event = "disk_has_room_again");
         }
     }
 
     fn tell_of_full_disk(&self, order: &Order, error: &BackendError) {
-        let failed = self.full_disk.lock().had_no_space(self.runtime.now());
+        let failed = self.full_disk.lock().had_no_space(self.parts.runtime.now());
         if let Some(steps_failed) = failed {
             tracing::error!(
                 event = "disk_full",
@@ -359,10 +336,11 @@ impl Maintenance {
     fn ask(&self, owner: Owner) {
         let asked = || match owner {
             Owner::ValueLog => {
-                let (log, now) = (self.node_log.as_deref(), self.wall_time());
+                let (log, now) = (self.parts.node_log.as_deref(), self.wall_time());
                 log.map_or_else(Told::default, |log| {
                     let mut told = log.owed(now);
-                    told.tasks.extend(log.scrub_due(self.scrub_period, now));
+                    told.tasks
+                        .extend(log.scrub_due(self.parts.scrub_period, now));
                     told
                 })
             }
@@ -416,9 +394,9 @@ impl Maintenance {
 
     /// Does a step, times it, and reports what went wrong with it.
     fn carry_out(&self, order: &Order) -> Ended {
-        let (from, cpu_before) = (self.runtime.now(), machine::thread_cpu_time());
+        let (from, cpu_before) = (self.parts.runtime.now(), machine::thread_cpu_time());
         let step = catch_unwind(AssertUnwindSafe(|| self.step_of(order)));
-        let (to, cpu_after) = (self.runtime.now(), machine::thread_cpu_time());
+        let (to, cpu_after) = (self.parts.runtime.now(), machine::thread_cpu_time());
         let took = to.since(from);
         let result = match step {
             Ok(Ok(outcome)) => StepResult::Done(outcome),
@@ -461,7 +439,7 @@ impl Maintenance {
                 cost_bytes,
             );
         }
-        self.log.note_if_long(took, || DoneStep {
+        self.parts.log.note_if_long(took, || DoneStep {
             what: step_name(order),
             from,
             to,
@@ -472,9 +450,9 @@ impl Maintenance {
     }
 
     fn step_of(&self, order: &Order) -> Result<StepOutcome, BackendError> {
-        let partition = match (order.owner, &self.node_log) {
+        let partition = match (order.owner, &self.parts.node_log) {
             (Owner::ValueLog, Some(log)) if order.task.kind == TaskKind::Scrub => {
-                return log.scrub_step(order.budget, self.scrub_period, self.wall_time());
+                return log.scrub_step(order.budget, self.parts.scrub_period, self.wall_time());
             }
             (Owner::ValueLog, Some(log)) => return log.step(&order.task, order.budget),
             (Owner::ValueLog, None) => return Ok(StepOutcome::nothing_left()),
@@ -512,14 +490,14 @@ impl Maintenance {
 
     fn store(&self, partition: u16) -> Option<Arc<dyn Backend>> {
         if partition == HINTS {
-            return Some(self.hints.vnode().store_for_upkeep().clone());
+            return Some(self.parts.hints.vnode().store_for_upkeep().clone());
         }
-        let vnode = self.vnodes.numbered(partition)?;
+        let vnode = self.parts.vnodes.numbered(partition)?;
         Some(vnode.store_for_upkeep().clone())
     }
 
     fn wall_time(&self) -> Timestamp {
-        Timestamp(self.runtime.wall_time().micros())
+        Timestamp(self.parts.runtime.wall_time().micros())
     }
 }
 

@@ -24,19 +24,19 @@ const OWING_SHOWN: usize = 16;
 impl Maintenance {
     /// For people, and for programs.
     pub fn show(&self) -> (String, Value) {
-        let now = self.runtime.now();
+        let now = self.parts.runtime.now();
         let (report, budgets) = {
-            let arbiter = self.arbiter.lock();
+            let arbiter = self.parts.arbiter.lock();
             (arbiter.report(now), arbiter.budgets().clone())
         };
-        let done = self.log.recent(STEPS_SHOWN);
+        let done = self.parts.log.recent(STEPS_SHOWN);
         let text = text_of(&report, &budgets, &done, now);
         (text, json_of(&report, &budgets, &done, now))
     }
 
     /// What monitoring draws.
     pub fn metrics(&self, text: &mut MetricsText) {
-        let report = self.arbiter.lock().report(self.runtime.now());
+        let report = self.parts.arbiter.lock().report(self.parts.runtime.now());
         metrics_of(&report, text);
     }
 }
@@ -168,61 +168,37 @@ fn steps_text(report: &Report) -> String {
 
 fn budgets_table(report: &Report, budgets: &Budgets) -> Table {
     let mut table = table(&["budget", "used", "of"]);
+    let mut row = |name: &str, used: String, of: String| {
+        table.add_row([name.to_owned(), used, of]);
+    };
     let most = |most: Option<u64>| most.map_or("no limit".to_owned(), bytes);
-    let cores = f64::from(budgets.cores) * f64::from(budgets.cpu_share_max_percent) / 100.0;
-    let count = |count: Option<u64>| count.map_or("unknown".to_owned(), |count| count.to_string());
-    table.add_row([
-        "I/O per second".to_owned(),
-        bytes(report.done_rate),
+    let (used, allowed) = (&report.memory, &report.memory_orders);
+    let rate = bytes(report.done_rate);
+    row(
+        "I/O per second",
+        rate,
         most(budgets.io_bytes_per_second_max),
-    ]);
-    table.add_row([
-        "cores".to_owned(),
-        format!("{:.2}", report.cpu_cores),
-        format!("{cores:.2}"),
-    ]);
-    table.add_row([
-        "memory".to_owned(),
-        bytes(report.memory_bytes),
-        most(budgets.memory_bytes_max),
-    ]);
-    table.add_row([
-        "  caches".to_owned(),
-        bytes(report.memory.caches),
-        bytes(report.memory_orders.caches_max),
-    ]);
-    table.add_row([
-        "  write buffers".to_owned(),
-        bytes(report.memory.write_buffers),
-        bytes(report.memory_orders.write_buffers_max),
-    ]);
-    table.add_row([
-        "  requests".to_owned(),
-        bytes(report.memory.requests),
-        String::new(),
-    ]);
-    table.add_row([
-        "open files".to_owned(),
-        count(report.open_files),
-        count(budgets.open_files_max),
-    ]);
+    );
+    let cores = f64::from(budgets.cores) * f64::from(budgets.cpu_share_max_percent) / 100.0;
+    let busy = format!("{:.2}", report.cpu_cores);
+    row("cores", busy, format!("{cores:.2}"));
+    let memory = bytes(report.memory_bytes);
+    row("memory", memory, most(budgets.memory_bytes_max));
+    row("  caches", bytes(used.caches), bytes(allowed.caches_max));
+    let buffers = bytes(used.write_buffers);
+    row("  write buffers", buffers, bytes(allowed.write_buffers_max));
+    row("  requests", bytes(used.requests), String::new());
+    let count = |count: Option<u64>| count.map_or("unknown".to_owned(), |count| count.to_string());
+    let open = count(report.open_files);
+    row("open files", open, count(budgets.open_files_max));
     if let Some(disk) = report.disk {
-        table.add_row([
-            "disk, free".to_owned(),
-            bytes(disk.available_bytes),
-            String::new(),
-        ]);
-        table.add_row([
-            "  held back".to_owned(),
-            bytes(disk.reserve_bytes.min(disk.available_bytes)),
-            bytes(disk.reserve_bytes),
-        ]);
+        row("disk, free", bytes(disk.available_bytes), String::new());
+        let held_back = bytes(disk.reserve_bytes.min(disk.available_bytes));
+        row("  held back", held_back, bytes(disk.reserve_bytes));
     }
-    table.add_row([
-        "time of a step".to_owned(),
-        format!("{} us", report.longest_step.as_micros()),
-        format!("{} us", budgets.step_time.as_micros()),
-    ]);
+    let micros = |time: Duration| format!("{} us", time.as_micros());
+    let longest = micros(report.longest_step);
+    row("time of a step", longest, micros(budgets.step_time));
     table
 }
 
@@ -420,144 +396,67 @@ fn done_json(step: &DoneStep, now: Moment) -> Value {
 
 fn metrics_of(report: &Report, text: &mut MetricsText) {
     let all = report.all_steps();
-    for (name, help, value) in [
-        (
-            "debt_bytes",
-            "Background work that is owed",
-            report.debt_bytes,
-        ),
-        (
-            "pressing_bytes",
-            "Of it, what presses",
-            report.pressing_bytes,
-        ),
-        (
-            "bytes_per_second",
-            "Background bytes done",
-            report.done_rate,
-        ),
-        (
-            "needed_bytes_per_second",
-            "Background bytes that have to be done",
-            report.needed_rate,
-        ),
-        (
-            "possible_bytes_per_second",
-            "What one worker can do",
-            report.speed,
-        ),
-        (
-            "running_steps",
-            "Steps under way",
-            report.running.len() as u64,
-        ),
-        (
-            "memory_bytes",
-            "Memory that stores hold, the caches that they share, and requests in progress",
-            report.memory_bytes,
-        ),
-        (
-            "cache_bytes",
-            "Memory in caches of what was read",
-            report.memory.caches,
-        ),
-        (
-            "cache_bytes_allowed",
-            "What caches may take at present",
-            report.memory_orders.caches_max,
-        ),
-        (
-            "write_buffer_bytes",
-            "Memory in write buffers",
-            report.memory.write_buffers,
-        ),
-        (
-            "write_buffer_bytes_allowed",
-            "What write buffers may take at present",
-            report.memory_orders.write_buffers_max,
-        ),
-        (
-            "request_bytes",
-            "Memory in large requests in progress and in what waits for the node's log",
-            report.memory.requests,
-        ),
-        (
-            "refuses_puts",
-            "1 while puts are refused because memory or open files are used up",
-            u64::from(report.refuses_puts),
-        ),
-        (
-            "open_files",
-            "Open files of the process",
-            report.open_files.unwrap_or(0),
-        ),
-        (
-            "disk_available_bytes",
-            "Free space where the stores and the node's log are, on the fullest file system",
-            report.disk.map_or(0, |disk| disk.available_bytes),
-        ),
-        (
-            "disk_reserve_bytes",
-            "Space of it that is held back for merges and collections",
-            report.disk.map_or(0, |disk| disk.reserve_bytes),
-        ),
-    ] {
-        let name = format!("maintenance_{name}");
-        text.family(MetricKind::Gauge, &name, help, [(&[][..], value)]);
-    }
-    for (name, help, value) in [
-        (
-            "put_delay_seconds",
-            "What every put is held back by at present",
-            report.put_delay.as_secs_f64(),
-        ),
-        (
-            "longest_step_seconds",
-            "The longest step",
-            report.longest_step.as_secs_f64(),
-        ),
-        (
-            "cpu_cores",
-            "Cores that background work keeps busy",
-            report.cpu_cores,
-        ),
-        (
-            "amplification",
-            "Background bytes for each byte put",
-            report.amplification,
-        ),
-        (
-            "free_share",
-            "Part of what is free that background work takes",
-            report.free_share,
-        ),
-    ] {
-        let name = format!("maintenance_{name}");
-        text.family(MetricKind::Gauge, &name, help, [(&[][..], value)]);
-    }
+    let (used, allowed) = (&report.memory, &report.memory_orders);
+    let (needed, running) = (report.needed_rate, report.running.len());
+    let refuses = u8::from(report.refuses_puts);
+    let open_files = report.open_files.unwrap_or(0);
+    let available = report.disk.map_or(0, |disk| disk.available_bytes);
+    let reserve = report.disk.map_or(0, |disk| disk.reserve_bytes);
+    let put_delay = report.put_delay.as_secs_f64();
+    let longest = report.longest_step.as_secs_f64();
+    let help = "Background work that is owed";
+    text.gauge("maintenance_debt_bytes", help, report.debt_bytes);
+    let help = "Of it, what presses";
+    text.gauge("maintenance_pressing_bytes", help, report.pressing_bytes);
+    let help = "Background bytes done";
+    text.gauge("maintenance_bytes_per_second", help, report.done_rate);
+    let help = "Background bytes that have to be done";
+    text.gauge("maintenance_needed_bytes_per_second", help, needed);
+    let help = "What one worker can do";
+    text.gauge("maintenance_possible_bytes_per_second", help, report.speed);
+    let help = "Steps under way";
+    text.gauge("maintenance_running_steps", help, running);
+    let help = "Memory that stores hold, the caches that they share, and requests in progress";
+    text.gauge("maintenance_memory_bytes", help, report.memory_bytes);
+    let help = "Memory in caches of what was read";
+    text.gauge("maintenance_cache_bytes", help, used.caches);
+    let help = "What caches may take at present";
+    text.gauge("maintenance_cache_bytes_allowed", help, allowed.caches_max);
+    let help = "Memory in write buffers";
+    text.gauge("maintenance_write_buffer_bytes", help, used.write_buffers);
+    let help = "What write buffers may take at present";
+    let value = allowed.write_buffers_max;
+    text.gauge("maintenance_write_buffer_bytes_allowed", help, value);
+    let help = "Memory in large requests in progress and in what waits for the node's log";
+    text.gauge("maintenance_request_bytes", help, used.requests);
+    let help = "1 while puts are refused because memory or open files are used up";
+    text.gauge("maintenance_refuses_puts", help, refuses);
+    let help = "Open files of the process";
+    text.gauge("maintenance_open_files", help, open_files);
+    let help = "Free space where the stores and the node's log are, on the fullest file system";
+    text.gauge("maintenance_disk_available_bytes", help, available);
+    let help = "Space of it that is held back for merges and collections";
+    text.gauge("maintenance_disk_reserve_bytes", help, reserve);
+    let help = "What every put is held back by at present";
+    text.gauge("maintenance_put_delay_seconds", help, put_delay);
+    let help = "The longest step";
+    text.gauge("maintenance_longest_step_seconds", help, longest);
+    let help = "Cores that background work keeps busy";
+    text.gauge("maintenance_cpu_cores", help, report.cpu_cores);
+    let help = "Background bytes for each byte put";
+    text.gauge("maintenance_amplification", help, report.amplification);
+    let help = "Part of what is free that background work takes";
+    text.gauge("maintenance_free_share", help, report.free_share);
     if let Some(paid_in) = report.paid_in {
         let help = "Until all is paid; missing while the debt does not shrink";
-        let sample = [(&[][..], paid_in.as_secs_f64())];
-        text.family(
-            MetricKind::Gauge,
-            "maintenance_paid_in_seconds",
-            help,
-            sample,
-        );
+        text.gauge("maintenance_paid_in_seconds", help, paid_in.as_secs_f64());
     }
-    for (name, help, value) in [
-        ("steps", "Steps done", all.count),
-        ("bytes", "Bytes read and written by steps", all.bytes),
-        (
-            "overruns",
-            "Steps that cost more than twice what they declared",
-            all.overruns,
-        ),
-        ("failures", "Steps that failed", all.failures),
-    ] {
-        let name = format!("maintenance_{name}");
-        text.family(MetricKind::Counter, &name, help, [(&[][..], value)]);
-    }
+    text.counter("maintenance_steps", "Steps done", all.count);
+    let help = "Bytes read and written by steps";
+    text.counter("maintenance_bytes", help, all.bytes);
+    let help = "Steps that cost more than twice what they declared";
+    text.counter("maintenance_overruns", help, all.overruns);
+    text.counter("maintenance_failures", "Steps that failed", all.failures);
     labelled_metrics(report, text);
 }
 

@@ -75,14 +75,8 @@ impl Member {
             && !vnode.is_complete()
         {
             vnode.mark_complete();
-            let (ground, mut next) = (self.follower.ground.clone(), held.clone());
-            let note = move || {
-                let noted = note_repaired(&ground, &mut next);
-                (next, noted)
-            };
-            let (next, noted) = self.runtime.blocking(note).await;
-            *held = next;
-            noted?;
+            let noted = self.follower.with_record(&mut held, note_repaired);
+            noted.await?;
             tracing::warn!(event = "loss_accepted", partition, "it serves what it has");
             return Ok(Vec::new());
         }
@@ -92,15 +86,11 @@ impl Member {
             return Err(AcceptError::NotRefused(partition));
         };
         let (refused, is_refused) = (*refused, *is_refused);
-        let (ground, mut next) = (self.follower.ground.clone(), held.clone());
         let state = self.state.current();
-        let accept = move || {
-            let accepted = ground.give_up(&mut next, &state, refused, is_refused);
-            (next, accepted)
+        let accept = move |ground: &Ground, held: &mut Held| {
+            ground.give_up(held, &state, refused, is_refused)
         };
-        let (next, accepted) = self.runtime.blocking(accept).await;
-        *held = next;
-        let moved = accepted?;
+        let moved = self.follower.with_record(&mut held, accept).await?;
         tracing::warn!(event = "store_given_up", partition, kept_as = ?moved);
         Ok(moved)
     }

@@ -3,10 +3,8 @@
 //! Every member logs the changes that it learns of, so that the log of any node has the cluster's history.
 //! [`changes`] compares two states, purely; several changes may have arrived together.
 
-use std::fmt;
-
 use kvorum_claimant::ReplicatedState;
-use kvorum_cluster::{AgreedState as _, ClusterState, MemberStatus, StagedChange};
+use kvorum_cluster::{AgreedState as _, ClusterState, MemberStatus};
 use kvorum_properties::BucketProperties;
 use kvorum_ring::NodeId;
 
@@ -73,7 +71,7 @@ pub(crate) fn changes(before: &ClusterState, after: &ClusterState) -> Vec<Change
             changes.push(Change::Staged {
                 node: *node,
                 name: name_of(after, *node),
-                what: what(change),
+                what: change.name(),
             });
         }
     }
@@ -140,17 +138,6 @@ fn status_event(before: MemberStatus, after: MemberStatus) -> Option<&'static st
     })
 }
 
-fn what(change: &StagedChange) -> &'static str {
-    match change {
-        StagedChange::Leave => "leave",
-        StagedChange::Replace { .. } => "replace",
-        StagedChange::ForceRemove => "force-remove",
-        StagedChange::ForceReplace { .. } => "force-replace",
-        StagedChange::Location(_) => "location",
-        StagedChange::Weight(_) => "weight",
-    }
-}
-
 fn name_of(state: &ClusterState, node: NodeId) -> String {
     let member = state.member(node);
     member.map_or_else(String::new, |member| member.name.clone())
@@ -195,29 +182,31 @@ pub(crate) async fn keep(state: ReplicatedState) {
     }
 }
 
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Member { event, name, .. } => write!(f, "{event} {name}"),
-            Self::Renamed { name, before, .. } => write!(f, "member_renamed {before} {name}"),
-            Self::Staged { name, what, .. } => write!(f, "change_staged {what} {name}"),
-            Self::PlanCommitted { moves } => write!(f, "plan_committed {moves}"),
-            Self::PlanCarriedOut => f.write_str("plan_carried_out"),
-            Self::Replicas { event, to } => write!(f, "{event} {to}"),
-            Self::BucketDefaults { changed } => {
-                write!(f, "bucket_defaults_changed {}", changed.join(" "))
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fmt;
+
     use kvorum_cluster::{ClusterId, Command, Member};
     use kvorum_properties::PropertyOverlay;
     use kvorum_ring::{Ring, RingSize};
 
     use super::*;
+
+    impl fmt::Display for Change {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match self {
+                Self::Member { event, name, .. } => write!(f, "{event} {name}"),
+                Self::Renamed { name, before, .. } => write!(f, "member_renamed {before} {name}"),
+                Self::Staged { name, what, .. } => write!(f, "change_staged {what} {name}"),
+                Self::PlanCommitted { moves } => write!(f, "plan_committed {moves}"),
+                Self::PlanCarriedOut => f.write_str("plan_carried_out"),
+                Self::Replicas { event, to } => write!(f, "{event} {to}"),
+                Self::BucketDefaults { changed } => {
+                    write!(f, "bucket_defaults_changed {}", changed.join(" "))
+                }
+            }
+        }
+    }
 
     fn node(byte: u8) -> NodeId {
         NodeId::from_bytes([byte; 16])

@@ -238,3 +238,10 @@ pub enum JoinError {
         detail: String,
     },
 }
+
+impl JoinError {
+    pub(crate) fn log(error: impl std::fmt::Display) -> Self {
+        let detail = error.to_string();
+        Self::Log { detail }
+    }
+}

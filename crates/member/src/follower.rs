@@ -567,11 +567,11 @@ impl Follower {
     }
 
     /// Does work that blocks and changes the record of stores.
-    async fn with_record<T: Send + 'static>(
+    pub(crate) async fn with_record<T: Send + 'static>(
         &self,
         held: &mut Held,
-        work: impl FnOnce(&Ground, &mut Held) -> Result<T, FollowError> + Send + 'static,
-    ) -> Result<T, FollowError> {
+        work: impl FnOnce(&Ground, &mut Held) -> T + Send + 'static,
+    ) -> T {
         let (ground, mut next) = (self.ground.clone(), held.clone());
         let work = move || {
             let worked = work(&ground, &mut next);

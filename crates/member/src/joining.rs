@@ -26,6 +26,7 @@ use serde::Serialize;
 use crate::card::{Card, Stage};
 use crate::doorkeeper::{Answer, Follows, Inquiry, Knock, SERVICE};
 use crate::error::JoinError;
+use crate::follower::Ground;
 use crate::held::Held;
 use crate::member::Member;
 use crate::peer_service::PEER_SERVICE;
@@ -237,22 +238,41 @@ impl Member {
         held: &mut Held,
         vnodes: Vec<Arc<Vnode>>,
     ) -> Result<(), JoinError> {
-        let failed = |error: &dyn std::fmt::Display| JoinError::Log {
-            detail: error.to_string(),
-        };
+        self.state.agreement().stop().await;
+        let machine = Arc::new(ClusterMachine::new(self.state.shown().clone()));
+        let (card, agreement) = self.open_next_log(cluster, machine.clone()).await?;
+        self.cards.store(&card).map_err(JoinError::log)?;
+        // From here on this node is the cluster's.
+        let unknown = unknown_state(cluster, self.node, &self.settings.name);
+        self.state.shown().show(unknown);
+        self.state.follow(agreement, machine);
+        self.card.store(Arc::new(card));
+        self.contacts.cluster.store(Arc::new(cluster));
+        let gone = vnodes.into_iter();
+        let gone = gone.map(|vnode| (vnode.partition(), Some(vnode)));
+        let remove = move |ground: &Ground, held: &mut Held| ground.remove(held, gone);
+        let removed = self.follower.with_record(held, remove).await;
+        removed.map_err(JoinError::log)
+    }
+
+    /// Opens the log of a cluster that takes this node in, beside the one of before. The card that comes
+    /// with it counts from when it is stored.
+    pub(crate) async fn open_next_log(
+        &self,
+        cluster: ClusterId,
+        machine: Arc<ClusterMachine>,
+    ) -> Result<(Card, Agreement), JoinError> {
         let card = Card {
             stage: Stage::Joined,
             node: self.node,
             cluster,
             log: self.card.load().log + 1,
         };
-        self.state.agreement().stop().await;
-        let machine = Arc::new(ClusterMachine::new(self.state.shown().clone()));
         let directory = self.cards.log_directory(card.log);
-        // Of a join that was not completed.
+        // Of an attempt that was not completed.
         if let Ok(Some(_)) = self.disk.info(&directory) {
             let removed = self.disk.remove_directory(&directory);
-            removed.map_err(|error| failed(&error))?;
+            removed.map_err(JoinError::log)?;
         }
         let parts = kvorum_agreement::Parts {
             runtime: self.runtime.clone(),
@@ -261,27 +281,10 @@ impl Member {
             second_mark: self.cards.second_mark(card.log),
             node: self.node,
             peers: self.peers.clone(),
-            machine: machine.clone(),
+            machine,
         };
         let opened = Agreement::open(parts, Founding::Joining, self.settings.agreement).await;
-        let agreement = opened.map_err(|error| failed(&error))?;
-        self.cards.store(&card).map_err(|error| failed(&error))?;
-        // From here on this node is the cluster's.
-        let unknown = unknown_state(cluster, self.node, &self.settings.name);
-        self.state.shown().show(unknown);
-        self.state.follow(agreement, machine);
-        self.card.store(Arc::new(card));
-        self.contacts.cluster.store(Arc::new(cluster));
-        let ground = self.follower.ground.clone();
-        let mut next = held.clone();
-        let gone = move || {
-            let of = |vnode: Arc<Vnode>| (vnode.partition(), Some(vnode));
-            let removed = ground.remove(&mut next, vnodes.into_iter().map(of));
-            (next, removed)
-        };
-        let (next, removed) = self.runtime.blocking(gone).await;
-        *held = next;
-        removed.map_err(|error| failed(&error))
+        Ok((card, opened.map_err(JoinError::log)?))
     }
 
     /// Where other nodes reach this one.

@@ -12,7 +12,7 @@ use kvorum_cluster::AgreedState as _;
 use kvorum_coordinator::VnodeHints;
 use kvorum_handoff::{Activity, Direction, TransferStatus, Transfers};
 use kvorum_peer::{Lane, Message, Peers, Served};
-use kvorum_ring::{NodeId, RING_SIZE_MAX, RingSize};
+use kvorum_ring::{NodeId, Partition};
 use kvorum_runtime::Runtime;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -266,9 +266,8 @@ impl Operations {
 
     fn repair(&self, number: u16) -> Outcome {
         // Whether the ring has it is looked at there.
-        let largest = RingSize::new(u64::from(RING_SIZE_MAX)).ok();
-        let partition = largest.and_then(|size| size.partition(number));
-        let repaired = partition.map(|partition| self.transfers.repair(partition));
+        let repaired =
+            Partition::of_number(number).map(|partition| self.transfers.repair(partition));
         match repaired {
             Some(Ok(())) => Outcome::Repairing(vec![number]),
             Some(Err(refused)) => Outcome::Refused(refused.to_string()),

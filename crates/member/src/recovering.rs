@@ -10,7 +10,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_agreement::{Agreement, Founding};
 use kvorum_claimant::ClusterMachine;
 use kvorum_cluster::{AgreedState, ClusterId, Command};
 use kvorum_disk::DiskError;
@@ -151,36 +150,13 @@ impl Member {
             version: state.version(),
         };
         let (cluster, by) = self.knock(address, name, Some(follows)).await?;
-        let failed = |error: &dyn std::fmt::Display| JoinError::Log {
-            detail: error.to_string(),
-        };
-        let card = Card {
-            stage: Stage::Joined,
-            node: self.node,
-            cluster,
-            log: self.card.load().log + 1,
-        };
-        let directory = self.cards.log_directory(card.log);
-        // Of an attempt that was not completed.
-        if let Ok(Some(_)) = self.disk.info(&directory) {
-            let removed = self.disk.remove_directory(&directory);
-            removed.map_err(|error| failed(&error))?;
-        }
         let unknown = unknown_state(cluster, self.node, &self.settings.name);
         let shown = Arc::new(kvorum_claimant::ShownState::new(unknown));
-        let parts = kvorum_agreement::Parts {
-            runtime: self.runtime.clone(),
-            disk: self.disk.clone(),
-            directory,
-            second_mark: self.cards.second_mark(card.log),
-            node: self.node,
-            peers: self.peers.clone(),
-            machine: Arc::new(ClusterMachine::new(shown)),
-        };
+        let machine = Arc::new(ClusterMachine::new(shown));
         // Begun here, so that the next start finds it; nobody asks it before.
-        let opened = Agreement::open(parts, Founding::Joining, self.settings.agreement).await;
-        opened.map_err(|error| failed(&error))?.stop().await;
-        self.cards.store(&card).map_err(|error| failed(&error))?;
+        let (card, log) = self.open_next_log(cluster, machine).await?;
+        log.stop().await;
+        self.cards.store(&card).map_err(JoinError::log)?;
         tracing::warn!(event = "recovery_followed", cluster = %cluster, by = %by);
         Ok(Joined { by })
     }

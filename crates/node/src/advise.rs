@@ -16,7 +16,7 @@ use kvorum_advise::{
 use crate::admin_client;
 use crate::arguments::ConfigurationArguments;
 use crate::configuration_file;
-use crate::console::say;
+use crate::console::{exit_code, say};
 use crate::engine_names::BUILT_IN;
 use kvorum_admin::AdminRequest;
 
@@ -179,11 +179,7 @@ fn advise_backend(arguments: &BackendArguments) -> anyhow::Result<ExitCode> {
         say(&texts.join("\n"));
     }
     let all_fit = advice.iter().all(|advice| advice.recommended.is_some());
-    Ok(if all_fit {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(all_fit))
 }
 
 /// Advises on each bucket type: what is said of it counts more than what is known of all.

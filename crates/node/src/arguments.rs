@@ -10,10 +10,10 @@ use crate::configuration_file::Source;
 #[derive(Args, Clone, Default)]
 pub(crate) struct ConfigurationArguments {
     /// Configuration file in riak.conf's form [default: $KVORUM_CONFIG, or kvorum.conf if there is one]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Set a key, over what the file says; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    #[arg(long = "set", global = true, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
@@ -22,10 +22,10 @@ pub(crate) struct AdminArguments {
     #[command(flatten)]
     pub(crate) configuration: ConfigurationArguments,
     /// Print JSON, for programs
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Print what Riak's command prints
-    #[arg(long, hide = true)]
+    #[arg(long, global = true, hide = true)]
     pub(crate) as_riak: bool,
 }
 

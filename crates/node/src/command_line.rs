@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::admin_verbs::{ClusterVerb, RingVerb};
 use crate::arguments::{AdminArguments, ConfigurationArguments};
 use crate::configuration_file;
-use crate::console::{say, say_error};
+use crate::console::{exit_code, say, say_error};
 use crate::embedded_engines::EMBEDDED;
 use crate::engine_names::BUILT_IN;
 use crate::riak_names::{self, Called};
@@ -67,6 +67,8 @@ enum Verb {
     Admin {
         #[command(subcommand)]
         verb: AdminVerb,
+        #[command(flatten)]
+        arguments: AdminArguments,
     },
     /// Work out capacity, and choose backends; without a verb, as `backend` without arguments
     Advise {
@@ -74,10 +76,8 @@ enum Verb {
         verb: Option<advise::AdviseVerb>,
     },
     /// Bring data over from Riak
-    Import {
-        #[command(subcommand)]
-        verb: import::ImportVerb,
-    },
+    #[command(subcommand)]
+    Import(import::ImportVerb),
     /// Check every checksum of a directory, and whether its files say the same; writes nothing
     Verify(verify::VerifyArguments),
     /// Make damaged stores whole again from what their directories hold; deletes nothing
@@ -95,10 +95,8 @@ enum Verb {
     /// acknowledged and how many of them were lost; the exit code is 0 when that is none.
     Demo(kvorum_demo::DemoArguments),
     /// Run load tests in basho_bench's configuration format, and compare what they measured
-    Bench {
-        #[command(subcommand)]
-        verb: BenchVerb,
-    },
+    #[command(subcommand)]
+    Bench(BenchVerb),
 }
 
 #[derive(Subcommand)]
@@ -142,65 +140,49 @@ struct PingArguments {
 #[derive(Subcommand)]
 enum AdminVerb {
     /// All statistics of the node
-    Status(AdminArguments),
+    Status,
     /// Every vnode: its store, sizes and debts
-    VnodeStatus(AdminArguments),
+    VnodeStatus,
     /// Background work: what runs, what is owed, at which rate, and when it will be paid
-    Maintenance(AdminArguments),
+    Maintenance,
     /// Back up the whole node, while it serves, by hard links: DIRECTORY is a data directory then
     Backup {
         /// Where to, on the filesystem of the data directory; empty, or not there yet
         directory: PathBuf,
-        #[command(flatten)]
-        arguments: AdminArguments,
     },
     /// Bucket types
-    BucketType {
-        #[command(subcommand)]
-        verb: BucketTypeVerb,
-    },
+    #[command(subcommand)]
+    BucketType(BucketTypeVerb),
     /// Properties of buckets without a type, agreed on by all nodes
-    BucketDefaults {
-        #[command(subcommand)]
-        verb: BucketDefaultsVerb,
-    },
+    #[command(subcommand)]
+    BucketDefaults(BucketDefaultsVerb),
     /// Members, staged changes and plans
-    Cluster {
-        #[command(subcommand)]
-        verb: ClusterVerb,
-    },
+    #[command(subcommand)]
+    Cluster(ClusterVerb),
     /// Wait until a node serves
     WaitForService {
         /// riak_kv, or kv
         service: String,
         /// The node's name; without one, this one
         node: Option<String>,
-        #[command(flatten)]
-        arguments: AdminArguments,
     },
     /// The values of keys of the configuration on this node
     Show {
         /// The keys
         #[arg(required = true)]
         keys: Vec<String>,
-        #[command(flatten)]
-        arguments: AdminArguments,
     },
     /// Set a key on this node until its next start; only transfer_limit can be
     Set {
         /// The key and its value
         #[arg(required = true, value_name = "KEY=VALUE")]
         assignments: Vec<String>,
-        #[command(flatten)]
-        arguments: AdminArguments,
     },
     /// Write, read and delete an object, as a client would
-    Test(AdminArguments),
+    Test,
     /// Encryption between nodes: certificates, and what is encrypted
-    Tls {
-        #[command(subcommand)]
-        verb: TlsVerb,
-    },
+    #[command(subcommand)]
+    Tls(TlsVerb),
     #[command(flatten)]
     Ring(RingVerb),
 }
@@ -208,28 +190,24 @@ enum AdminVerb {
 #[derive(Subcommand)]
 enum BucketDefaultsVerb {
     /// What is agreed, and where this node is configured otherwise
-    Show(AdminArguments),
+    Show,
     /// Have all nodes agree on buckets.default.* of this node's configuration
-    Apply(AdminArguments),
+    Apply,
     /// Have all nodes agree on some properties; the others stay
     Set {
         /// The properties to change, as in {"props":{"allow_mult":true}}
         properties: String,
-        #[command(flatten)]
-        arguments: AdminArguments,
     },
 }
 
 #[derive(Subcommand)]
 enum BucketTypeVerb {
     /// All bucket types and whether they are active
-    List(AdminArguments),
+    List,
     /// The properties of a type
     Status {
         /// The type
         name: String,
-        #[command(flatten)]
-        arguments: AdminArguments,
     },
     /// Create a type, or replace one that is not active yet
     Create {
@@ -238,15 +216,11 @@ enum BucketTypeVerb {
         /// Its properties, as in {"props":{"n_val":3}}
         #[arg(default_value = "{\"props\":{}}")]
         properties: String,
-        #[command(flatten)]
-        arguments: AdminArguments,
     },
     /// Make a created type usable
     Activate {
         /// The type
         name: String,
-        #[command(flatten)]
-        arguments: AdminArguments,
     },
     /// Change properties of an active type
     Update {
@@ -254,8 +228,6 @@ enum BucketTypeVerb {
         name: String,
         /// The properties to change, as in {"props":{"n_val":3}}
         properties: String,
-        #[command(flatten)]
-        arguments: AdminArguments,
     },
 }
 
@@ -288,14 +260,14 @@ pub(crate) fn main() -> ExitCode {
         Verb::Describe { key, arguments } => describe(key.as_deref(), &arguments),
         Verb::Ping(arguments) => ping(&arguments),
         Verb::Pid(arguments) => lifecycle::process(&arguments.configuration, arguments.json),
-        Verb::Admin { verb } => administer(verb),
+        Verb::Admin { verb, arguments } => administer(verb, &arguments),
         Verb::Advise { verb } => advise::main(verb.as_ref()),
-        Verb::Import { verb } => import::main(&verb),
+        Verb::Import(verb) => import::main(&verb),
         Verb::Verify(arguments) => verify::main(&arguments),
         Verb::Repair(arguments) => repair::main(&arguments),
         Verb::Inspect(arguments) => inspect::main(&arguments),
         Verb::Demo(arguments) => demo::main(&arguments),
-        Verb::Bench { verb } => bench(&verb),
+        Verb::Bench(verb) => bench(&verb),
     };
     match outcome {
         Ok(code) => code,
@@ -403,71 +375,56 @@ fn ping(ping: &PingArguments) -> anyhow::Result<ExitCode> {
     Ok(show(&reply, &ping.arguments))
 }
 
-fn administer(verb: AdminVerb) -> anyhow::Result<ExitCode> {
-    let (request, arguments) = match verb {
-        AdminVerb::Status(arguments) => (AdminRequest::Status, arguments),
-        AdminVerb::VnodeStatus(arguments) => (AdminRequest::VnodeStatus, arguments),
-        AdminVerb::Maintenance(arguments) => (AdminRequest::Maintenance, arguments),
-        AdminVerb::Backup {
-            directory,
-            arguments,
-        } => {
+fn administer(verb: AdminVerb, arguments: &AdminArguments) -> anyhow::Result<ExitCode> {
+    let load = || configuration_file::load(&arguments.configuration.source());
+    let request = match verb {
+        AdminVerb::Status => AdminRequest::Status,
+        AdminVerb::VnodeStatus => AdminRequest::VnodeStatus,
+        AdminVerb::Maintenance => AdminRequest::Maintenance,
+        AdminVerb::Backup { directory } => {
             let directory = std::path::absolute(&directory).context("name the directory")?;
             let directory = directory.to_str().map(str::to_owned);
             let directory = directory.context("the directory's name has to be UTF-8")?;
-            (AdminRequest::Backup { directory }, arguments)
+            AdminRequest::Backup { directory }
         }
-        AdminVerb::BucketDefaults { verb } => match verb {
-            BucketDefaultsVerb::Show(arguments) => (AdminRequest::BucketDefaultsShow, arguments),
-            BucketDefaultsVerb::Apply(arguments) => (AdminRequest::BucketDefaultsApply, arguments),
-            BucketDefaultsVerb::Set {
-                properties,
-                arguments,
-            } => (AdminRequest::BucketDefaultsSet { properties }, arguments),
+        AdminVerb::BucketDefaults(verb) => match verb {
+            BucketDefaultsVerb::Show => AdminRequest::BucketDefaultsShow,
+            BucketDefaultsVerb::Apply => AdminRequest::BucketDefaultsApply,
+            BucketDefaultsVerb::Set { properties } => {
+                AdminRequest::BucketDefaultsSet { properties }
+            }
         },
-        AdminVerb::BucketType { verb } => verb.into_request(),
-        AdminVerb::Cluster { verb } => verb.into_request(),
+        AdminVerb::BucketType(verb) => verb.into_request(),
+        AdminVerb::Cluster(verb) => verb.into_request(),
         AdminVerb::Ring(verb) => verb.into_request(),
-        AdminVerb::Show { keys, arguments } => {
-            let loaded = configuration_file::load(&arguments.configuration.source())?;
-            let reply = shown_keys::reply(&loaded.configuration, &keys);
-            return Ok(show(&reply, &arguments));
+        AdminVerb::Show { keys } => {
+            let reply = shown_keys::reply(&load()?.configuration, &keys);
+            return Ok(show(&reply, arguments));
         }
-        AdminVerb::Set {
-            assignments,
-            arguments,
-        } => {
-            let loaded = configuration_file::load(&arguments.configuration.source())?;
-            let reply = shown_keys::set(&loaded.configuration, &assignments)?;
-            return Ok(show(&reply, &arguments));
+        AdminVerb::Set { assignments } => {
+            let reply = shown_keys::set(&load()?.configuration, &assignments)?;
+            return Ok(show(&reply, arguments));
         }
-        AdminVerb::Test(arguments) => (AdminRequest::Test, arguments),
-        AdminVerb::Tls { verb } => match verb {
-            TlsVerb::Init(arguments) => return tls_issuing::init(&arguments),
-            TlsVerb::Issue(arguments) => return tls_issuing::issue(&arguments),
-            TlsVerb::Status(arguments) => (AdminRequest::TlsStatus, arguments),
+        AdminVerb::Test => AdminRequest::Test,
+        AdminVerb::Tls(verb) => match verb {
+            TlsVerb::Init(init) => return tls_issuing::init(&init, arguments),
+            TlsVerb::Issue(issue) => return tls_issuing::issue(&issue, arguments),
+            TlsVerb::Status => AdminRequest::TlsStatus,
         },
-        AdminVerb::WaitForService {
-            service,
-            node,
-            arguments,
-        } => {
-            let loaded = configuration_file::load(&arguments.configuration.source())?;
-            let settings = &loaded.configuration.settings;
-            // What programs read is one document: nothing comes before it.
+        AdminVerb::WaitForService { service, node } => {
             let say_meanwhile = |text: &str| {
                 if !arguments.json {
                     say(text);
                 }
             };
+            let settings = load()?.configuration.settings;
             let reply =
-                lifecycle::wait_for_service(settings, &service, node.as_deref(), say_meanwhile)?;
-            return Ok(show(&reply, &arguments));
+                lifecycle::wait_for_service(&settings, &service, node.as_deref(), say_meanwhile)?;
+            return Ok(show(&reply, arguments));
         }
     };
-    let loaded = configuration_file::load(&arguments.configuration.source())?;
-    let reply = admin_client::ask(&loaded.configuration.settings, &request)?;
-    Ok(show(&reply, &arguments))
+    let reply = admin_client::ask(&load()?.configuration.settings, &request)?;
+    Ok(show(&reply, arguments))
 }
 
 /// Prints what a node answered, for people or for programs.
@@ -478,11 +435,7 @@ fn show(reply: &AdminReply, arguments: &AdminArguments) -> ExitCode {
         (false, Some(text)) => say(text),
         (false, None) => say(&reply.text),
     }
-    if reply.is_ok {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    exit_code(reply.is_ok)
 }
 
 fn bench(verb: &BenchVerb) -> anyhow::Result<ExitCode> {
@@ -500,31 +453,17 @@ fn bench(verb: &BenchVerb) -> anyhow::Result<ExitCode> {
 }
 
 impl BucketTypeVerb {
-    fn into_request(self) -> (AdminRequest, AdminArguments) {
+    fn into_request(self) -> AdminRequest {
         match self {
-            Self::List(arguments) => (AdminRequest::BucketTypeList, arguments),
-            Self::Status { name, arguments } => {
-                (AdminRequest::BucketTypeStatus { name }, arguments)
+            Self::List => AdminRequest::BucketTypeList,
+            Self::Status { name } => AdminRequest::BucketTypeStatus { name },
+            Self::Create { name, properties } => {
+                AdminRequest::BucketTypeCreate { name, properties }
             }
-            Self::Create {
-                name,
-                properties,
-                arguments,
-            } => (
-                AdminRequest::BucketTypeCreate { name, properties },
-                arguments,
-            ),
-            Self::Activate { name, arguments } => {
-                (AdminRequest::BucketTypeActivate { name }, arguments)
+            Self::Activate { name } => AdminRequest::BucketTypeActivate { name },
+            Self::Update { name, properties } => {
+                AdminRequest::BucketTypeUpdate { name, properties }
             }
-            Self::Update {
-                name,
-                properties,
-                arguments,
-            } => (
-                AdminRequest::BucketTypeUpdate { name, properties },
-                arguments,
-            ),
         }
     }
 }

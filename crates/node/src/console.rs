@@ -1,7 +1,7 @@
 //! Output of commands.
 
 use std::io::{self, ErrorKind, Write as _};
-use std::process;
+use std::process::{self, ExitCode};
 
 /// Prints what the user asked for. One who reads no more of it, as `head` does, has what was wanted.
 pub(crate) fn say(text: &str) {
@@ -14,6 +14,14 @@ pub(crate) fn say(text: &str) {
             ));
             process::exit(1);
         }
+    }
+}
+
+/// What a command ends with by what it found.
+pub(crate) fn exit_code(is_good: bool) -> ExitCode {
+    match is_good {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     }
 }
 

@@ -36,7 +36,7 @@ use self::tree_memory::Memory;
 const LOSSES_TOLD_MAX: usize = 10;
 
 /// The place for directories that are set aside because they hold another store than they should.
-const LOST_NAME: &str = "lost";
+pub(crate) const LOST_NAME: &str = "lost";
 
 /// Opens the stores of a node, one for each partition.
 pub(crate) struct Engines {
@@ -208,15 +208,7 @@ impl Engines {
             }
             let lost = root.join(LOST_NAME);
             create_directory_durably(&*self.disk, &lost)?;
-            let mut free = (1..).map(|count| lost.join(format!("{name}.{count}")));
-            let to = loop {
-                let Some(to) = free.next() else {
-                    bail!("no name is free in {}", lost.display());
-                };
-                if self.disk.info(&to)?.is_none() {
-                    break to;
-                }
-            };
+            let to = free_name(&*self.disk, &lost, &format!("{name}."))?;
             self.disk.rename(&from, &to)?;
             self.disk.sync_directory(&lost)?;
             self.disk.sync_directory(root)?;
@@ -494,5 +486,17 @@ fn tell_losses(directory: &Path, store: &dyn Backend) {
             len = range.len,
             held = %range.held,
         );
+    }
+}
+
+/// The first path in a directory, of this beginning and a number, that nothing has.
+pub(crate) fn free_name(disk: &dyn Disk, directory: &Path, start: &str) -> anyhow::Result<PathBuf> {
+    let mut number = 1;
+    loop {
+        let path = directory.join(format!("{start}{number}"));
+        if disk.info(&path)?.is_none() {
+            return Ok(path);
+        }
+        number += 1;
     }
 }

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use kvorum_backend_bitcask::check::is_store as is_bitcask;
 use kvorum_backend_leveldb::repair::has_store_files;
-use kvorum_disk::{Disk, EntryKind};
+use kvorum_disk::Disk;
 use kvorum_member::ACCEPT_LOST_STORES;
 use kvorum_settings::{Settings, StorageBackend};
 
 use crate::data_directory::{DataDirectory, EngineLeft};
 use crate::engine_names::{WITH_FILES, name_of};
-use crate::store_roots::StoreRoots;
+use crate::store_roots::{StoreRoots, store_in};
 use crate::value_log_check::ACCEPT_LOST_VALUE_LOG;
 
 /// Name of a damaged file `engine` that is kept for inspection.
@@ -169,15 +169,8 @@ fn store_of(
         _ => is_bitcask(disk, directory),
     };
     for root in roots.iter().flat_map(StoreRoots::all) {
-        if disk.info(root)?.is_none() {
-            continue;
-        }
-        for entry in disk.list(root)? {
-            let is_partition = entry.name.bytes().all(|it| it.is_ascii_digit());
-            let path = root.join(&entry.name);
-            if entry.kind == EntryKind::Directory && is_partition && is_store(&path)? {
-                return Ok(Some(path));
-            }
+        if let Some(store) = store_in(disk, root, is_store)? {
+            return Ok(Some(store));
         }
     }
     let hints = data.hints(name_of(engine));

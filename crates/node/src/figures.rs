@@ -240,9 +240,9 @@ impl Figures {
         if let Some(refusal) = health.refusal {
             put("unwritable_reason", refusal.text().into());
         }
-        for (name, _, warnings) in self.limit_warnings() {
-            put(name, warnings.into());
-        }
+        let (sizes, siblings) = self.limit_warnings();
+        put("object_size_warnings", sizes.into());
+        put("object_siblings_warnings", siblings.into());
         put(
             "storage_backend",
             format!("riak_kv_{}_backend", self.engine).into(),
@@ -284,54 +284,31 @@ impl Figures {
 
     fn vnode_metrics(&self, text: &mut MetricsText) {
         let readiness = self.vnodes.readiness();
-        for (name, help, vnodes) in [
-            ("vnodes_open", "Vnodes that serve", readiness.open),
-            (
-                "vnodes_opening",
-                "Vnodes whose stores are being opened",
-                readiness.opening,
-            ),
-            (
-                "vnodes_failed",
-                "Vnodes whose stores could not be opened",
-                readiness.failed,
-            ),
-            (
-                "vnodes_unwritable",
-                "Vnodes that take no writes: the disk is full, or the log or their store failed",
-                self.member.health().unwritable,
-            ),
-        ] {
-            let value = vnodes as u64;
-            text.family(MetricKind::Gauge, name, help, [(&[][..], value)]);
-        }
+        text.gauge("vnodes_open", "Vnodes that serve", readiness.open);
+        let help = "Vnodes whose stores are being opened";
+        text.gauge("vnodes_opening", help, readiness.opening);
+        let help = "Vnodes whose stores could not be opened";
+        text.gauge("vnodes_failed", help, readiness.failed);
+        let help = "Vnodes that take no writes: the disk is full, or the log or their store failed";
+        text.gauge("vnodes_unwritable", help, self.member.health().unwritable);
     }
 
     /// Writes above the warning thresholds for objects, of all vnodes since the start.
-    fn limit_warnings(&self) -> [(&'static str, &'static str, u64); 2] {
-        let (mut size, mut siblings) = (0, 0);
+    fn limit_warnings(&self) -> (u64, u64) {
+        let (mut sizes, mut siblings) = (0, 0);
         for status in self.vnodes.all().iter().map(|vnode| vnode.status()) {
-            size += status.size_warnings;
+            sizes += status.size_warnings;
             siblings += status.sibling_warnings;
         }
-        [
-            (
-                "object_size_warnings",
-                "Writes of objects above object.size.warning_threshold",
-                size,
-            ),
-            (
-                "object_siblings_warnings",
-                "Writes of objects above object.siblings.warning_threshold",
-                siblings,
-            ),
-        ]
+        (sizes, siblings)
     }
 
     fn store_metrics(&self, text: &mut MetricsText) {
-        for (name, help, value) in self.limit_warnings() {
-            text.family(MetricKind::Counter, name, help, [(&[][..], value)]);
-        }
+        let (sizes, siblings) = self.limit_warnings();
+        let help = "Writes of objects above object.size.warning_threshold";
+        text.counter("object_size_warnings", help, sizes);
+        let help = "Writes of objects above object.siblings.warning_threshold";
+        text.counter("object_siblings_warnings", help, siblings);
         let mut lost_ranges = 0;
         let total = self
             .vnodes
@@ -351,117 +328,51 @@ impl Figures {
                 lost_ranges += one.lost.len() as u64;
                 total
             });
-        for (name, help, value) in [
-            ("store_keys", "Keys in all stores", total.keys),
-            (
-                "store_live_bytes",
-                "Disk space of live entries",
-                total.live_bytes,
-            ),
-            (
-                "store_dead_bytes",
-                "Disk space of dead entries",
-                total.dead_bytes,
-            ),
-            (
-                "store_disk_bytes",
-                "Disk space of all stores",
-                total.disk_bytes,
-            ),
-            (
-                "store_memory_bytes",
-                "Memory of all stores",
-                total.memory_bytes,
-            ),
-            (
-                "store_debt_bytes",
-                "Maintenance that is due",
-                total.debt_bytes,
-            ),
-            (
-                "store_lost_ranges",
-                "Ranges of files that were found damaged or missing",
-                lost_ranges,
-            ),
-        ] {
-            text.family(MetricKind::Gauge, name, help, [(&[][..], value)]);
-        }
-        for (name, help, value) in [
-            (
-                "store_put_bytes",
-                "Payload bytes put since the start",
-                total.put_bytes,
-            ),
-            (
-                "store_written_bytes",
-                "Bytes that stores wrote since the start",
-                total.written_bytes,
-            ),
-            (
-                "store_corrupt_reads",
-                "Reads that met damaged entries",
-                total.corrupt_reads,
-            ),
-        ] {
-            text.family(MetricKind::Counter, name, help, [(&[][..], value)]);
-        }
+        text.gauge("store_keys", "Keys in all stores", total.keys);
+        let help = "Disk space of live entries";
+        text.gauge("store_live_bytes", help, total.live_bytes);
+        let help = "Disk space of dead entries";
+        text.gauge("store_dead_bytes", help, total.dead_bytes);
+        let help = "Disk space of all stores";
+        text.gauge("store_disk_bytes", help, total.disk_bytes);
+        let help = "Memory of all stores";
+        text.gauge("store_memory_bytes", help, total.memory_bytes);
+        let help = "Maintenance that is due";
+        text.gauge("store_debt_bytes", help, total.debt_bytes);
+        let help = "Ranges of files that were found damaged or missing";
+        text.gauge("store_lost_ranges", help, lost_ranges);
+        let help = "Payload bytes put since the start";
+        text.counter("store_put_bytes", help, total.put_bytes);
+        let help = "Bytes that stores wrote since the start";
+        text.counter("store_written_bytes", help, total.written_bytes);
+        let help = "Reads that met damaged entries";
+        text.counter("store_corrupt_reads", help, total.corrupt_reads);
     }
 
     fn trees_metrics(&self, text: &mut MetricsText) {
-        let Some(shared) = &self.trees else { return };
-        for (name, help, value) in [
-            (
-                "cache_bytes",
-                "Bytes in the block cache",
-                shared.cache.bytes(),
-            ),
-            (
-                "cache_bytes_max",
-                "Bound of the block cache",
-                shared.cache.bytes_max(),
-            ),
-            (
-                "memtable_bytes",
-                "Bytes in write buffers",
-                shared.memory.used(),
-            ),
-            (
-                "memtable_bytes_max",
-                "Bound of all write buffers",
-                shared.memory.bytes_max(),
-            ),
-        ] {
-            let name = format!("{}_{name}", self.engine);
-            text.family(MetricKind::Gauge, &name, help, [(&[][..], value)]);
-        }
+        let Some(Shared { cache, memory, .. }) = &self.trees else {
+            return;
+        };
+        let mut gauge =
+            |name, help, bytes| text.gauge(&format!("{}_{name}", self.engine), help, bytes);
+        gauge("cache_bytes", "Bytes in the block cache", cache.bytes());
+        let help = "Bound of the block cache";
+        gauge("cache_bytes_max", help, cache.bytes_max());
+        gauge("memtable_bytes", "Bytes in write buffers", memory.used());
+        let help = "Bound of all write buffers";
+        gauge("memtable_bytes_max", help, memory.bytes_max());
     }
 
     fn read_cache_metrics(&self, text: &mut MetricsText) {
         let Some(cache) = &self.read_cache else {
             return;
         };
-        for (kind, name, help, value) in [
-            (
-                MetricKind::Gauge,
-                "read_cache_bytes",
-                "Memory of objects kept because they were read",
-                cache.bytes(),
-            ),
-            (
-                MetricKind::Gauge,
-                "read_cache_bytes_max",
-                "The bound of read_cache_bytes",
-                cache.bytes_max(),
-            ),
-            (
-                MetricKind::Counter,
-                "read_cache_misses",
-                "Objects that were read from files because they were not in the cache",
-                cache.misses(),
-            ),
-        ] {
-            text.family(kind, name, help, [(&[][..], value)]);
-        }
+        let help = "Memory of objects kept because they were read";
+        text.gauge("read_cache_bytes", help, cache.bytes());
+        let help = "The bound of read_cache_bytes";
+        text.gauge("read_cache_bytes_max", help, cache.bytes_max());
+        let help = "Objects that were read from files because they were not in the cache";
+        text.counter("read_cache_misses", help, cache.misses());
     }
 }
 
@@ -491,7 +402,7 @@ fn machine_metrics(machine: &MachineFigures, text: &mut MetricsText) {
             "mem_allocated" => "Memory of the machine that is in use, in bytes",
             _ => "Load of the machine in parts of 256",
         };
-        text.family(MetricKind::Gauge, name, help, [(&[][..], value)]);
+        text.gauge(name, help, value);
     }
     let disks: Vec<_> = machine.disks().collect();
     let labels: Vec<_> = disks.iter().map(|(id, ..)| [("id", *id)]).collect();
@@ -513,74 +424,34 @@ fn machine_metrics(machine: &MachineFigures, text: &mut MetricsText) {
 /// the process as a whole, the log's included.
 fn process_metrics(text: &mut MetricsText) {
     let help = "Resident memory of the process";
-    let resident = [(&[][..], resident_bytes())];
-    text.family(MetricKind::Gauge, "process_resident_bytes", help, resident);
+    text.gauge("process_resident_bytes", help, resident_bytes());
     let Some(usage) = ProcessUsage::of(std::process::id()) else {
         return;
     };
     let help = "Processor time of the process";
-    let cpu = [(&[][..], usage.cpu.as_secs_f64())];
-    text.family(MetricKind::Counter, "process_cpu_seconds", help, cpu);
-    for (name, help, bytes) in [
-        (
-            "process_read_bytes",
-            "Bytes that the process had read from disks",
-            usage.read_bytes,
-        ),
-        (
-            "process_written_bytes",
-            "Bytes that the process had written to disks",
-            usage.written_bytes,
-        ),
-    ] {
-        if let Some(bytes) = bytes {
-            text.family(MetricKind::Counter, name, help, [(&[][..], bytes)]);
-        }
+    text.counter("process_cpu_seconds", help, usage.cpu.as_secs_f64());
+    if let Some(bytes) = usage.read_bytes {
+        let help = "Bytes that the process had read from disks";
+        text.counter("process_read_bytes", help, bytes);
+    }
+    if let Some(bytes) = usage.written_bytes {
+        let help = "Bytes that the process had written to disks";
+        text.counter("process_written_bytes", help, bytes);
     }
 }
 
 fn value_log_metrics(log: &ValueLog, text: &mut MetricsText) {
     let status = log.status();
-    for (kind, name, help, value) in [
-        (
-            MetricKind::Gauge,
-            "value_log_bytes",
-            "Length of the value log",
-            status.bytes,
-        ),
-        (
-            MetricKind::Gauge,
-            "value_log_segments",
-            "Segments of the value log",
-            status.segments,
-        ),
-        (
-            MetricKind::Gauge,
-            "value_log_dead_bytes",
-            "Bytes of its closed segments that no store needs",
-            status.dead_bytes,
-        ),
-        (
-            MetricKind::Gauge,
-            "value_log_waiting_bytes",
-            "Bytes of segments kept for stores that are not open",
-            status.waiting_bytes,
-        ),
-        (
-            MetricKind::Counter,
-            "value_log_groups",
-            "Groups committed, each with one write and, where it was promised, one sync",
-            status.groups,
-        ),
-        (
-            MetricKind::Counter,
-            "value_log_batches",
-            "Batches committed",
-            status.batches,
-        ),
-    ] {
-        text.family(kind, name, help, [(&[][..], value)]);
-    }
+    text.gauge("value_log_bytes", "Length of the value log", status.bytes);
+    let help = "Segments of the value log";
+    text.gauge("value_log_segments", help, status.segments);
+    let help = "Bytes of its closed segments that no store needs";
+    text.gauge("value_log_dead_bytes", help, status.dead_bytes);
+    let help = "Bytes of segments kept for stores that are not open";
+    text.gauge("value_log_waiting_bytes", help, status.waiting_bytes);
+    let help = "Groups committed, each with one write and, where it was promised, one sync";
+    text.counter("value_log_groups", help, status.groups);
+    text.counter("value_log_batches", "Batches committed", status.batches);
 }
 
 fn processors() -> u64 {

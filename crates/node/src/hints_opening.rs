@@ -17,10 +17,7 @@ use kvorum_disk::{Disk, create_directory_durably};
 
 use kvorum_value_log::ValueLog;
 
-use crate::engines::Engines;
-
-/// The place for stores of hints that are set aside, beside the one in use.
-pub(crate) const LOST_NAME: &str = "lost";
+use crate::engines::{Engines, LOST_NAME, free_name};
 
 /// See the module's description.
 pub(crate) struct HintsOpening<'a> {
@@ -137,7 +134,7 @@ impl HintsOpening<'_> {
         let identity = identity.filter(|it| !self.recorded.contains(it));
         let lost = directory.with_file_name(LOST_NAME);
         create_directory_durably(disk, &lost)?;
-        let kept_as = free_name(disk, &lost, self.engines.name())?;
+        let kept_as = free_name(disk, &lost, &format!("{}-", self.engines.name()))?;
         if let (Some(log), Some(store)) = (self.log, identity) {
             log.announce_erasure(store)?;
         }
@@ -155,15 +152,4 @@ impl HintsOpening<'_> {
 fn is_damage(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<BackendError>().map(BackendError::kind);
     kind == Some(ErrorKind::Corrupt)
-}
-
-fn free_name(disk: &dyn Disk, lost: &Path, engine: &str) -> anyhow::Result<PathBuf> {
-    let mut number = 1;
-    loop {
-        let path = lost.join(format!("{engine}-{number}"));
-        if disk.info(&path)?.is_none() {
-            return Ok(path);
-        }
-        number += 1;
-    }
 }

@@ -8,6 +8,8 @@ use clap::{Args, ValueEnum};
 use kvorum_disk::RealDisk;
 use kvorum_inspect::{InspectError, ShowOptions, show};
 
+use crate::console::exit_code;
+
 /// Arguments of `kvorum inspect`.
 #[derive(Args)]
 pub(crate) struct InspectArguments {
@@ -50,9 +52,5 @@ pub(crate) fn main(arguments: &InspectArguments) -> anyhow::Result<ExitCode> {
         }
         shown => shown?,
     };
-    Ok(if shown.damaged > 0 {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(exit_code(shown.damaged == 0))
 }

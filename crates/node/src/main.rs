@@ -23,7 +23,6 @@ mod json_failures;
 mod lifecycle;
 mod logging;
 mod machine_figures;
-mod maintained_log;
 mod node;
 mod node_log;
 mod node_stores;

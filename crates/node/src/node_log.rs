@@ -11,6 +11,7 @@ use kvorum_arbiter::Told;
 use kvorum_backend::{BackendError, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 use kvorum_backend_bitcask::MergePolicy;
 use kvorum_disk::Disk;
+use kvorum_maintenance::MaintainedLog;
 use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
 use kvorum_value_log::{CollectionDue, ValueLog, ValueLogSettings};
@@ -44,24 +45,22 @@ impl NodeLog {
     pub(crate) fn stop(&self) {
         self.values.stop();
     }
+}
 
-    /// Batches committed since the start.
-    pub(crate) fn batches(&self) -> u64 {
+impl MaintainedLog for NodeLog {
+    fn batches(&self) -> u64 {
         self.values.status().batches
     }
 
-    /// Why it takes nothing any more, if that is so.
-    pub(crate) fn failure(&self) -> Option<String> {
+    fn failure(&self) -> Option<String> {
         self.values.failure().map(|error| error.to_string())
     }
 
-    /// What waits to be written, in bytes of memory.
-    pub(crate) fn queued_bytes(&self) -> u64 {
+    fn queued_bytes(&self) -> u64 {
         self.values.queued_bytes()
     }
 
-    /// What the log owes.
-    pub(crate) fn owed(&self, now: Timestamp) -> Told {
+    fn owed(&self, now: Timestamp) -> Told {
         let log = &self.values;
         // A collection is a merge of the log: it copies what lives and frees the rest.
         // It does not wait for the night if puts are refused for want of space.
@@ -78,12 +77,11 @@ impl NodeLog {
         }
     }
 
-    /// What scrubbing would read now.
-    pub(crate) fn scrub_due(&self, period: Option<Duration>, now: Timestamp) -> Option<Task> {
+    fn scrub_due(&self, period: Option<Duration>, now: Timestamp) -> Option<Task> {
         self.values.scrub_due(period, now)
     }
 
-    pub(crate) fn scrub_step(
+    fn scrub_step(
         &self,
         budget: StepBudget,
         period: Option<Duration>,
@@ -94,12 +92,7 @@ impl NodeLog {
         outcome
     }
 
-    /// Does a part of what it owes.
-    pub(crate) fn step(
-        &self,
-        task: &Task,
-        budget: StepBudget,
-    ) -> Result<StepOutcome, BackendError> {
+    fn step(&self, task: &Task, budget: StepBudget) -> Result<StepOutcome, BackendError> {
         let log = &self.values;
         let outcome = if task.kind == TaskKind::Merge {
             // What was declared is of this segment. It may have gone since, as by a survey.

@@ -11,6 +11,7 @@ use kvorum_backend::{Backend, BackendError, FoundStore, Sequence, StoreId};
 use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_disk::{Disk, Reserve};
+use kvorum_maintenance::MaintainedLog as _;
 use kvorum_member::{Found, StoreError, Stores, known_stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;

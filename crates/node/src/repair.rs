@@ -21,8 +21,9 @@ use kvorum_inspect::{Kind, Plan, VerifyOptions, is_node_directory, recognise};
 use kvorum_settings::StorageBackend;
 
 use self::outcome::{OtherChecked, Outcome};
+use crate::console::exit_code;
 use crate::engine_names::{RepairOptionsOf, name_of, repair_options_of};
-use crate::hints_opening::LOST_NAME;
+use crate::engines::LOST_NAME;
 use crate::verify;
 
 /// Directories in directories, from the data directory to a store, are far fewer.
@@ -90,10 +91,7 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
         .iter()
         .all(|(_, it)| it.as_ref().is_ok_and(is_all_there))
         && others.iter().all(|it| it.findings.is_empty());
-    Ok(match is_good {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    Ok(exit_code(is_good))
 }
 
 /// How the store in a directory is repaired. One that has neither a manifest nor a file of its journal is known

@@ -159,7 +159,7 @@ pub(crate) fn noted_root(
 
 fn check_none_left(disk: &dyn Disk, place: &Path, own: &Path) -> anyhow::Result<()> {
     let place = absolute(place.to_owned());
-    if place != own && has_stores(disk, &place)? {
+    if place != own && store_in(disk, &place, |it| has_store_files(disk, it))?.is_some() {
         let (place, own) = (place.display(), own.display());
         bail!(
             "stores of leveldb are in {place}, and by leveldb.data_root and leveldb.tiered they are to \
@@ -171,20 +171,26 @@ fn check_none_left(disk: &dyn Disk, place: &Path, own: &Path) -> anyhow::Result<
     Ok(())
 }
 
-fn has_stores(disk: &dyn Disk, root: &Path) -> anyhow::Result<bool> {
+/// The store of some partition in a root, which may not be there.
+pub(crate) fn store_in<E>(
+    disk: &dyn Disk,
+    root: &Path,
+    is_store: impl Fn(&Path) -> Result<bool, E>,
+) -> anyhow::Result<Option<PathBuf>>
+where
+    anyhow::Error: From<E>,
+{
     if disk.info(root)?.is_none() {
-        return Ok(false);
+        return Ok(None);
     }
     for entry in disk.list(root)? {
         let is_partition = entry.name.bytes().all(|it| it.is_ascii_digit());
-        if entry.kind == EntryKind::Directory
-            && is_partition
-            && has_store_files(disk, &root.join(&entry.name))?
-        {
-            return Ok(true);
+        let path = root.join(&entry.name);
+        if entry.kind == EntryKind::Directory && is_partition && is_store(&path)? {
+            return Ok(Some(path));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 #[cfg(test)]

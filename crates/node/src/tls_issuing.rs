@@ -16,7 +16,7 @@ use kvorum_settings::Settings;
 use kvorum_tls::{AUTHORITY_VALIDITY, Authority, Identity, Issued, Part, Validity, day_of};
 use serde_json::json;
 
-use crate::arguments::{AdminArguments, ConfigurationArguments};
+use crate::arguments::AdminArguments;
 use crate::configuration_file;
 use crate::console::say;
 use crate::tls_files::{now, path_of};
@@ -33,7 +33,7 @@ pub(crate) enum TlsVerb {
     /// Issue a certificate for a node: a directory with the three files that it needs
     Issue(IssueArguments),
     /// Whether connections of this node are encrypted, and what it proves itself with
-    Status(AdminArguments),
+    Status,
 }
 
 #[derive(Args)]
@@ -47,11 +47,6 @@ pub(crate) struct InitArguments {
     /// Make the authority alone, on a machine that is no node
     #[arg(long)]
     authority_only: bool,
-    /// Print JSON, for programs
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    configuration: ConfigurationArguments,
 }
 
 #[derive(Args)]
@@ -70,11 +65,6 @@ pub(crate) struct IssueArguments {
     /// How many days the certificate is valid
     #[arg(long, value_name = "DAYS", default_value_t = 730, value_parser = clap::value_parser!(u32).range(1..))]
     days: u32,
-    /// Print JSON, for programs
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    configuration: ConfigurationArguments,
 }
 
 /// A file to be made.
@@ -85,11 +75,11 @@ struct NewFile<'a> {
 }
 
 /// Makes the authority, and for the first node what it needs.
-pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn init(init: &InitArguments, arguments: &AdminArguments) -> anyhow::Result<ExitCode> {
     let loaded = configuration_file::load(&arguments.configuration.source())?;
     let settings = &loaded.configuration.settings;
     let cluster = &settings.node.cluster_name;
-    let directory = authority_directory(arguments.dir.as_deref(), settings);
+    let directory = authority_directory(init.dir.as_deref(), settings);
     let authority = Authority::make(cluster, validity(AUTHORITY_VALIDITY))?;
     let own = authority.issued();
     let mut files = vec![
@@ -97,8 +87,8 @@ pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
         open(directory.join(AUTHORITY_CERTIFICATE), &own.certificate),
     ];
     let name = &settings.node.nodename;
-    let issued = authority.issue(&[identity(cluster, name)?], days(arguments.days))?;
-    if !arguments.authority_only {
+    let issued = authority.issue(&[identity(cluster, name)?], days(init.days))?;
+    if !init.authority_only {
         files.push(secret(path_of(settings, Part::Key).into(), &issued.key));
         let certificate = path_of(settings, Part::Certificate).into();
         files.push(open(certificate, &issued.certificate));
@@ -114,7 +104,7 @@ pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
             "cluster": cluster,
             "valid_until": until,
             "authority": made_json(&files[..2]),
-            "node": (!arguments.authority_only).then_some(name),
+            "node": (!init.authority_only).then_some(name),
             "files": made_json(&files[2..]),
         });
         say(&format!("{made:#}"));
@@ -139,19 +129,22 @@ pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Issues a certificate for a node.
-pub(crate) fn issue(arguments: &IssueArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn issue(
+    issue: &IssueArguments,
+    arguments: &AdminArguments,
+) -> anyhow::Result<ExitCode> {
     let loaded = configuration_file::load(&arguments.configuration.source())?;
     let settings = &loaded.configuration.settings;
     let cluster = &settings.node.cluster_name;
-    let node = &arguments.node;
-    let names = [node].into_iter().chain(&arguments.also);
+    let node = &issue.node;
+    let names = [node].into_iter().chain(&issue.also);
     let identities: Vec<Identity> = names
         .map(|name| identity(cluster, name))
         .collect::<anyhow::Result<_>>()?;
-    let directory = authority_directory(arguments.dir.as_deref(), settings);
+    let directory = authority_directory(issue.dir.as_deref(), settings);
     let authority = read_authority(&directory)?;
-    let Issued { certificate, key } = authority.issue(&identities, days(arguments.days))?;
-    let out = arguments.out.clone();
+    let Issued { certificate, key } = authority.issue(&identities, days(issue.days))?;
+    let out = issue.out.clone();
     // A name may have a slash, a file's not.
     let out = out.unwrap_or_else(|| directory.join(node.replace('/', "_")));
     let files = [

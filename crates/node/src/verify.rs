@@ -11,6 +11,7 @@ use clap::Args;
 use kvorum_disk::RealDisk;
 use kvorum_inspect::{Checked, Finding, Plan, VerifyOptions};
 
+use crate::console::exit_code;
 use crate::data_directory_check;
 use crate::progress::{Progress, TICK};
 
@@ -47,11 +48,7 @@ pub(crate) fn main(arguments: &VerifyArguments) -> anyhow::Result<ExitCode> {
         as_text(&plan, &checked)
     };
     std::io::stdout().write_all(text.as_bytes())?;
-    Ok(if checked.findings.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(checked.findings.is_empty()))
 }
 
 /// Checks everything, in parallel.

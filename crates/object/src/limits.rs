@@ -109,16 +109,6 @@ impl Limits {
         }
     }
 
-    /// Judges an object that is read; nothing is refused.
-    pub fn judge_read(&self, read: ObjectSize) -> LimitVerdict {
-        let (size, siblings) = (self.size_level(read), self.siblings_level(read));
-        LimitVerdict {
-            size,
-            siblings,
-            refusal: None,
-        }
-    }
-
     fn size_level(&self, size: ObjectSize) -> LimitLevel {
         level(size.bytes, self.size_warning_bytes, self.size_max_bytes)
     }
@@ -187,12 +177,5 @@ mod tests {
         assert_eq!(LIMITS.judge_write(size(60, 1), stored).refusal, None);
         assert!(LIMITS.judge_write(size(60, 10), stored).refusal.is_some());
         assert!(LIMITS.judge_write(size(91, 1), stored).refusal.is_some());
-    }
-
-    #[test]
-    fn a_read_is_judged_and_never_refused() {
-        let verdict = LIMITS.judge_read(size(21, 4));
-        assert_eq!(verdict.size, LimitLevel::Exceeded);
-        assert_eq!(verdict.refusal, None);
     }
 }

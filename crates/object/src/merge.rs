@@ -9,9 +9,9 @@ use std::cmp::Ordering;
 
 use smallvec::SmallVec;
 
-use crate::resolution::Version;
 use crate::update::Stored;
 use crate::versions::Siblings;
+use crate::versions::Version;
 use crate::{
     ActorId, Causality, Clock, Head, Object, Resolution, Sibling, SiblingHead, UpdateError, resolve,
 };

@@ -5,7 +5,8 @@
 //! choice is the maximum of all versions ever merged, whatever the order of merging. Riak breaks
 //! ties by comparing values; the dot is as good, and a head has it.
 
-use crate::{Dot, Metadata, Object, Sibling, SiblingHead, Timestamp};
+use crate::Object;
+use crate::versions::Version;
 
 /// How a bucket wants concurrent versions to be treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,38 +28,6 @@ impl Resolution {
         } else {
             Self::NewestWins
         }
-    }
-}
-
-/// A version as both heads and whole objects have it.
-pub(crate) trait Version {
-    fn dot(&self) -> Dot;
-    fn metadata(&self) -> &Metadata;
-
-    /// The place of the version in the order that [`Resolution::NewestWins`] chooses by.
-    fn rank(&self) -> (Timestamp, bool, Dot) {
-        let metadata = self.metadata();
-        (metadata.last_modified, !metadata.deleted, self.dot())
-    }
-}
-
-impl Version for Sibling {
-    fn dot(&self) -> Dot {
-        self.dot
-    }
-
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-}
-
-impl Version for SiblingHead {
-    fn dot(&self) -> Dot {
-        self.dot
-    }
-
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
     }
 }
 

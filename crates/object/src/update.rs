@@ -3,8 +3,8 @@
 //! One write takes exactly one dot. What the client had seen is superseded, what it had not seen
 //! stays beside the new value, unless the bucket wants the newest alone.
 
-use crate::resolution::Version;
 use crate::versions::Siblings;
+use crate::versions::Version;
 use crate::{
     ActorId, Clock, Content, Dot, Head, Object, Resolution, Sibling, SiblingHead, Timestamp,
 };

@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use crate::sibling::{Sibling, SiblingHead};
-use crate::{Dot, Metadata};
+use crate::{Dot, Metadata, Timestamp};
 
 /// Most objects have one sibling, which stays inline.
 pub(crate) type Siblings<T> = SmallVec<[T; 1]>;
@@ -15,6 +15,12 @@ pub(crate) type Siblings<T> = SmallVec<[T; 1]>;
 pub(crate) trait Version {
     fn dot(&self) -> Dot;
     fn metadata(&self) -> &Metadata;
+
+    /// The place of the version in the order that [`Resolution::NewestWins`](crate::Resolution) chooses by.
+    fn rank(&self) -> (Timestamp, bool, Dot) {
+        let metadata = self.metadata();
+        (metadata.last_modified, !metadata.deleted, self.dot())
+    }
 }
 
 impl Version for Sibling {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use kvorum_ring::NodeId;
 use kvorum_runtime::{Moment, Runtime, TaskGuard};
-use kvorum_tls::{HandshakeError, SecureReadHalf, SecureStream, Tls};
+use kvorum_tls::{
+    HandshakeError, SecureReadHalf, SecureStream, Tls, in_the_clear, into_split, is_encrypted,
+};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::oneshot;
@@ -124,12 +126,12 @@ impl Asking {
         lane: Lane,
         settings: PeerSettings,
     ) -> Self {
-        let is_encrypted = kvorum_tls::is_encrypted(&stream);
+        let is_encrypted = is_encrypted(&stream);
         let outbox = Arc::new(Outbox::new(settings.queued_bytes_max));
         let pending = Arc::new(Pending {
             waiting: Mutex::new(Some(BTreeMap::new())),
         });
-        let (input, output) = kvorum_tls::split(stream);
+        let (input, output) = into_split(stream);
         runtime.spawn("peer writing", connection::write(outbox.clone(), output));
         let reading = Reading {
             runtime: runtime.clone(),
@@ -256,7 +258,7 @@ impl Call {
         let told = stream.set_nodelay(true);
         told.map_err(|error| self.unreachable(error.to_string()))?;
         let mut stream = match tls {
-            None => kvorum_tls::plain(stream),
+            None => in_the_clear(stream),
             Some(tls) => {
                 let shaken = tls.connect(stream).await;
                 let (stream, certified) = shaken.map_err(|failure| self.not_encrypted(failure))?;
@@ -274,7 +276,7 @@ impl Call {
     async fn introduce(&self, stream: &mut SecureStream) -> Result<NodeId, PeerError> {
         let node = self.node;
         let hello = Hello::new(self.introduction.clone(), self.lane, node);
-        let is_encrypted = kvorum_tls::is_encrypted(stream);
+        let is_encrypted = is_encrypted(stream);
         let exchanged = async {
             stream.write_all(&hello.encode()).await?;
             stream.flush().await?;

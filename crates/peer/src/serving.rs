@@ -8,7 +8,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use kvorum_runtime::{COUNTED_BYTES_MIN, Runtime, Stream, Taken};
-use kvorum_tls::{Certified, HandshakeError, SecureStream, begins_handshake};
+use kvorum_tls::{
+    Certified, HandshakeError, SecureStream, begins_handshake, in_the_clear, into_split,
+    is_encrypted,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::answers::{Answers, NowTaken};
@@ -115,7 +118,7 @@ pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Gues
         node: caller.node,
         lane: caller.lane,
         is_asking: false,
-        is_encrypted: kvorum_tls::is_encrypted(&stream),
+        is_encrypted: is_encrypted(&stream),
     };
     let outbox = Arc::new(Outbox::new(settings.queued_bytes_max));
     let answers = Arc::new(Answers::new(outbox.clone()));
@@ -124,7 +127,7 @@ pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Gues
         .callers
         .note(connected, is_member, answers.clone());
     let _guest = (!caller.is_member).then_some(guest);
-    let (mut input, output) = kvorum_tls::split(stream);
+    let (mut input, output) = into_split(stream);
     // Guarded: when this future is dropped, the connection ends in both directions.
     let writing = runtime.spawn("peer writing", connection::write(outbox.clone(), output));
     let _writing = writing.abort_on_drop();
@@ -168,7 +171,7 @@ async fn greet(
         heard.map_err(|_| NotGreeted::HungUp)?;
         (stream, Some(certified))
     } else {
-        (kvorum_tls::plain(stream), None)
+        (in_the_clear(stream), None)
     };
     let hello = hear_rest(&start, &mut stream).await;
     let hello = hello.ok_or(Refusal::NoHello)?;

@@ -112,6 +112,11 @@ impl Partition {
     /// The first partition of every ring.
     pub const FIRST: Self = Self(0);
 
+    /// The partition of this number in the largest ring: whether a ring has it is for its reader to see.
+    pub fn of_number(number: u16) -> Option<Self> {
+        (u64::from(number) < u64::from(RING_SIZE_MAX)).then_some(Self(number))
+    }
+
     /// The partition's number.
     pub const fn number(self) -> u16 {
         self.0

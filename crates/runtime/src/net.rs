@@ -3,7 +3,6 @@
 //! An enum rather than a trait object: a read or write on the request path is then a branch and not a
 //! call through a table.
 
-mod half;
 mod link;
 mod listen_options;
 mod simulated;
@@ -13,13 +12,12 @@ use std::net::SocketAddr;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-pub use half::{ReadHalf, WriteHalf};
 pub use link::Link;
 pub(crate) use link::Links;
 pub use listen_options::ListenOptions;
 pub(crate) use simulated::Network;
 use simulated::SimulatedListener;
-pub use stream::Stream;
+pub use stream::{ReadHalf, Stream, WriteHalf};
 
 use crate::{Result, RuntimeError};
 

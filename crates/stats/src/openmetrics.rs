@@ -61,22 +61,27 @@ impl MetricsText {
         }
     }
 
+    /// Adds a family of one gauge without labels.
+    pub fn gauge(&mut self, name: &str, help: &str, value: impl std::fmt::Display) {
+        self.family(MetricKind::Gauge, name, help, [(&[][..], value)]);
+    }
+
+    /// Adds a family of one counter without labels.
+    pub fn counter(&mut self, name: &str, help: &str, total: impl std::fmt::Display) {
+        self.family(MetricKind::Counter, name, help, [(&[][..], total)]);
+    }
+
     /// Adds everything that the node records.
     pub fn stats(&mut self, stats: &Stats) {
         stats.visit(|reading, help| match reading {
             Reading::Counter { name, counter, .. } => {
-                self.family(
-                    MetricKind::Counter,
-                    name,
-                    help,
-                    [(&[][..], counter.total())],
-                );
+                self.counter(name, help, counter.total());
             }
             Reading::Total { name, total, .. } => {
-                self.family(MetricKind::Counter, name, help, [(&[][..], total.total())]);
+                self.counter(name, help, total.total());
             }
             Reading::Gauge { name, gauge } => {
-                self.family(MetricKind::Gauge, name, help, [(&[][..], gauge.get())]);
+                self.gauge(name, help, gauge.get());
             }
             Reading::Histogram {
                 name,

@@ -24,5 +24,7 @@ pub use certificate::{Certified, day_of};
 pub use error::{AuthorityError, HandshakeError, MaterialError, Part};
 pub use identity::Identity;
 pub use material::{Material, Pem};
-pub use stream::{SecureReadHalf, SecureStream, SecureWriteHalf, is_encrypted, plain, split};
+pub use stream::{
+    SecureReadHalf, SecureStream, SecureWriteHalf, in_the_clear, into_split, is_encrypted,
+};
 pub use tls::{Tls, begins_handshake};

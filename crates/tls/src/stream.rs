@@ -1,7 +1,7 @@
 //! A connection, encrypted or not, and its halves.
 //!
-//! Each is one of two types, as the runtime's own sockets are: without TLS a read or write costs one
-//! more branch, and neither an allocation nor a call through a table.
+//! An enum, as the runtime's own sockets are: without TLS a read or write costs one more branch, and
+//! neither an allocation nor a call through a table.
 
 use kvorum_runtime::{ReadHalf, Stream, WriteHalf};
 use tokio_rustls::TlsStream;
@@ -10,14 +10,15 @@ use tokio_util::either::Either;
 /// A connection: as the network carries it, or encrypted, where both ends have proven themselves.
 pub type SecureStream = Either<Stream, Box<TlsStream<Stream>>>;
 
-/// The half of a connection that is read.
+/// The half of a connection that is read: as the network carries it, or encrypted.
 pub type SecureReadHalf = Either<ReadHalf, tokio::io::ReadHalf<TlsStream<Stream>>>;
 
-/// The half of a connection that is written. What is written may wait in it until it is flushed.
+/// The half of a connection that is written: as the network carries it, or encrypted. What is written
+/// may wait in it until it is flushed.
 pub type SecureWriteHalf = Either<WriteHalf, tokio::io::WriteHalf<TlsStream<Stream>>>;
 
-/// A connection without encryption.
-pub fn plain(stream: Stream) -> SecureStream {
+/// A connection as the network carries it.
+pub fn in_the_clear(stream: Stream) -> SecureStream {
     Either::Left(stream)
 }
 
@@ -26,9 +27,9 @@ pub fn is_encrypted(stream: &SecureStream) -> bool {
     matches!(stream, Either::Right(_))
 }
 
-/// Parts the connection into halves for two tasks. An encrypted one ends when both are dropped or
-/// the write half is shut down.
-pub fn split(stream: SecureStream) -> (SecureReadHalf, SecureWriteHalf) {
+/// Parts a connection into halves for two tasks. An encrypted one ends when both are dropped or the
+/// write half is shut down.
+pub fn into_split(stream: SecureStream) -> (SecureReadHalf, SecureWriteHalf) {
     match stream {
         Either::Left(stream) => {
             let (read, write) = stream.into_split();

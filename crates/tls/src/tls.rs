@@ -14,6 +14,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, ServerConfig, version};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use tokio_util::either::Either;
 
 use crate::certificate::Certified;
 use crate::error::{HandshakeError, MaterialError};
@@ -120,7 +121,7 @@ fn proven(
     let certified = certified.ok_or_else(|| HandshakeError::Certificate {
         reason: "it cannot be read".to_owned(),
     })?;
-    Ok((SecureStream::Right(Box::new(stream)), certified))
+    Ok((Either::Right(Box::new(stream)), certified))
 }
 
 impl Current {

@@ -12,6 +12,7 @@ use crate::dropped::{self, Dropped, Numbers};
 use crate::error::from_disk;
 use crate::identity::Identity;
 use crate::opening::log_id_of;
+use crate::small_file::FILE_BYTES_MAX;
 use crate::{contents, identity, losses};
 
 pub use crate::dropped::in_words;
@@ -67,13 +68,7 @@ impl ValueLogFile {
 
     /// Takes a file apart.
     pub fn piece(self, disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Piece> {
-        let len_max = match self {
-            Self::Identity => identity::FILE_BYTES_MAX,
-            Self::Contents => contents::FILE_BYTES_MAX,
-            Self::Dropped => dropped::FILE_BYTES_MAX,
-            Self::LostBatches => losses::FILE_BYTES_MAX,
-        };
-        let bytes = read_file(disk, path, len_max)?;
+        let bytes = read_file(disk, path, FILE_BYTES_MAX)?;
         let covered = bytes.len().saturating_sub(4);
         let mut fields = Dissection::new(&bytes, 0);
         fields.magic(self.magic());

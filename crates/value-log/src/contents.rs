@@ -6,19 +6,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use kvorum_backend::{Result, Sequence, StoreId};
-use kvorum_disk::{Disk, read_file, replace_file};
-use kvorum_encoding::{ByteReader, Truncated};
+use kvorum_disk::{Disk, read_file};
 
-use crate::checked::{CHECKSUM_BYTES, covered, push_checksum};
-use crate::error::from_disk;
 use crate::log_segment::Holding;
+use crate::small_file;
 
 pub(crate) const MAGIC: [u8; 8] = *b"KVvalues";
-const VERSION: u8 = 1;
-const FIXED_BYTES: usize = 44;
 const HOLDING_BYTES: usize = 24;
-/// A million stores. Bytes.
-pub(crate) const FILE_BYTES_MAX: u64 = (HOLDING_BYTES as u64) << 20;
 const EXTENSION: &str = "contents";
 
 /// What a sealed segment contains.
@@ -56,35 +50,51 @@ impl Contents {
     ///   44+n*24  4  masked CRC-32C of all before
     /// ```
     fn encode(&self) -> Vec<u8> {
-        let len = FIXED_BYTES + self.holders.len() * HOLDING_BYTES + CHECKSUM_BYTES;
-        let mut out = Vec::with_capacity(len);
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&[VERSION, 0, 0, 0]);
-        out.extend_from_slice(&self.log_id.to_le_bytes());
+        let mut out = small_file::begin(&MAGIC, self.log_id);
         out.extend_from_slice(&self.number.to_le_bytes());
         out.extend_from_slice(&self.file_len.to_le_bytes());
         out.extend_from_slice(&self.data_end.to_le_bytes());
-        let stores = u32::try_from(self.holders.len()).unwrap_or(u32::MAX);
-        out.extend_from_slice(&stores.to_le_bytes());
+        small_file::push_count(&mut out, self.holders.len());
         for (store, holding) in &self.holders {
             out.extend_from_slice(&store.0.to_le_bytes());
             out.extend_from_slice(&holding.first.0.to_le_bytes());
             out.extend_from_slice(&holding.last.0.to_le_bytes());
         }
-        push_checksum(&mut out);
-        out
+        small_file::sealed(out)
     }
 
     /// `None` for anything that is not a whole file of this version.
     fn decode(bytes: &[u8]) -> Option<Self> {
-        decode_covered(covered(bytes)?).ok().flatten()
+        let decoded = small_file::decode(bytes, &MAGIC, |log_id, reader| {
+            let (number, file_len, data_end) = (reader.u32()?, reader.u64()?, reader.u64()?);
+            let stores = reader.u32()? as usize;
+            if reader.remaining() != stores * HOLDING_BYTES {
+                return Ok(None);
+            }
+            let mut holders = BTreeMap::new();
+            for _ in 0..stores {
+                let store = StoreId(reader.u64()?);
+                let holding = Holding {
+                    first: Sequence(reader.u64()?),
+                    last: Sequence(reader.u64()?),
+                    is_needed: true,
+                };
+                holders.insert(store, holding);
+            }
+            Ok(Some(Self {
+                log_id,
+                number,
+                file_len,
+                data_end,
+                holders,
+            }))
+        });
+        decoded?.ok()
     }
 
     /// Writes the file beside its segment; returns its length.
     pub(crate) fn write(&self, disk: &dyn Disk, segment: &Path) -> Result<u64> {
-        let encoded = self.encode();
-        replace_file(disk, &contents_path(segment), &encoded).map_err(|error| from_disk(&error))?;
-        Ok(encoded.len() as u64)
+        small_file::write(disk, &contents_path(segment), &self.encode())
     }
 
     /// Reads the file beside a segment; `None` when there is none that speaks of this segment as it
@@ -96,43 +106,11 @@ impl Contents {
         number: u32,
         file_len: u64,
     ) -> Option<Self> {
-        let bytes = read_file(disk, &contents_path(segment), FILE_BYTES_MAX).ok()?;
+        let bytes = read_file(disk, &contents_path(segment), small_file::FILE_BYTES_MAX).ok()?;
         let contents = Self::decode(&bytes)?;
         let is_ours = contents.log_id == log_id && contents.number == number;
         (is_ours && contents.file_len == file_len).then_some(contents)
     }
-}
-
-fn decode_covered(covered: &[u8]) -> std::result::Result<Option<Contents>, Truncated> {
-    let mut reader = ByteReader::new(covered);
-    let magic = reader.array::<8>()?;
-    let version = reader.u8()?;
-    let _zero = reader.array::<3>()?;
-    let log_id = reader.u64()?;
-    let number = reader.u32()?;
-    let file_len = reader.u64()?;
-    let data_end = reader.u64()?;
-    let stores = reader.u32()? as usize;
-    if magic != MAGIC || version != VERSION || reader.remaining() != stores * HOLDING_BYTES {
-        return Ok(None);
-    }
-    let mut holders = BTreeMap::new();
-    for _ in 0..stores {
-        let store = StoreId(reader.u64()?);
-        let holding = Holding {
-            first: Sequence(reader.u64()?),
-            last: Sequence(reader.u64()?),
-            is_needed: true,
-        };
-        holders.insert(store, holding);
-    }
-    Ok(Some(Contents {
-        log_id,
-        number,
-        file_len,
-        data_end,
-        holders,
-    }))
 }
 
 #[cfg(test)]
@@ -160,7 +138,7 @@ mod tests {
         assert_eq!(&bytes[..12], b"KVvalues\x01\0\0\0");
         assert_eq!(&bytes[12..24], &[2, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0]);
         assert_eq!(&bytes[40..52], &[2, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(bytes.len(), FIXED_BYTES + 2 * HOLDING_BYTES + 4);
+        assert_eq!(bytes.len(), 44 + 2 * HOLDING_BYTES + 4);
         assert_eq!(Contents::decode(&bytes), Some(contents()));
     }
 

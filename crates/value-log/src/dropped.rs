@@ -12,23 +12,16 @@ mod numbers;
 
 use std::path::{Path, PathBuf};
 
-use kvorum_backend::{BackendError, ErrorKind, Result};
-use kvorum_disk::{Disk, read_file, replace_file};
-use kvorum_encoding::{ByteReader, Truncated};
+use kvorum_backend::Result;
+use kvorum_disk::Disk;
 
-use crate::checked::{CHECKSUM_BYTES, covered, push_checksum};
-use crate::error::from_disk;
-use crate::identity::is_no_file_of_ours;
+use crate::small_file;
 
 pub(crate) use numbers::Numbers;
 pub use numbers::in_words;
 
 pub(crate) const MAGIC: [u8; 8] = *b"KVvalgon";
-const VERSION: u8 = 1;
-const FIXED_BYTES: usize = 32;
 const RANGE_BYTES: usize = 8;
-/// Two million ranges: of segments that follow one another, one is enough. Bytes.
-pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
 pub(crate) const NAME: &str = "dropped";
 
 /// What the file says.
@@ -76,56 +69,52 @@ impl Dropped {
     /// ```
     fn encode(&self) -> Vec<u8> {
         let lists = [&self.dropped, &self.missing];
-        let ranges = lists.map(|list| list.ranges().count());
-        let len = FIXED_BYTES + (ranges[0] + ranges[1]) * RANGE_BYTES + CHECKSUM_BYTES;
-        let mut out = Vec::with_capacity(len);
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&[VERSION, 0, 0, 0]);
-        out.extend_from_slice(&self.log_id.to_le_bytes());
+        let mut out = small_file::begin(&MAGIC, self.log_id);
         out.extend_from_slice(&self.newest.to_le_bytes());
-        for count in ranges {
-            let count = u32::try_from(count).unwrap_or(u32::MAX);
-            out.extend_from_slice(&count.to_le_bytes());
+        for list in lists {
+            small_file::push_count(&mut out, list.ranges().count());
         }
         for (first, last) in lists.into_iter().flat_map(Numbers::ranges) {
             out.extend_from_slice(&first.to_le_bytes());
             out.extend_from_slice(&last.to_le_bytes());
         }
-        push_checksum(&mut out);
-        out
+        small_file::sealed(out)
     }
 
-    /// The inner value is the version of a file that is newer than this program.
     fn decode(bytes: &[u8]) -> Option<std::result::Result<Self, u8>> {
-        decode_covered(covered(bytes)?).ok().flatten()
+        small_file::decode(bytes, &MAGIC, |log_id, reader| {
+            let newest = reader.u32()?;
+            let counts = [reader.u32()? as usize, reader.u32()? as usize];
+            if reader.remaining() != (counts[0] + counts[1]) * RANGE_BYTES {
+                return Ok(None);
+            }
+            let mut lists = [Numbers::default(), Numbers::default()];
+            for (list, count) in lists.iter_mut().zip(counts) {
+                for _ in 0..count {
+                    list.insert(reader.u32()?, reader.u32()?);
+                }
+            }
+            let [dropped, missing] = lists;
+            Ok(Some(Self {
+                log_id,
+                newest,
+                dropped,
+                missing,
+            }))
+        })
     }
 
     /// Writes the file, and returns its length in bytes.
     pub(crate) fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<u64> {
-        let bytes = self.encode();
-        replace_file(disk, &Self::path(directory), &bytes).map_err(|error| from_disk(&error))?;
-        Ok(bytes.len() as u64)
+        small_file::write(disk, &Self::path(directory), &self.encode())
     }
 
     /// Reads the file; `None` when it is missing or damaged.
     ///
     /// # Errors
-    /// Those of the disk; [`ErrorKind::NewerFormat`].
+    /// Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].
     pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>> {
-        let path = Self::path(directory);
-        let bytes = match read_file(disk, &path, FILE_BYTES_MAX) {
-            Ok(bytes) => bytes,
-            Err(error) if is_no_file_of_ours(error.kind()) => return Ok(None),
-            Err(error) => return Err(from_disk(&error)),
-        };
-        match Self::decode(&bytes) {
-            Some(Err(version)) => {
-                let path = path.display();
-                let detail = format!("{path} has version {version}, known is {VERSION}");
-                Err(BackendError::new(ErrorKind::NewerFormat, detail))
-            }
-            decoded => Ok(decoded.and_then(std::result::Result::ok)),
-        }
+        small_file::read(disk, &Self::path(directory), Self::decode)
     }
 
     /// What is missing when these are there, told or not.
@@ -176,40 +165,6 @@ impl Dropped {
             is_certain: true,
         }
     }
-}
-
-fn decode_covered(
-    covered: &[u8],
-) -> std::result::Result<Option<std::result::Result<Dropped, u8>>, Truncated> {
-    let mut reader = ByteReader::new(covered);
-    let magic = reader.array::<8>()?;
-    let version = reader.u8()?;
-    if magic != MAGIC {
-        return Ok(None);
-    }
-    if version > VERSION {
-        return Ok(Some(Err(version)));
-    }
-    let _zero = reader.array::<3>()?;
-    let log_id = reader.u64()?;
-    let newest = reader.u32()?;
-    let counts = [reader.u32()? as usize, reader.u32()? as usize];
-    if reader.remaining() != (counts[0] + counts[1]) * RANGE_BYTES {
-        return Ok(None);
-    }
-    let mut lists = [Numbers::default(), Numbers::default()];
-    for (list, count) in lists.iter_mut().zip(counts) {
-        for _ in 0..count {
-            list.insert(reader.u32()?, reader.u32()?);
-        }
-    }
-    let [dropped, missing] = lists;
-    Ok(Some(Ok(Dropped {
-        log_id,
-        newest,
-        dropped,
-        missing,
-    })))
 }
 
 #[cfg(test)]
@@ -265,7 +220,7 @@ mod tests {
     fn a_newer_version_is_told() {
         let mut bytes = noted().encode();
         bytes[8] = 2;
-        let covered = bytes.len() - CHECKSUM_BYTES;
+        let covered = bytes.len() - 4;
         let check = mask_checksum(checksum(&bytes[..covered]));
         bytes[covered..].copy_from_slice(&check.to_le_bytes());
         assert_eq!(Dropped::decode(&bytes), Some(Err(2)));

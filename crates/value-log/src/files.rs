@@ -34,12 +34,13 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::dropped::Settled;
 use crate::error::from_segment;
+pub(crate) use crate::files::failure::{GroupFailure, Written};
 use crate::files::failure::{failed_end, failed_sync, out_of_place};
 use crate::files::room::{Cursor, Fit, Made, Room};
 use crate::item::{Batch, Item};
 use crate::log_segment::{LOG_SEGMENT_BYTES_MAX, LogSegment};
 use crate::opening::{Opened, TornEnd};
-use crate::queue::{GroupFailure, GroupWriter, LogPromise};
+use crate::promise::LogPromise;
 use crate::settings::ValueLogSettings;
 
 /// Records in one write: systems take some 1,000 parts, and a record has three.
@@ -223,11 +224,7 @@ impl Files {
     ///
     /// # Errors
     /// There is no space for it.
-    pub(crate) fn make_room(
-        &self,
-        len: u64,
-        purpose: Purpose,
-    ) -> std::result::Result<(), GroupFailure> {
+    pub(crate) fn make_room(&self, len: u64, purpose: Purpose) -> Written {
         loop {
             let short = match self.room.make_file(len, purpose)? {
                 Made::Fits(number) => return self.note_before_use(number),
@@ -291,7 +288,7 @@ impl Files {
     }
 
     /// Tries again to write what could not be written.
-    pub(crate) fn retry(&self) -> std::result::Result<(), GroupFailure> {
+    pub(crate) fn retry(&self) -> Written {
         let mut state = self.state.lock();
         self.write_queued(&mut state)
     }
@@ -307,7 +304,7 @@ impl Files {
     }
 
     /// Writes what is queued here and makes the segment being written durable.
-    pub(crate) fn sync_written(&self) -> std::result::Result<(), GroupFailure> {
+    pub(crate) fn sync_written(&self) -> Written {
         let active = {
             let mut state = self.state.lock();
             self.write_queued(&mut state)?;
@@ -316,10 +313,7 @@ impl Files {
         self.sync_active(active)
     }
 
-    fn sync_active(
-        &self,
-        active: Option<(SegmentSync, u64)>,
-    ) -> std::result::Result<(), GroupFailure> {
+    fn sync_active(&self, active: Option<(SegmentSync, u64)>) -> Written {
         let Some((sync, end)) = active else {
             return Ok(());
         };
@@ -328,7 +322,7 @@ impl Files {
         Ok(())
     }
 
-    fn write_queued(&self, state: &mut State) -> std::result::Result<(), GroupFailure> {
+    fn write_queued(&self, state: &mut State) -> Written {
         self.take_placed(state);
         let written = self.write_in_order(state);
         self.is_stalled.store(written.is_err(), Ordering::Release);
@@ -341,7 +335,7 @@ impl Files {
         state.unwritten.append(&mut placed.items);
     }
 
-    fn write_in_order(&self, state: &mut State) -> std::result::Result<(), GroupFailure> {
+    fn write_in_order(&self, state: &mut State) -> Written {
         self.end_torn(state)?;
         while let Some(first) = state.unwritten.front() {
             let number = first.segment;
@@ -362,7 +356,7 @@ impl Files {
         Ok(())
     }
 
-    fn end_torn(&self, state: &mut State) -> std::result::Result<(), GroupFailure> {
+    fn end_torn(&self, state: &mut State) -> Written {
         let Some(torn) = &state.torn else {
             return Ok(());
         };
@@ -372,7 +366,7 @@ impl Files {
     }
 
     /// Makes the segment of this number the one that is written; the one before it is synced first.
-    fn make_active(&self, state: &mut State, number: u32) -> std::result::Result<(), GroupFailure> {
+    fn make_active(&self, state: &mut State, number: u32) -> Written {
         match &state.active {
             Some(active) if active.segment.number == number => return Ok(()),
             Some(active) => {
@@ -406,11 +400,7 @@ impl Files {
         Ok(())
     }
 
-    fn write_group(
-        &self,
-        group: &[Arc<Item>],
-        promise: LogPromise,
-    ) -> std::result::Result<(), GroupFailure> {
+    fn write_group(&self, group: &[Arc<Item>], promise: LogPromise) -> Written {
         let end = group
             .last()
             .map_or(0, |item| position(item.segment, item.end()));
@@ -444,25 +434,18 @@ impl Files {
     }
 }
 
-impl GroupWriter for Files {
-    type Record = Arc<Item>;
-
-    fn queued_bytes(record: &Arc<Item>) -> u64 {
-        record.queued_bytes()
-    }
-
-    fn write(
-        &self,
-        group: Vec<Arc<Item>>,
-        promise: LogPromise,
-    ) -> std::result::Result<(), GroupFailure> {
-        match self.write_group(&group, promise) {
+impl Files {
+    /// Writes a group, and makes it durable if somebody waits for that. One group at a time.
+    pub(crate) fn write(&self, group: &[Arc<Item>], promise: LogPromise) -> Written {
+        match self.write_group(group, promise) {
             Err(GroupFailure::ForGood(_)) if is_planted!(FailedSyncForgotten) => Ok(()),
             written => written,
         }
     }
 
-    fn write_ahead(&self) -> std::result::Result<(), GroupFailure> {
+    /// Writes what is queued while another thread's group is being synced, where that can be done
+    /// without waiting. Its outcome is that of the groups, unless it is final.
+    pub(crate) fn write_ahead(&self) -> Written {
         if self.placed.lock().bytes < WRITE_AHEAD_BYTES_MIN {
             return Ok(());
         }
@@ -498,11 +481,7 @@ impl Active {
     }
 
     /// Appends the first `count` items, which stand where they were told to.
-    fn append(
-        &mut self,
-        unwritten: &VecDeque<Arc<Item>>,
-        count: usize,
-    ) -> std::result::Result<(), GroupFailure> {
+    fn append(&mut self, unwritten: &VecDeque<Arc<Item>>, count: usize) -> Written {
         let items = unwritten.iter().take(count);
         let records: Vec<Record<'_>> = items.clone().flat_map(|item| item.records()).collect();
         let first = items.clone().next();

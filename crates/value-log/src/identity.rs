@@ -6,18 +6,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use kvorum_backend::{BackendError, ErrorKind, Result, StoreId};
-use kvorum_disk::{Disk, read_file, replace_file};
-use kvorum_encoding::{ByteReader, Truncated};
+use kvorum_backend::{Result, StoreId};
+use kvorum_disk::Disk;
 
-use crate::checked::{CHECKSUM_BYTES, covered, push_checksum};
-use crate::error::from_disk;
+use crate::small_file;
 
 pub(crate) const MAGIC: [u8; 8] = *b"KVvallog";
-const VERSION: u8 = 1;
-const FIXED_BYTES: usize = 24;
-/// Two million stores. Bytes.
-pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
 pub(crate) const NAME: &str = "log";
 
 /// What the file says.
@@ -47,90 +41,40 @@ impl Identity {
     ///   24+n*8   4  masked CRC-32C of all before
     /// ```
     fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(FIXED_BYTES + 8 * self.erased.len() + CHECKSUM_BYTES);
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&[VERSION, 0, 0, 0]);
-        out.extend_from_slice(&self.log_id.to_le_bytes());
-        let erased = u32::try_from(self.erased.len()).unwrap_or(u32::MAX);
-        out.extend_from_slice(&erased.to_le_bytes());
+        let mut out = small_file::begin(&MAGIC, self.log_id);
+        small_file::push_count(&mut out, self.erased.len());
         for store in &self.erased {
             out.extend_from_slice(&store.0.to_le_bytes());
         }
-        push_checksum(&mut out);
-        out
+        small_file::sealed(out)
     }
 
-    /// The inner value is the version of a file that is newer than this program.
     fn decode(bytes: &[u8]) -> Option<std::result::Result<Self, u8>> {
-        decode_covered(covered(bytes)?).ok().flatten()
+        small_file::decode(bytes, &MAGIC, |log_id, reader| {
+            let stores = reader.u32()? as usize;
+            if reader.remaining() != 8 * stores {
+                return Ok(None);
+            }
+            let mut erased = BTreeSet::new();
+            for _ in 0..stores {
+                erased.insert(StoreId(reader.u64()?));
+            }
+            Ok(Some(Self { log_id, erased }))
+        })
     }
 
     /// Writes the file, and returns its length in bytes.
     pub(crate) fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<u64> {
-        let bytes = self.encode();
-        replace_file(disk, &Self::path(directory), &bytes).map_err(|error| from_disk(&error))?;
-        Ok(bytes.len() as u64)
+        small_file::write(disk, &Self::path(directory), &self.encode())
     }
 
     /// Reads the file; `None` when it is missing or damaged.
     ///
     /// # Errors
-    /// Those of the disk; [`ErrorKind::NewerFormat`].
+    /// Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].
     pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>> {
-        let path = Self::path(directory);
-        let read = || match read_file(disk, &path, FILE_BYTES_MAX) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if is_no_file_of_ours(error.kind()) => Ok(None),
-            Err(error) => Err(from_disk(&error)),
-        };
-        let Some(bytes) = read()? else {
-            return Ok(None);
-        };
-        let decoded = match Self::decode(&bytes) {
-            // A device may err once: what looks damaged is read again.
-            None => read()?.and_then(|bytes| Self::decode(&bytes)),
-            decoded => decoded,
-        };
-        match decoded {
-            Some(Ok(identity)) => Ok(Some(identity)),
-            Some(Err(version)) => {
-                let path = path.display();
-                let detail = format!("{path} has version {version}, known is {VERSION}");
-                Err(BackendError::new(ErrorKind::NewerFormat, detail))
-            }
-            None => Ok(None),
-        }
+        small_file::read(disk, &Self::path(directory), Self::decode)
     }
-}
-
-pub(crate) fn is_no_file_of_ours(kind: kvorum_disk::ErrorKind) -> bool {
-    use kvorum_disk::ErrorKind::{NotFound, TooLarge};
-    matches!(kind, NotFound | TooLarge)
-}
-
-fn decode_covered(
-    covered: &[u8],
-) -> std::result::Result<Option<std::result::Result<Identity, u8>>, Truncated> {
-    let mut reader = ByteReader::new(covered);
-    let magic = reader.array::<8>()?;
-    let version = reader.u8()?;
-    if magic != MAGIC {
-        return Ok(None);
-    }
-    if version > VERSION {
-        return Ok(Some(Err(version)));
-    }
-    let _zero = reader.array::<3>()?;
-    let log_id = reader.u64()?;
-    let stores = reader.u32()? as usize;
-    if reader.remaining() != 8 * stores {
-        return Ok(None);
-    }
-    let mut erased = BTreeSet::new();
-    for _ in 0..stores {
-        erased.insert(StoreId(reader.u64()?));
-    }
-    Ok(Some(Ok(Identity { log_id, erased })))
 }
 
 #[cfg(test)]
@@ -170,7 +114,7 @@ mod tests {
     fn a_newer_version_is_told() {
         let mut bytes = identity().encode();
         bytes[8] = 2;
-        let covered = bytes.len() - CHECKSUM_BYTES;
+        let covered = bytes.len() - 4;
         let check = mask_checksum(checksum(&bytes[..covered]));
         bytes[covered..].copy_from_slice(&check.to_le_bytes());
         assert_eq!(Identity::decode(&bytes), Some(Err(2)));

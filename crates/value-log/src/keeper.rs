@@ -9,11 +9,11 @@ use kvorum_disk::Headroom;
 use kvorum_segment::Damage;
 use parking_lot::Mutex;
 
-use crate::files::Files;
+use crate::files::{Files, GroupFailure};
 use crate::identity::Identity;
 use crate::log_segment::LogSegment;
 use crate::losses::Losses;
-use crate::queue::{GroupFailure, Shared};
+use crate::queue::Shared;
 use crate::tenant::Tenant;
 
 /// Weak: the log keeps no store open.
@@ -21,7 +21,7 @@ pub(crate) type Stores = BTreeMap<StoreId, Weak<dyn Tenant>>;
 
 /// The files of a log with their queue, its tenants, and what is known of both.
 pub(crate) struct Keeper {
-    pub(crate) queue: Arc<Shared<Files>>,
+    pub(crate) queue: Arc<Shared>,
     pub(crate) losses: Losses,
     pub(crate) identity: Mutex<KnownIdentity>,
     pub(crate) stores: Mutex<Stores>,

@@ -25,7 +25,7 @@ use crate::keeper::{Keeper, KnownIdentity};
 use crate::log_segment::{LOG_SEGMENT_BYTES_MAX, LogSegment};
 use crate::losses::Losses;
 use crate::opening::{self, ValueLogOpening};
-use crate::queue::LogPromise;
+use crate::promise::LogPromise;
 use crate::record::{LogPlace, LogRecord};
 use crate::settings::ValueLogSettings;
 use crate::task_driver::TaskDriver;

@@ -36,6 +36,20 @@ pub(crate) struct Holding {
     pub(crate) is_needed: bool,
 }
 
+impl Holding {
+    /// Notes that a store, which needs it, has a batch in the segment of these holders.
+    pub(crate) fn note(holders: &mut BTreeMap<StoreId, Self>, store: StoreId, sequence: Sequence) {
+        let holding = holders.entry(store).or_insert(Self {
+            first: sequence,
+            last: sequence,
+            is_needed: true,
+        });
+        holding.first = holding.first.min(sequence);
+        holding.last = holding.last.max(sequence);
+        holding.is_needed = true;
+    }
+}
+
 /// A segment of the log. It is there before its file is, and for its readers it stays when the file's name
 /// goes, whether the log still has it or not.
 pub struct LogSegment {
@@ -133,15 +147,7 @@ impl LogSegment {
 
     /// Notes that a store has a batch here.
     pub(crate) fn hold(&self, store: StoreId, sequence: Sequence) {
-        let mut holders = self.holders.lock();
-        let holding = holders.entry(store).or_insert(Holding {
-            first: sequence,
-            last: sequence,
-            is_needed: true,
-        });
-        holding.first = holding.first.min(sequence);
-        holding.last = holding.last.max(sequence);
-        holding.is_needed = true;
+        Holding::note(&mut self.holders.lock(), store, sequence);
     }
 
     /// What stores have in it, needed or not.

@@ -9,21 +9,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kvorum_backend::{BackendError, ErrorKind, Result, Sequence, StoreId};
-use kvorum_disk::{Disk, read_file, replace_file};
-use kvorum_encoding::{ByteReader, Truncated};
+use kvorum_backend::{Result, Sequence, StoreId};
+use kvorum_disk::Disk;
 use parking_lot::Mutex;
 
-use crate::checked::{CHECKSUM_BYTES, covered, push_checksum};
-use crate::error::from_disk;
-use crate::identity::is_no_file_of_ours;
+use crate::small_file;
 
 pub(crate) const MAGIC: [u8; 8] = *b"KVvallos";
-const VERSION: u8 = 1;
-const FIXED_BYTES: usize = 24;
 const ROW_BYTES: usize = 16;
-/// A million stores. Bytes.
-pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
 pub(crate) const NAME: &str = "lost_batches";
 
 /// The highest batch of each store that is known to be lost.
@@ -41,9 +34,11 @@ impl Losses {
     /// Reads the file. One that is missing or damaged is taken for empty: what is lost is told once more.
     ///
     /// # Errors
-    /// Those of the disk; [`ErrorKind::NewerFormat`].
+    /// Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].
     pub(crate) fn open(disk: Arc<dyn Disk>, directory: &Path, log_id: u64) -> Result<Self> {
-        let rows = read(&*disk, directory, log_id)?;
+        let found = small_file::read(&*disk, &path_in(directory), decode)?;
+        let own = found.filter(|(of, _)| *of == log_id);
+        let rows = own.map(|(_, rows)| rows).unwrap_or_default();
         Ok(Self {
             disk,
             directory: directory.to_owned(),
@@ -80,8 +75,7 @@ impl Losses {
         let mut changed = rows.clone();
         change(&mut changed);
         let bytes = encode(self.log_id, &changed);
-        let written = replace_file(&*self.disk, &path_in(&self.directory), &bytes);
-        written.map_err(|error| from_disk(&error))?;
+        small_file::write(&*self.disk, &path_in(&self.directory), &bytes)?;
         *rows = changed;
         Ok(())
     }
@@ -104,64 +98,27 @@ fn path_in(directory: &Path) -> PathBuf {
 /// 24+n*16    4  masked CRC-32C of all before
 /// ```
 fn encode(log_id: u64, rows: &Rows) -> Vec<u8> {
-    let mut out = Vec::with_capacity(FIXED_BYTES + ROW_BYTES * rows.len() + CHECKSUM_BYTES);
-    out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&[VERSION, 0, 0, 0]);
-    out.extend_from_slice(&log_id.to_le_bytes());
-    let stores = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-    out.extend_from_slice(&stores.to_le_bytes());
+    let mut out = small_file::begin(&MAGIC, log_id);
+    small_file::push_count(&mut out, rows.len());
     for (store, lost_to) in rows {
         out.extend_from_slice(&store.0.to_le_bytes());
         out.extend_from_slice(&lost_to.0.to_le_bytes());
     }
-    push_checksum(&mut out);
-    out
+    small_file::sealed(out)
 }
 
-fn read(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Rows> {
-    let path = path_in(directory);
-    let bytes = match read_file(disk, &path, FILE_BYTES_MAX) {
-        Ok(bytes) => bytes,
-        Err(error) if is_no_file_of_ours(error.kind()) => return Ok(BTreeMap::new()),
-        Err(error) => return Err(from_disk(&error)),
-    };
-    match covered(&bytes).map(decode) {
-        Some(Ok(Decoded::Rows(of, rows))) if of == log_id => Ok(rows),
-        Some(Ok(Decoded::Newer(version))) => {
-            let path = path.display();
-            let detail = format!("{path} has version {version}, known is {VERSION}");
-            Err(BackendError::new(ErrorKind::NewerFormat, detail))
+/// Reads the log's id and the rows.
+fn decode(bytes: &[u8]) -> Option<std::result::Result<(u64, Rows), u8>> {
+    small_file::decode(bytes, &MAGIC, |log_id, reader| {
+        let stores = reader.u32()? as usize;
+        if reader.remaining() != ROW_BYTES * stores {
+            return Ok(None);
         }
-        _ => Ok(BTreeMap::new()),
-    }
-}
-
-enum Decoded {
-    Rows(u64, Rows),
-    Newer(u8),
-    Foreign,
-}
-
-fn decode(covered: &[u8]) -> std::result::Result<Decoded, Truncated> {
-    let mut reader = ByteReader::new(covered);
-    let magic = reader.array::<8>()?;
-    let version = reader.u8()?;
-    if magic != MAGIC {
-        return Ok(Decoded::Foreign);
-    }
-    if version > VERSION {
-        return Ok(Decoded::Newer(version));
-    }
-    let _zero = reader.array::<3>()?;
-    let log_id = reader.u64()?;
-    let stores = reader.u32()? as usize;
-    if reader.remaining() != ROW_BYTES * stores {
-        return Ok(Decoded::Foreign);
-    }
-    let mut rows = BTreeMap::new();
-    for _ in 0..stores {
-        let store = StoreId(reader.u64()?);
-        rows.insert(store, Sequence(reader.u64()?));
-    }
-    Ok(Decoded::Rows(log_id, rows))
+        let mut rows = Rows::new();
+        for _ in 0..stores {
+            let store = StoreId(reader.u64()?);
+            rows.insert(store, Sequence(reader.u64()?));
+        }
+        Ok(Some((log_id, rows)))
+    })
 }

@@ -443,7 +443,7 @@ fn read(reader: &SegmentReader, is_proven: bool) -> Result<Read> {
         at.sequence_max = at.sequence_max.max(sequence);
         at.records += 1;
         match split_front(&record.head.front) {
-            Some((store, _)) => note(&mut read.holders, store, Sequence(sequence)),
+            Some((store, _)) => Holding::note(&mut read.holders, store, Sequence(sequence)),
             None => {
                 let offset = record.head.location.offset;
                 let what = format!("the record at {offset} names no store");
@@ -453,14 +453,4 @@ fn read(reader: &SegmentReader, is_proven: bool) -> Result<Read> {
     }
     read.end = scan.end();
     Ok(read)
-}
-
-fn note(holders: &mut BTreeMap<StoreId, Holding>, store: StoreId, sequence: Sequence) {
-    let holding = holders.entry(store).or_insert(Holding {
-        first: sequence,
-        last: sequence,
-        is_needed: true,
-    });
-    holding.first = holding.first.min(sequence);
-    holding.last = holding.last.max(sequence);
 }

@@ -13,7 +13,10 @@ use kvorum_backend::{BackendError, ErrorKind, Result, SyncTicket};
 use kvorum_runtime::Runtime;
 use parking_lot::{Condvar, Mutex};
 
+use crate::files::{Files, GroupFailure, Written};
 use crate::group::{Committing, Group, Turn};
+use crate::item::Item;
+use crate::promise::LogPromise;
 
 /// A group is cut here, so that one write stays bounded. Bytes.
 const GROUP_BYTES_MAX: u64 = 8 << 20;
@@ -22,48 +25,18 @@ const CROWDED_BYTES: u64 = 16 << 20;
 /// With more than this queued, the next put waits before it does anything. Bytes.
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
 
-/// What the ticket of a batch says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LogPromise {
-    /// The batch is with the system: a crash of this process does not lose it.
-    Written,
-    /// It is on the device: a power cut does not lose it either.
-    Durable,
-}
-
-/// What groups are written by: the files behind the queue.
-pub(crate) trait GroupWriter: Send + Sync + 'static {
-    /// What is queued: written whole, in the queue's order.
-    type Record: Send;
-
-    /// What a record takes while it is queued, roughly. Bytes.
-    fn queued_bytes(record: &Self::Record) -> u64;
-
-    /// Writes a group, and makes it durable if somebody waits for that. One group at a time.
-    fn write(
-        &self,
-        group: Vec<Self::Record>,
-        promise: LogPromise,
-    ) -> std::result::Result<(), GroupFailure>;
-
-    /// Writes what is queued while another thread's group is being synced, where that can be done
-    /// without waiting. Its outcome is that of the groups, unless it is final.
-    fn write_ahead(&self) -> std::result::Result<(), GroupFailure> {
-        Ok(())
-    }
-}
-
 /// A queue and the files that it goes to.
-pub(crate) struct Shared<W: GroupWriter> {
-    pub(crate) queue: Mutex<Queue<W>>,
+pub(crate) struct Shared {
+    pub(crate) queue: Mutex<Queue>,
     pub(crate) signals: Signals,
-    pub(crate) writer: W,
+    pub(crate) writer: Files,
 }
 
 /// Records that wait to be committed.
-pub(crate) struct Queue<W: GroupWriter> {
+#[derive(Default)]
+pub(crate) struct Queue {
     /// Groups that gather, oldest first.
-    gathering: VecDeque<Gathering<W>>,
+    gathering: VecDeque<Gathering>,
     /// The group that is being committed.
     committing: Option<Arc<Group>>,
     /// Bytes queued, those of the group being written included.
@@ -82,9 +55,9 @@ pub(crate) struct Queue<W: GroupWriter> {
 }
 
 /// A group that more records may join.
-struct Gathering<W: GroupWriter> {
+struct Gathering {
     group: Arc<Group>,
-    records: Vec<W::Record>,
+    records: Vec<Arc<Item>>,
     bytes: u64,
     /// The most that any of its records was promised.
     promise: LogPromise,
@@ -114,52 +87,16 @@ pub(crate) struct Pushed {
     pub(crate) is_crowded: bool,
 }
 
-/// Why a group is not durable.
-pub(crate) enum GroupFailure {
-    /// It was not written, and the next one may be.
-    ThisGroup(BackendError),
-    /// Nothing can be promised any more.
-    ForGood(BackendError),
-}
-
-#[cfg(test)]
-impl GroupFailure {
-    pub(crate) fn into_error(self) -> BackendError {
-        match self {
-            Self::ThisGroup(error) | Self::ForGood(error) => error,
-        }
-    }
-}
-
-impl<W: GroupWriter> Default for Queue<W> {
-    fn default() -> Self {
-        Self {
-            gathering: VecDeque::new(),
-            committing: None,
-            bytes: 0,
-            has_committer: false,
-            is_driven: false,
-            driving_task: None,
-            driver_sleeps: false,
-            has_caller: false,
-            is_stopping: false,
-            failure: None,
-            groups: 0,
-            batches: 0,
-        }
-    }
-}
-
-impl<W: GroupWriter> Queue<W> {
+impl Queue {
     /// Adds a record to the group that gathers.
     pub(crate) fn push(
         &mut self,
-        record: W::Record,
+        record: Arc<Item>,
         promise: LogPromise,
         new_group: impl FnOnce() -> Group,
     ) -> Queued {
-        let bytes = W::queued_bytes(&record);
-        let is_full = |last: &Gathering<W>| last.bytes > 0 && last.bytes + bytes > GROUP_BYTES_MAX;
+        let bytes = record.queued_bytes();
+        let is_full = |last: &Gathering| last.bytes > 0 && last.bytes + bytes > GROUP_BYTES_MAX;
         if self.gathering.back().is_none_or(is_full) {
             self.gathering.push_back(Gathering {
                 group: Arc::new(new_group()),
@@ -188,18 +125,6 @@ impl<W: GroupWriter> Queue<W> {
         let is_free = !self.has_committer && !self.gathering.is_empty();
         self.has_committer |= is_free;
         is_free
-    }
-
-    pub(crate) fn has_committer(&self) -> bool {
-        self.has_committer
-    }
-
-    pub(crate) fn is_driven(&self) -> bool {
-        self.is_driven
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.is_stopping
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -253,7 +178,7 @@ impl<W: GroupWriter> Queue<W> {
     }
 }
 
-impl<W: GroupWriter> Queue<W> {
+impl Queue {
     fn wake_driver(&mut self, signals: &Signals) {
         if self.driver_sleeps {
             self.driver_sleeps = false;
@@ -262,8 +187,8 @@ impl<W: GroupWriter> Queue<W> {
     }
 }
 
-impl<W: GroupWriter> Shared<W> {
-    pub(crate) fn new(writer: W) -> Self {
+impl Shared {
+    pub(crate) fn new(writer: Files) -> Self {
         Self {
             queue: Mutex::default(),
             signals: Signals::default(),
@@ -275,7 +200,7 @@ impl<W: GroupWriter> Shared<W> {
     pub(crate) fn push(
         self: &Arc<Self>,
         promise: LogPromise,
-        record: impl FnOnce() -> Result<W::Record>,
+        record: impl FnOnce() -> Result<Arc<Item>>,
     ) -> Result<Pushed> {
         let mut queue = self.queue.lock();
         if let Some(failure) = queue.failure() {
@@ -286,7 +211,7 @@ impl<W: GroupWriter> Shared<W> {
             place,
             is_crowded,
         } = queue.push(record()?, promise, || Group::new(self.committing()));
-        if queue.is_driven() {
+        if queue.is_driven {
             queue.call_committer(&self.signals);
         }
         Ok(Pushed {
@@ -435,7 +360,7 @@ impl<W: GroupWriter> Shared<W> {
             batches: gathering.records.len() as u64,
             outcome: None,
         };
-        commit.outcome = Some(self.writer.write(gathering.records, gathering.promise));
+        commit.outcome = Some(self.writer.write(&gathering.records, gathering.promise));
     }
 
     /// Waits until the queue has room, committing if nobody else does.
@@ -461,7 +386,7 @@ impl<W: GroupWriter> Shared<W> {
         }
     }
 
-    fn end_group(&self, commit: &mut GroupCommit<'_, W>) {
+    fn end_group(&self, commit: &mut GroupCommit<'_>) {
         let outcome = commit.outcome.take().unwrap_or_else(|| {
             let detail = "the thread that committed the group panicked";
             Err(GroupFailure::ForGood(BackendError::new(
@@ -500,17 +425,17 @@ impl<W: GroupWriter> Shared<W> {
     }
 }
 
-impl<W: GroupWriter> Committing for Shared<W> {
+impl Committing for Shared {
     fn is_driven(&self) -> bool {
-        self.queue.lock().is_driven()
+        self.queue.lock().is_driven
     }
 
     fn check_driven(&self) -> Result<()> {
         let queue = self.queue.lock();
-        if queue.is_driven() {
+        if queue.is_driven {
             return Ok(());
         }
-        Err(if queue.is_stopping() {
+        Err(if queue.is_stopping {
             BackendError::new(ErrorKind::Closed, "the value log was stopped")
         } else {
             BackendError::new(
@@ -521,7 +446,7 @@ impl<W: GroupWriter> Committing for Shared<W> {
     }
 
     fn write_ahead(&self) {
-        if !self.queue.lock().has_committer() {
+        if !self.queue.lock().has_committer {
             return;
         }
         if let Err(GroupFailure::ForGood(error)) = self.writer.write_ahead() {
@@ -547,31 +472,31 @@ impl<W: GroupWriter> Committing for Shared<W> {
 }
 
 /// One group in the making. Whatever happens to the committer, the group ends.
-struct GroupCommit<'a, W: GroupWriter> {
-    log: &'a Shared<W>,
+struct GroupCommit<'a> {
+    log: &'a Shared,
     group: Arc<Group>,
     bytes: u64,
     batches: u64,
-    outcome: Option<std::result::Result<(), GroupFailure>>,
+    outcome: Option<Written>,
 }
 
-impl<W: GroupWriter> Drop for GroupCommit<'_, W> {
+impl Drop for GroupCommit<'_> {
     fn drop(&mut self) {
         self.log.end_group(self);
     }
 }
 
 /// The driver's part, given back whatever happens to the driver.
-struct DriverRole<'a, W: GroupWriter>(&'a Shared<W>);
+struct DriverRole<'a>(&'a Shared);
 
-impl<'a, W: GroupWriter> DriverRole<'a, W> {
-    fn take(log: &'a Shared<W>) -> Self {
+impl<'a> DriverRole<'a> {
+    fn take(log: &'a Shared) -> Self {
         log.queue.lock().is_driven = true;
         Self(log)
     }
 }
 
-impl<W: GroupWriter> Drop for DriverRole<'_, W> {
+impl Drop for DriverRole<'_> {
     fn drop(&mut self) {
         let mut queue = self.0.queue.lock();
         queue.is_driven = false;
@@ -581,16 +506,16 @@ impl<W: GroupWriter> Drop for DriverRole<'_, W> {
 }
 
 /// The caller's part, given back whatever happens to the caller.
-struct CallerRole<'a, W: GroupWriter>(&'a Shared<W>);
+struct CallerRole<'a>(&'a Shared);
 
-impl<'a, W: GroupWriter> CallerRole<'a, W> {
-    fn take(log: &'a Shared<W>) -> Self {
+impl<'a> CallerRole<'a> {
+    fn take(log: &'a Shared) -> Self {
         log.queue.lock().has_caller = true;
         Self(log)
     }
 }
 
-impl<W: GroupWriter> Drop for CallerRole<'_, W> {
+impl Drop for CallerRole<'_> {
     fn drop(&mut self) {
         let mut queue = self.0.queue.lock();
         queue.has_caller = false;
@@ -599,7 +524,7 @@ impl<W: GroupWriter> Drop for CallerRole<'_, W> {
     }
 }
 
-impl<W: GroupWriter> Drop for Shared<W> {
+impl Drop for Shared {
     /// No thread waits, for it would hold the log; tasks may.
     fn drop(&mut self) {
         let groups = self.queue.get_mut().take_all();

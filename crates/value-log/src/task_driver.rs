@@ -2,39 +2,17 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 
-use crate::queue::{GroupWriter, Shared};
+use crate::queue::Shared;
 
 /// Commits groups as a task. While it exists, awaiting a ticket is enough; who waits for one on a
 /// thread commits by itself, for this task may be behind it on the same thread.
 pub struct TaskDriver {
-    log: Arc<dyn TaskDriven>,
-}
-
-/// A log of either kind.
-trait TaskDriven: Send + Sync {
-    fn poll_queued(&self, waker: &Waker) -> Poll<bool>;
-    fn commit_as_task(&self);
-    fn give_task_role_back(&self);
-}
-
-impl<W: GroupWriter> TaskDriven for Shared<W> {
-    fn poll_queued(&self, waker: &Waker) -> Poll<bool> {
-        Self::poll_queued(self, waker)
-    }
-
-    fn commit_as_task(&self) {
-        Self::commit_as_task(self);
-    }
-
-    fn give_task_role_back(&self) {
-        Self::give_task_role_back(self);
-    }
+    log: Arc<Shared>,
 }
 
 impl TaskDriver {
-    pub(crate) fn of<W: GroupWriter>(log: Arc<Shared<W>>) -> Self {
+    pub(crate) fn of(log: Arc<Shared>) -> Self {
         log.take_task_role();
         Self { log }
     }

@@ -51,9 +51,7 @@ impl Vnode {
             }
             visitor(visited.key)
         };
-        let end = snapshot
-            .fold(FoldDetail::Keys, &request.range, &filter, visit)
-            .map_err(|error| ReplicaFailure::from(&error))?;
+        let end = snapshot.fold(FoldDetail::Keys, &request.range, &filter, visit)?;
         check_unharmed(&*snapshot)?;
         Ok(end)
     }
@@ -80,9 +78,7 @@ impl Vnode {
             }
             visitor(visited.key)
         };
-        let end = snapshot
-            .fold_buckets(&request.range, &filter, visit)
-            .map_err(|error| ReplicaFailure::from(&error))?;
+        let end = snapshot.fold_buckets(&request.range, &filter, visit)?;
         for first in &doubtful {
             match first_living(&*snapshot, first, &filter)? {
                 Living::Found(key) => {
@@ -100,8 +96,7 @@ impl Vnode {
     fn snapshot(&self, request: &FoldRequest) -> Result<Box<dyn Snapshot>, ReplicaFailure> {
         self.check_epoch(request.epoch)?;
         self.check_complete()?;
-        let snapshot = self.backend.snapshot(request.lease);
-        snapshot.map_err(|error| ReplicaFailure::from(&error))
+        Ok(self.backend.snapshot(request.lease)?)
     }
 }
 
@@ -138,9 +133,7 @@ fn first_living(
         found = Some(visited.key.clone());
         Flow::Stop
     };
-    let end = snapshot
-        .fold(FoldDetail::Keys, &range, filter, visit)
-        .map_err(|error| ReplicaFailure::from(&error))?;
+    let end = snapshot.fold(FoldDetail::Keys, &range, filter, visit)?;
     Ok(match (found, end) {
         (Some(key), _) => Living::Found(key),
         (None, FoldEnd::LeaseExpired(_)) => Living::LeaseExpired,

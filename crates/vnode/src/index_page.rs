@@ -56,7 +56,7 @@ impl Vnode {
                 let range = request.term_range(field, from, to);
                 let visitor = &mut |term: &Bytes, key: &StorageKey| part.take(term, key);
                 let end = indexes.fold_index(&range, lease, clock.now(), visitor);
-                end.map_err(|error| ReplicaFailure::from(&error))?
+                end.map_err(ReplicaFailure::from)?
             }
         };
         part.finish(&end)

@@ -75,7 +75,7 @@ impl Vnode {
                 if error.kind() == ErrorKind::Corrupt {
                     self.counts.damaged_reads.fetch_add(1, Ordering::Relaxed);
                 }
-                Err(ReplicaFailure::from(&error).into())
+                Err(ReplicaFailure::from(error).into())
             }
         }
     }

@@ -4,7 +4,6 @@
 //! others. Each request carries the epoch of its partition in the ring that its coordinator used; a
 //! vnode that knows a higher one refuses, so that nobody writes to an owner of yesterday.
 
-use std::fmt;
 use std::sync::Arc;
 
 use kvorum_backend::{BackendError, Durability, Durable, ErrorKind};
@@ -162,9 +161,10 @@ pub enum ReplicaReply {
 }
 
 /// Why a replica did not do what it was asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplicaFailure {
     /// The partition has moved on: look at the present ring and ask again.
+    #[error("request of epoch {got} where the vnode is at {expected}")]
     StaleEpoch {
         /// What the request carried.
         got: Epoch,
@@ -172,12 +172,16 @@ pub enum ReplicaFailure {
         expected: Epoch,
     },
     /// The condition was "absent" and there is an object.
+    #[error("an object is there")]
     ConditionFound,
     /// The condition named a version and the object has another.
+    #[error("the object has another version")]
     ConditionModified,
     /// The condition named a version and there is no object.
+    #[error("there is no object")]
     ConditionAbsent,
     /// The object would be larger than allowed.
+    #[error("object of {bytes} bytes where at most {bytes_max} are allowed")]
     ObjectTooLarge {
         /// Its size, in bytes.
         bytes: u64,
@@ -185,6 +189,7 @@ pub enum ReplicaFailure {
         bytes_max: u64,
     },
     /// The object would have more siblings than allowed.
+    #[error("{siblings} siblings where at most {siblings_max} are allowed")]
     TooManySiblings {
         /// How many.
         siblings: usize,
@@ -192,27 +197,36 @@ pub enum ReplicaFailure {
         siblings_max: usize,
     },
     /// The disk is full.
+    #[error("{0}")]
     Full(String),
     /// What is stored is damaged; another replica may have it whole.
+    #[error("{0}")]
     Damaged(String),
     /// The store failed.
+    #[error("{0}")]
     Storage(String),
     /// A rule of our own was broken: report a bug.
+    #[error("{0}")]
     Internal(String),
     /// The node has no open store for the partition: it has not learned yet that it is to have one, or
     /// has learned that it has it no more.
+    #[error("the partition is not served here now")]
     NotServing,
     /// The store lacks what this replica has promised to hold, and is being repaired: another replica
     /// has to be asked.
+    #[error("the partition is being repaired here")]
     Incomplete,
     /// The store failed before, and takes no writes until it is opened again; nothing was done.
+    #[error("{0}")]
     Unwritable(String),
     /// The node has the partition, and its store is not open.
+    #[error("the store of the partition {}", if *is_failed { "could not be opened" } else { "is still being opened" })]
     NotOpen {
         /// It could not be opened; otherwise it is being opened.
         is_failed: bool,
     },
     /// The store has no indexes; its name.
+    #[error("the backend {0} has no secondary indexes")]
     IndexesNotSupported(String),
 }
 
@@ -238,8 +252,8 @@ impl ReplicaFailure {
     }
 }
 
-impl From<&BackendError> for ReplicaFailure {
-    fn from(error: &BackendError) -> Self {
+impl From<BackendError> for ReplicaFailure {
+    fn from(error: BackendError) -> Self {
         let detail = error.to_string();
         match error.kind() {
             ErrorKind::Full => Self::Full(detail),
@@ -259,52 +273,6 @@ impl From<&BackendError> for ReplicaFailure {
     }
 }
 
-impl fmt::Display for ReplicaFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::StaleEpoch { got, expected } => {
-                write!(f, "request of epoch {got} where the vnode is at {expected}")
-            }
-            Self::ConditionFound => f.write_str("an object is there"),
-            Self::ConditionModified => f.write_str("the object has another version"),
-            Self::ConditionAbsent => f.write_str("there is no object"),
-            Self::ObjectTooLarge { bytes, bytes_max } => {
-                write!(
-                    f,
-                    "object of {bytes} bytes where at most {bytes_max} are allowed"
-                )
-            }
-            Self::TooManySiblings {
-                siblings,
-                siblings_max,
-            } => {
-                write!(
-                    f,
-                    "{siblings} siblings where at most {siblings_max} are allowed"
-                )
-            }
-            Self::Full(detail)
-            | Self::Damaged(detail)
-            | Self::Storage(detail)
-            | Self::Unwritable(detail)
-            | Self::Internal(detail) => f.write_str(detail),
-            Self::NotServing => f.write_str("the partition is not served here now"),
-            Self::Incomplete => f.write_str("the partition is being repaired here"),
-            Self::NotOpen { is_failed: false } => {
-                f.write_str("the store of the partition is still being opened")
-            }
-            Self::NotOpen { is_failed: true } => {
-                f.write_str("the store of the partition could not be opened")
-            }
-            Self::IndexesNotSupported(engine) => {
-                write!(f, "the backend {engine} has no secondary indexes")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ReplicaFailure {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,6 +282,6 @@ mod tests {
     #[test]
     fn a_closed_store_is_a_partition_that_is_not_served_here() {
         let closed = BackendError::new(ErrorKind::Closed, "given away");
-        assert_eq!(ReplicaFailure::from(&closed), ReplicaFailure::NotServing);
+        assert_eq!(ReplicaFailure::from(closed), ReplicaFailure::NotServing);
     }
 }

@@ -145,8 +145,8 @@ impl Vnode {
         request: &ScanRequest,
         is_wanted: &mut dyn FnMut(&StorageKey) -> bool,
     ) -> Result<ScanPage<T>, PageFailure> {
-        let failed = |error| ReplicaFailure::from(&error);
-        let snapshot = self.backend.snapshot(request.lease).map_err(failed)?;
+        let snapshot = self.backend.snapshot(request.lease);
+        let snapshot = snapshot.map_err(ReplicaFailure::from)?;
         let mut reading = PageReading::new(request.limits);
         let visitor = &mut |visited: Visited<'_>| {
             let is_wanted = is_wanted(visited.key);
@@ -154,7 +154,7 @@ impl Vnode {
         };
         let filter = FoldFilter::unexpired_by(&request.clock);
         let end = snapshot.fold(T::DETAIL, &request.range, &filter, visitor);
-        reading.end(end.map_err(failed)?)
+        reading.end(end.map_err(ReplicaFailure::from)?)
     }
 
     /// What is stored under one key, as a scan shows it; `None` also where it cannot be read any more.
@@ -170,7 +170,7 @@ impl Vnode {
             Ok(Lookup::Absent | Lookup::WouldBlock) => return Ok(None),
             // What is damaged stays where it is: the node's scrub names it.
             Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
-            Err(error) => return Err(ReplicaFailure::from(&error)),
+            Err(error) => return Err(error.into()),
         };
         let head = Head::from_engine(&entry.head).ok();
         Ok(head.map(|head| StoredObject {

@@ -245,16 +245,13 @@ impl Vnode {
 
     /// True when nothing is stored, tombstones included, that has not expired by now. Blocks.
     pub fn is_empty(&self, now: Timestamp) -> Result<bool, ReplicaFailure> {
-        let is_empty = self.backend.is_empty(now);
-        is_empty.map_err(|error| ReplicaFailure::from(&error))
+        Ok(self.backend.is_empty(now)?)
     }
 
     /// Makes all durable that was written so far. Blocks.
     pub fn sync(&self) -> Result<(), ReplicaFailure> {
-        let synced = self.backend.sync();
-        synced
-            .map(|_| ())
-            .map_err(|error| ReplicaFailure::from(&error))
+        self.backend.sync()?;
+        Ok(())
     }
 
     /// Why the store takes no more writes, once a write has met that.

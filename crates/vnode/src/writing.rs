@@ -488,7 +488,7 @@ impl Vnode {
                 ErrorKind::Full => self.note_disk_full(),
                 _ => {}
             }
-            ReplicaFailure::from(&error).into()
+            ReplicaFailure::from(error).into()
         })
     }
 }

@@ -17,15 +17,14 @@ use crate::tidy::tree::Tree;
 /// Crates with such items, as (crate, how many).
 const EXCEPTIONS: &[(&str, usize)] = &[
     ("client", 1),
-    ("cluster", 2),
-    ("coordinator", 3),
+    ("cluster", 1),
+    ("coordinator", 1),
     ("disk", 2),
     ("inspect", 1),
-    ("object", 1),
     ("properties", 1),
     ("protocol", 1),
     ("ring", 2),
-    ("runtime", 2),
+    ("runtime", 1),
     ("value-log", 1),
     ("vnode", 1),
 ];

@@ -6,6 +6,8 @@ use kvorum_cluster::{AgreedState as _, ClusterState};
 use kvorum_maintenance::Maintenance;
 use kvorum_member::Member;
 
+use crate::request::AdminReply;
+
 /// The member and the background work of this node, for the verbs.
 pub(crate) struct ClusterAdmin {
     pub(crate) member: Arc<Member>,
@@ -24,18 +26,19 @@ impl ClusterAdmin {
         self.member.state().current()
     }
 
-    /// Waits on this thread for what the runtime's others do; `None` when the node is stopping.
+    /// Waits on this thread for what the runtime's others do; a refusal when the node is stopping.
     pub(super) fn wait_for<T: Send + 'static>(
         &self,
         name: &'static str,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Option<T> {
+    ) -> Result<T, AdminReply> {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let runtime = self.member.coordinator().runtime();
         runtime.spawn(name, async move {
             // Nothing may wait for it any more.
             let _waits_or_not = sender.send(work.await);
         });
-        receiver.recv().ok()
+        let done = receiver.recv();
+        done.map_err(|_| AdminReply::refused("Failed: the node is stopping"))
     }
 }

@@ -11,7 +11,7 @@ use kvorum_cluster::{ClusterState, Member, MemberStatus, StagedChange};
 use kvorum_ring::{NodeId, Partition, Ring};
 use serde_json::{Value, json};
 
-use super::words::{RULER, action_of, banner, name_of, status_word};
+use super::words::{RULER, banner, name_of, status_word};
 use crate::framed_table::framed;
 use crate::readiness;
 
@@ -162,7 +162,7 @@ impl Seen<'_> {
             json!({
                 "node": member.name, "id": node.to_string(),
                 "status": status_word(member.status),
-                "staged": state.staged().get(&node).map(action_of),
+                "staged": state.staged().get(&node).map(StagedChange::name),
                 "ring_percent": share(state.ring(), node),
                 "pending_percent": pending_share(pending.as_ref(), node),
                 "addresses": member.addresses, "location": member.location,

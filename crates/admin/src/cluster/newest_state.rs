@@ -25,9 +25,9 @@ impl ClusterAdmin {
         let state = self.member.state().clone();
         let newest = async move { state.newest(LEADER_WAIT).await };
         match self.wait_for("newest state", newest) {
-            Some(Ok(state)) => (state, None),
-            Some(Err(behind)) => (self.state(), Some(behind)),
-            None => (self.state(), None),
+            Ok(Ok(state)) => (state, None),
+            Ok(Err(behind)) => (self.state(), Some(behind)),
+            Err(_) => (self.state(), None),
         }
     }
 

@@ -60,6 +60,11 @@ fn unknown(which: &str) -> AdminReply {
     }
 }
 
+/// A verb named a partition that there is not.
+pub(super) fn no_partition(which: &str) -> AdminReply {
+    AdminReply::refused(format!("Failed: there is no partition {which}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::example_cluster::three_members;

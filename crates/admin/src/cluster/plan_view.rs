@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::members_view::{Names, share, shares_of, table_of_members};
 use super::transfers_view::{bytes, duration};
-use super::words::{RULER, action_of, banner, name_of, status_word};
+use super::words::{RULER, banner, name_of, status_word};
 
 /// Moves that are shown one by one; JSON has them all.
 const MOVES_SHOWN: usize = 16;
@@ -159,7 +159,7 @@ fn staged_rows(state: &ClusterState) -> Vec<(&'static str, String)> {
             }
             _ => format!("'{}'", name_of(state, *node)),
         };
-        (action_of(change), details)
+        (change.name(), details)
     });
     joins.chain(staged).collect()
 }

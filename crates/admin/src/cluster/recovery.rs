@@ -1,18 +1,18 @@
 //! `cluster recover`: what it means, and doing it.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use kvorum_member::Outlook;
 use serde_json::json;
 
 use super::address_of;
 use super::cluster_admin::ClusterAdmin;
-use crate::request::AdminReply;
+use crate::request::{AdminReply, Replied};
 use crate::server::stop_this_process;
 
 impl ClusterAdmin {
     /// Blocks.
-    pub(super) fn recover(&self, is_forced: bool) -> AdminReply {
+    pub(super) fn recover(&self, is_forced: bool) -> Replied {
         let member = self.member.clone();
         let recovering = async move {
             if is_forced {
@@ -21,11 +21,7 @@ impl ClusterAdmin {
                 member.recovery_outlook().await
             }
         };
-        let outlook = match self.wait_for("recovery", recovering) {
-            Some(Ok(outlook)) => outlook,
-            Some(Err(error)) => return AdminReply::refused(format!("Failed: {error}")),
-            None => return AdminReply::refused("Failed: the node is stopping"),
-        };
+        let outlook = self.wait_for("recovery", recovering)?.map_err(failed)?;
         let own = &self.member.settings().name;
         let data = json!({
             "node": own, "version": outlook.version, "lost": outlook.lost,
@@ -33,45 +29,39 @@ impl ClusterAdmin {
         });
         let text = consequences(own, &outlook, is_forced);
         if !is_forced {
-            return AdminReply {
-                riak: None,
+            return Err(AdminReply {
                 is_ok: false,
-                text,
-                data,
-            };
+                ..AdminReply::ok(text, data)
+            });
         }
         let stopping = stop_this_process();
-        if stopping.is_ok {
+        Ok(if stopping.is_ok {
             AdminReply::ok(text, data)
         } else {
             stopping
-        }
+        })
     }
 
     /// Blocks.
-    pub(super) fn follow_recovered(&self, node: &str) -> AdminReply {
-        let (address, name) = match address_of(node) {
-            Ok(found) => found,
-            Err(error) => return AdminReply::refused(format!("{error:#}")),
-        };
+    pub(super) fn follow_recovered(&self, node: &str) -> Replied {
+        let (address, name) = address_of(node)?;
         let member = self.member.clone();
         let following = async move { member.follow_recovered(address, Some(&name)).await };
-        match self.wait_for("recovery", following) {
-            Some(Ok(joined)) => {
-                let by = joined.by;
-                let stopping = stop_this_process();
-                if !stopping.is_ok {
-                    return stopping;
-                }
-                let text = format!(
-                    "This node follows '{by}' from its next start on. It stops now: start it again."
-                );
-                AdminReply::ok(text, json!({"follows": by}))
-            }
-            Some(Err(error)) => AdminReply::refused(format!("Failed: {error}")),
-            None => AdminReply::refused("Failed: the node is stopping"),
+        let joined = self.wait_for("recovery", following)?.map_err(failed)?;
+        let by = joined.by;
+        let stopping = stop_this_process();
+        if !stopping.is_ok {
+            return Err(stopping);
         }
+        let text = format!(
+            "This node follows '{by}' from its next start on. It stops now: start it again."
+        );
+        Ok(AdminReply::ok(text, json!({"follows": by})))
     }
+}
+
+fn failed(error: impl Display) -> AdminReply {
+    AdminReply::refused(format!("Failed: {error}"))
 }
 
 fn consequences(own: &str, outlook: &Outlook, is_forced: bool) -> String {

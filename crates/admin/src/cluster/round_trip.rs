@@ -12,26 +12,22 @@ use kvorum_object::{Clock, Content};
 use serde_json::json;
 
 use super::cluster_admin::ClusterAdmin;
-use crate::request::AdminReply;
+use crate::request::{AdminReply, Replied};
 
 /// A bucket that nobody else has.
 const BUCKET: &[u8] = b"__kvorum_client_test__";
 
 impl ClusterAdmin {
     /// Blocks.
-    pub(crate) fn test(&self) -> AdminReply {
+    pub(crate) fn test(&self) -> Replied {
         let coordinator = self.member.coordinator().clone();
         let name = &self.member.settings().name;
-        match self.wait_for("test", async move { round_trip(&coordinator).await }) {
-            Some(Ok(())) => {
-                let text = format!("Successfully completed 1 read/write cycle to '{name}'");
-                AdminReply::ok(text, json!({"node": name, "cycles": 1}))
-            }
-            Some(Err(problem)) => {
-                AdminReply::refused(format!("Failed read/write test to '{name}': {problem}"))
-            }
-            None => AdminReply::refused("Failed: the node is stopping"),
-        }
+        let done = self.wait_for("test", async move { round_trip(&coordinator).await })?;
+        done.map_err(|problem| {
+            AdminReply::refused(format!("Failed read/write test to '{name}': {problem}"))
+        })?;
+        let text = format!("Successfully completed 1 read/write cycle to '{name}'");
+        Ok(AdminReply::ok(text, json!({"node": name, "cycles": 1})))
     }
 }
 

@@ -10,12 +10,12 @@ use kvorum_ring::NodeId;
 use serde_json::json;
 
 use super::cluster_admin::ClusterAdmin;
-use super::partitions_view::named;
+use super::partitions_view::{named, no_partition};
 use super::plan_view::Sizes;
 use super::transfers_view::{AllTransfers, NodeTransfers, Planned, Row};
 use super::words::name_of;
 use crate::health_view;
-use crate::request::AdminReply;
+use crate::request::{AdminReply, Replied};
 
 /// What nodes said, or why nothing.
 type Answers = BTreeMap<NodeId, Result<Outcome, String>>;
@@ -126,12 +126,12 @@ impl ClusterAdmin {
         AdminReply::ok(all.limits_text(), all.limits_json()).with_riak_text(all.limits_riak_text())
     }
 
-    pub(super) fn limit_transfers(&self, node: Option<&str>, limit: &str) -> AdminReply {
-        let Ok(count) = limit.parse::<usize>() else {
-            return AdminReply::refused(format!(
+    pub(super) fn limit_transfers(&self, node: Option<&str>, limit: &str) -> Replied {
+        let count: usize = limit.parse().map_err(|_| {
+            AdminReply::refused(format!(
                 "Failed: the limit has to be a whole number, and is {limit:?}"
-            ));
-        };
+            ))
+        })?;
         let where_to = match node {
             Some(name) => format!("for {name} to {count}"),
             None => format!("to {count} across the cluster"),
@@ -142,12 +142,8 @@ impl ClusterAdmin {
             Some(name) => format!("Set transfer limit for '{name}' to {count}"),
             None => format!("Setting transfer limit to {count} across the cluster"),
         };
-        let reply = self.order(node, &Operation::LimitTransfers(count), &done);
-        if reply.is_ok {
-            reply.with_riak_text(riak)
-        } else {
-            reply
-        }
+        let reply = self.order(node, &Operation::LimitTransfers(count), &done)?;
+        Ok(reply.with_riak_text(riak))
     }
 
     /// The port by which other nodes reach a member.
@@ -160,11 +156,10 @@ impl ClusterAdmin {
     }
 
     /// Has nodes do something: the named one, or all.
-    fn order(&self, node: Option<&str>, operation: &Operation, done: &str) -> AdminReply {
+    fn order(&self, node: Option<&str>, operation: &Operation, done: &str) -> Replied {
         let state = self.state();
-        let nodes = match node.map(|name| self.node_named(name)) {
-            Some(Err(refused)) => return refused,
-            Some(Ok(node)) => vec![node],
+        let nodes = match node {
+            Some(name) => vec![self.node_named(name)?],
             None => state.members().keys().copied().collect(),
         };
         let answers = self.ask(nodes, operation);
@@ -179,14 +174,15 @@ impl ClusterAdmin {
             failed.push(format!("{}: {problem}", name_of(&state, node)));
         }
         if failed.is_empty() {
-            AdminReply::ok(done, json!({"done": true}))
+            Ok(AdminReply::ok(done, json!({"done": true})))
         } else {
-            AdminReply::refused(format!("Failed on {}", failed.join("; on ")))
+            let failed = failed.join("; on ");
+            Err(AdminReply::refused(format!("Failed on {failed}")))
         }
     }
 
-    pub(super) fn handoff(&self, words: &[&str]) -> AdminReply {
-        match words {
+    pub(super) fn handoff(&self, words: &[&str]) -> Replied {
+        Ok(match words {
             ["summary"] => {
                 let all = self.all_transfers();
                 AdminReply::ok(all.summary_text(), all.summary_json())
@@ -202,19 +198,19 @@ impl ClusterAdmin {
                 AdminReply::ok(all.config_text(), all.summary_json()).with_riak_text(riak)
             }
             [switch @ ("enable" | "disable"), direction] => {
-                self.switch(switch, direction, Some(&self.member.settings().name))
+                self.switch(switch, direction, Some(&self.member.settings().name))?
             }
             [switch @ ("enable" | "disable"), direction, "all"] => {
-                self.switch(switch, direction, None)
+                self.switch(switch, direction, None)?
             }
             [switch @ ("enable" | "disable"), direction, "node", node] => {
-                self.switch(switch, direction, Some(node))
+                self.switch(switch, direction, Some(node))?
             }
             _ => AdminReply::refused(format!("unknown handoff verb: {}", words.join(" "))),
-        }
+        })
     }
 
-    fn switch(&self, switch: &str, direction: &str, node: Option<&str>) -> AdminReply {
+    fn switch(&self, switch: &str, direction: &str, node: Option<&str>) -> Replied {
         let is_enabled = Some(switch == "enable");
         let (inbound, outbound) = match direction {
             "inbound" => (is_enabled, None),
@@ -224,62 +220,57 @@ impl ClusterAdmin {
         let operation = Operation::SwitchTransfers { inbound, outbound };
         let on = node.unwrap_or("all nodes");
         let done = format!("Handoff {direction} {switch}d on {on}, until the next start");
-        let reply = self.order(node, &operation, &done);
-        if reply.is_ok {
-            reply.with_riak_text("Handoff setting successfully updated\n")
-        } else {
-            reply
-        }
+        let reply = self.order(node, &operation, &done)?;
+        Ok(reply.with_riak_text("Handoff setting successfully updated\n"))
     }
 
-    pub(super) fn repair_partition(&self, partition: &str) -> AdminReply {
+    pub(super) fn repair_partition(&self, partition: &str) -> Replied {
         let state = self.state();
-        let Some(found) = named(state.ring().size(), partition) else {
-            return AdminReply::refused(format!("Failed: there is no partition {partition}"));
-        };
+        let found = named(state.ring().size(), partition);
+        let found = found.ok_or_else(|| no_partition(partition))?;
         let owner = state.ring().owner(found);
         let partition = found.number();
         let operation = Operation::Repair { partition };
         let answer = self.ask(vec![owner], &operation).remove(&owner);
-        repairing(&name_of(&state, owner), answer)
+        Ok(repairing(&name_of(&state, owner), answer))
     }
 
-    pub(super) fn repair_node(&self, name: &str) -> AdminReply {
-        let node = match self.node_named(name) {
-            Ok(node) => node,
-            Err(refused) => return refused,
-        };
+    pub(super) fn repair_node(&self, name: &str) -> Replied {
+        let node = self.node_named(name)?;
         let answer = self.ask(vec![node], &Operation::RepairNode).remove(&node);
-        repairing(name, answer)
+        Ok(repairing(name, answer))
     }
 
     /// The services of a node, and its problems.
-    pub(super) fn services(&self, name: &str) -> AdminReply {
+    pub(super) fn services(&self, name: &str) -> Replied {
         let own = &self.member.settings().name;
         let node = match self.node_named(name) {
             Ok(node) => node,
             Err(_) if name == own => self.member.node(),
-            Err(refused) => return refused,
+            Err(refused) => return Err(refused),
         };
         // A node that is no member any more reports that itself.
         if node == self.member.node() {
-            return services_of(name, &self.member.health());
+            return Ok(services_of(name, &self.member.health()));
         }
-        match self.ask(vec![node], &Operation::Health).remove(&node) {
-            Some(Ok(Outcome::Health(health))) => services_of(name, &health),
-            // An earlier version reports only its services.
-            Some(Ok(Outcome::Refused(_))) => {
-                match self.ask(vec![node], &Operation::Services).remove(&node) {
-                    Some(Ok(Outcome::Services(services))) => {
-                        let text = format!("[{}]", services.join(","));
-                        AdminReply::ok(text, json!({"node": name, "services": services}))
+        let silent = || AdminReply::refused(format!("{name} does not answer"));
+        Ok(
+            match self.ask(vec![node], &Operation::Health).remove(&node) {
+                Some(Ok(Outcome::Health(health))) => services_of(name, &health),
+                // An earlier version reports only its services.
+                Some(Ok(Outcome::Refused(_))) => {
+                    match self.ask(vec![node], &Operation::Services).remove(&node) {
+                        Some(Ok(Outcome::Services(services))) => {
+                            let text = format!("[{}]", services.join(","));
+                            AdminReply::ok(text, json!({"node": name, "services": services}))
+                        }
+                        _ => silent(),
                     }
-                    _ => AdminReply::refused(format!("{name} does not answer")),
                 }
-            }
-            Some(Err(error)) => AdminReply::refused(format!("{name} does not answer: {error}")),
-            _ => AdminReply::refused(format!("{name} does not answer")),
-        }
+                Some(Err(error)) => AdminReply::refused(format!("{name} does not answer: {error}")),
+                _ => silent(),
+            },
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 //! Words and lines that several views have in common, as Riak's operators know them.
 
-use kvorum_cluster::{ClusterState, MemberStatus, StagedChange};
+use kvorum_cluster::{ClusterState, MemberStatus};
 use kvorum_ring::NodeId;
 
 pub(super) const RULER: &str =
@@ -22,26 +22,5 @@ pub(super) fn status_word(status: MemberStatus) -> &'static str {
         MemberStatus::Leaving => "leaving",
         MemberStatus::Exiting => "exiting",
         MemberStatus::Down => "down",
-    }
-}
-
-pub(super) fn action_of(change: &StagedChange) -> &'static str {
-    match change {
-        StagedChange::Leave => "leave",
-        StagedChange::Replace { .. } => "replace",
-        StagedChange::ForceRemove => "force-remove",
-        StagedChange::ForceReplace { .. } => "force-replace",
-        StagedChange::Location(_) => "location",
-        StagedChange::Weight(_) => "weight",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn banners_are_as_wide_as_rulers() {
-        assert_eq!(banner("Membership").trim_end().len(), RULER.len());
     }
 }

@@ -21,7 +21,7 @@ use kvorum_backend::{
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergePolicy, MergeSettings, SyncStrategy};
 use kvorum_disk::{Disk, EntryKind, FaultyDisk, MemoryDisk, Operation};
 use kvorum_encoding::StorageKey;
-use kvorum_maintenance::step_name;
+use kvorum_maintenance::{MaintainedLog as _, step_name};
 use kvorum_runtime::{Moment, Randomness, SeededRandomness};
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 

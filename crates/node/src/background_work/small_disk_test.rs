@@ -27,7 +27,7 @@ use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::{LeveledSettings, open as open_leveled};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
-use kvorum_maintenance::{disk_room, step_name};
+use kvorum_maintenance::{MaintainedLog as _, disk_room, step_name};
 use kvorum_runtime::{Moment, Randomness, SeededRandomness};
 use kvorum_value_log::{Tenant, ValueLog, ValueLogSettings};
 

@@ -14,6 +14,7 @@ use kvorum_backend::{
 use kvorum_backend_bitcask::Bitcask;
 use kvorum_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
 use kvorum_encoding::StorageKey;
+use kvorum_maintenance::MaintainedLog as _;
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::SeededRandomness;
 use kvorum_settings::{Configuration, Family, Fate, honoured_keys, riak_families};

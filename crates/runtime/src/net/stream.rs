@@ -1,4 +1,4 @@
-//! A connection.
+//! A connection, and its two halves for a reading and a writing task.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -7,24 +7,27 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio_util::either::Either;
 
-use super::half::{ReadHalf, WriteHalf};
 use super::simulated::Pipe;
 
 /// A connection: bytes in both directions, read and written through tokio's traits. Vectored writes
 /// are one system call.
 #[derive(Debug)]
 pub struct Stream {
-    kind: StreamKind,
+    /// Over TCP, or a pipe in memory.
+    inner: Either<TcpStream, DuplexStream>,
     local: SocketAddr,
     peer: SocketAddr,
 }
 
-#[derive(Debug)]
-enum StreamKind {
-    Tcp(TcpStream),
-    Simulated(DuplexStream),
-}
+/// The half of a connection that is read: of one over TCP, or of a pipe in memory.
+pub type ReadHalf = Either<OwnedReadHalf, tokio::io::ReadHalf<DuplexStream>>;
+
+/// The half of a connection that is written. Dropping it ends the output of a TCP connection; a pipe
+/// in memory ends when both halves are dropped or this one is shut down.
+pub type WriteHalf = Either<OwnedWriteHalf, tokio::io::WriteHalf<DuplexStream>>;
 
 impl Stream {
     pub(crate) fn tcp(stream: TcpStream, peer: SocketAddr) -> Self {
@@ -32,7 +35,7 @@ impl Stream {
         let none = SocketAddr::from(([0, 0, 0, 0], 0));
         let local = stream.local_addr().unwrap_or(none);
         Self {
-            kind: StreamKind::Tcp(stream),
+            inner: Either::Left(stream),
             local,
             peer,
         }
@@ -40,7 +43,7 @@ impl Stream {
 
     pub(crate) fn simulated(pipe: Pipe) -> Self {
         Self {
-            kind: StreamKind::Simulated(pipe.stream),
+            inner: Either::Right(pipe.stream),
             local: pipe.local,
             peer: pipe.peer,
         }
@@ -58,33 +61,33 @@ impl Stream {
 
     /// Sends what is written at once (TCP_NODELAY) instead of waiting for more.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        match &self.kind {
-            StreamKind::Tcp(stream) => stream.set_nodelay(nodelay),
-            StreamKind::Simulated(_) => Ok(()),
+        match &self.inner {
+            Either::Left(stream) => stream.set_nodelay(nodelay),
+            Either::Right(_) => Ok(()),
         }
     }
 
     /// Has the system ask now and then whether the other end is still there (SO_KEEPALIVE), so that the
     /// connection ends when it is not.
     pub fn set_keepalive(&self, keepalive: bool) -> io::Result<()> {
-        match &self.kind {
-            StreamKind::Tcp(stream) => Ok(rustix::net::sockopt::set_socket_keepalive(
+        match &self.inner {
+            Either::Left(stream) => Ok(rustix::net::sockopt::set_socket_keepalive(
                 stream, keepalive,
             )?),
-            StreamKind::Simulated(_) => Ok(()),
+            Either::Right(_) => Ok(()),
         }
     }
 
     /// Parts the connection into halves for two tasks. Dropping the write half ends the output.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
-        match self.kind {
-            StreamKind::Tcp(stream) => {
+        match self.inner {
+            Either::Left(stream) => {
                 let (read, write) = stream.into_split();
-                (ReadHalf::Tcp(read), WriteHalf::Tcp(write))
+                (Either::Left(read), Either::Left(write))
             }
-            StreamKind::Simulated(stream) => {
+            Either::Right(stream) => {
                 let (read, write) = tokio::io::split(stream);
-                (ReadHalf::Simulated(read), WriteHalf::Simulated(write))
+                (Either::Right(read), Either::Right(write))
             }
         }
     }
@@ -96,10 +99,7 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.kind {
-            StreamKind::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
-            StreamKind::Simulated(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
+        Pin::new(&mut self.inner).poll_read(context, buffer)
     }
 }
 
@@ -109,10 +109,7 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.kind {
-            StreamKind::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
-            StreamKind::Simulated(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
+        Pin::new(&mut self.inner).poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -120,30 +117,18 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.kind {
-            StreamKind::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, parts),
-            StreamKind::Simulated(stream) => Pin::new(stream).poll_write_vectored(context, parts),
-        }
+        Pin::new(&mut self.inner).poll_write_vectored(context, parts)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.kind {
-            StreamKind::Tcp(stream) => stream.is_write_vectored(),
-            StreamKind::Simulated(stream) => stream.is_write_vectored(),
-        }
+        self.inner.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.kind {
-            StreamKind::Tcp(stream) => Pin::new(stream).poll_flush(context),
-            StreamKind::Simulated(stream) => Pin::new(stream).poll_flush(context),
-        }
+        Pin::new(&mut self.inner).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.kind {
-            StreamKind::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
-            StreamKind::Simulated(stream) => Pin::new(stream).poll_shutdown(context),
-        }
+        Pin::new(&mut self.inner).poll_shutdown(context)
     }
 }

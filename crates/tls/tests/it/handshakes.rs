@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use kvorum_runtime::{ListenOptions, Runtime, Stream};
 use kvorum_tls::{
-    Certified, HandshakeError, Material, SecureStream, Tls, begins_handshake, is_encrypted, split,
+    Certified, HandshakeError, Material, SecureStream, Tls, begins_handshake, into_split,
+    is_encrypted,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -75,7 +76,7 @@ fn both_ends_learn_who_the_other_is() {
         // More than either end buffers, in both directions at once.
         let sent: Vec<u8> = (0..3_000_000_u32).map(|it| it.to_le_bytes()[1]).collect();
         let exchange = |stream: SecureStream, sent: Vec<u8>| async move {
-            let (mut read, mut write) = split(stream);
+            let (mut read, mut write) = into_split(stream);
             let mut got = vec![0; sent.len()];
             let writing = async {
                 write.write_all(&sent).await.unwrap();

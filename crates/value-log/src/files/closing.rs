@@ -8,9 +8,9 @@ use kvorum_segment::SegmentReader;
 
 use crate::contents::{Contents, contents_path};
 use crate::error::{from_disk, from_segment};
+use crate::files::failure::Written;
 use crate::files::{Active, Files};
 use crate::log_segment::LogSegment;
-use crate::queue::GroupFailure;
 
 impl Files {
     /// Closes the segment that is appended to, and creates the next one.
@@ -23,7 +23,7 @@ impl Files {
     }
 
     /// Begins a segment that [`Files::roll`] made, when nothing is queued for an older one.
-    pub(crate) fn begin(&self, number: u32) -> std::result::Result<(), GroupFailure> {
+    pub(crate) fn begin(&self, number: u32) -> Written {
         let mut state = self.state.lock();
         self.take_placed(&mut state);
         let holds_up = state.unwritten.iter().any(|item| item.segment < number);

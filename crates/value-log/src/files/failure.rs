@@ -5,7 +5,26 @@ use kvorum_disk::Operation;
 use kvorum_segment::SegmentError;
 
 use crate::error::from_segment;
-use crate::queue::GroupFailure;
+
+/// Why a group is not durable.
+pub(crate) enum GroupFailure {
+    /// It was not written, and the next one may be.
+    ThisGroup(BackendError),
+    /// Nothing can be promised any more.
+    ForGood(BackendError),
+}
+
+/// What came of writing.
+pub(crate) type Written<T = ()> = Result<T, GroupFailure>;
+
+#[cfg(test)]
+impl GroupFailure {
+    pub(crate) fn into_error(self) -> BackendError {
+        match self {
+            Self::ThisGroup(error) | Self::ForGood(error) => error,
+        }
+    }
+}
 
 /// Places were handed out that the file does not have: nothing may be written any more.
 pub(super) fn out_of_place() -> GroupFailure {

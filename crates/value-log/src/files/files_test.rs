@@ -8,10 +8,11 @@ use kvorum_backend::{ErrorKind, Purpose, Sequence, StoreId};
 use kvorum_disk::{Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_segment::{EncodedBack, StoredBack, file_name};
 
+use crate::files::GroupFailure;
 use crate::files::{Files, Placing};
 use crate::item::{Batch, Item};
 use crate::opening;
-use crate::queue::{GroupFailure, GroupWriter, LogPromise};
+use crate::promise::LogPromise;
 use crate::record::LogRecord;
 use crate::settings::ValueLogSettings;
 
@@ -77,7 +78,7 @@ fn what_waits_behind_a_sync_is_written_meanwhile_and_then_only_synced() {
     disk.clear_log();
     assert!(!files.is_synced_to(files.appended()));
     assert!(is_written(
-        files.write(vec![small, large], LogPromise::Durable)
+        files.write(&[small, large], LogPromise::Durable)
     ));
     assert_eq!(count(&disk, Operation::Write), 0);
     assert_eq!(count(&disk, Operation::Sync), 1);
@@ -89,9 +90,9 @@ fn a_group_that_the_sync_before_it_covered_needs_none_of_its_own() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let files = files(&disk, 1 << 20);
     let (first, second) = (place(&files, 1, 100), place(&files, 2, 100));
-    assert!(is_written(files.write(vec![first], LogPromise::Durable)));
+    assert!(is_written(files.write(&[first], LogPromise::Durable)));
     disk.clear_log();
-    assert!(is_written(files.write(vec![second], LogPromise::Durable)));
+    assert!(is_written(files.write(&[second], LogPromise::Durable)));
     assert_eq!(disk.log(), []);
 }
 
@@ -193,7 +194,7 @@ fn a_batch_that_is_longer_than_a_segment_has_its_space_before_its_place() {
     let Placing::Placed(long, _) = files.place(long, Purpose::Store).unwrap() else {
         unreachable!("room was made for it");
     };
-    assert!(is_written(files.write(vec![long], LogPromise::Durable)));
+    assert!(is_written(files.write(&[long], LogPromise::Durable)));
 }
 
 /// The same for a segment that is begun and has nothing in it yet.
@@ -202,12 +203,12 @@ fn a_begun_segment_is_widened_for_a_batch_that_is_longer() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let files = files(&disk, 1_000);
     let first = place(&files, 1, 600);
-    assert!(is_written(files.write(vec![first], LogPromise::Durable)));
+    assert!(is_written(files.write(&[first], LogPromise::Durable)));
     let next = files.roll().unwrap().number;
     assert!(is_written(files.begin(next)));
     let long = place(&files, 2, 5_000);
     assert_eq!(long.segment, next);
-    assert!(is_written(files.write(vec![long], LogPromise::Durable)));
+    assert!(is_written(files.write(&[long], LogPromise::Durable)));
 }
 
 #[test]
@@ -215,7 +216,7 @@ fn a_group_is_not_failed_by_what_did_not_fit_behind_it() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let files = files(&disk, 1_000);
     let first = place(&files, 1, 600);
-    assert!(is_written(files.write(vec![first], LogPromise::Durable)));
+    assert!(is_written(files.write(&[first], LogPromise::Durable)));
     let (ours, later) = (place(&files, 2, 100), place(&files, 3, 600));
     assert_ne!(ours.segment, later.segment);
     let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
@@ -223,16 +224,16 @@ fn a_group_is_not_failed_by_what_did_not_fit_behind_it() {
     let file = Path::new("values").join(file_name(later.segment.into()));
     disk.add_rule(Rule::new(no_space).on(Operation::Write).path(&file));
     assert!(is_written(
-        files.write(vec![ours.clone()], LogPromise::Durable)
+        files.write(&[ours.clone()], LogPromise::Durable)
     ));
     assert!(files.is_stalled(), "and whoever appends next learns of it");
-    let failure = files.write(vec![later.clone()], LogPromise::Durable);
+    let failure = files.write(&[later.clone()], LogPromise::Durable);
     let Err(GroupFailure::ThisGroup(error)) = failure else {
         unreachable!("it could not be written");
     };
     assert_eq!(error.kind(), ErrorKind::Full);
     disk.heal();
-    assert!(is_written(files.write(vec![later], LogPromise::Durable)));
+    assert!(is_written(files.write(&[later], LogPromise::Durable)));
     assert!(files.is_synced_to(files.appended()));
 }
 
@@ -248,7 +249,7 @@ fn fill(files: &Files, disk: &FaultyDisk) -> (usize, usize, u64) {
             let Placing::Placed(item, _) = files.place(batch, purpose).unwrap() else {
                 unreachable!("nobody else takes the room");
             };
-            assert!(is_written(files.write(vec![item], LogPromise::Durable)));
+            assert!(is_written(files.write(&[item], LogPromise::Durable)));
         }
         has_room
     };

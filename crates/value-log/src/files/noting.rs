@@ -11,8 +11,8 @@ use kvorum_disk::temporary_name;
 use crate::dropped::{Dropped, Numbers, Settled};
 use crate::error::from_disk;
 use crate::files::Files;
+use crate::files::failure::{GroupFailure, Written};
 use crate::log_segment::LogSegment;
-use crate::queue::GroupFailure;
 
 impl Files {
     /// Notes that segments are let go, so that no opening takes them for lost.
@@ -45,7 +45,7 @@ impl Files {
 
     /// Notes a file before it has records, where upkeep has not come to it yet: it is missed then when it is
     /// gone.
-    pub(super) fn note_before_use(&self, number: u64) -> std::result::Result<(), GroupFailure> {
+    pub(super) fn note_before_use(&self, number: u64) -> Written {
         let is_noted = self.noted_to.load(Ordering::Acquire) >= number;
         if !is_noted && !self.is_full() {
             self.note_created().map_err(GroupFailure::ThisGroup)?;

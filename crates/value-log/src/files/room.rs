@@ -16,9 +16,8 @@ use kvorum_disk::{Disk, Headroom, PUT_FILE_BYTES_MIN, Reserve};
 use kvorum_segment::{FILE_HEADER_BYTES, SegmentId, SegmentWriter, WriterOptions, file_name};
 use parking_lot::Mutex;
 
-use crate::files::failure::failed_creation;
+use crate::files::failure::{GroupFailure, Written, failed_creation};
 use crate::log_segment::{LogSegment, SEGMENT_KIND};
-use crate::queue::GroupFailure;
 
 /// What a file for removals alone takes at most: this, and that part of the reserve. Once they have taken a part,
 /// collections begin that need the rest. Bytes.
@@ -130,7 +129,7 @@ impl Room {
         number: u32,
         len: u64,
         purpose: Purpose,
-    ) -> std::result::Result<SegmentWriter, GroupFailure> {
+    ) -> Written<SegmentWriter> {
         if !self.has_directory.load(Ordering::Acquire) {
             kvorum_disk::create_directory_durably(&*self.disk, &self.directory)
                 .map_err(|error| failed_creation(&error.into()))?;
@@ -174,11 +173,7 @@ impl Room {
         most.max(least)
     }
 
-    fn create_file(
-        &self,
-        number: u32,
-        end: u64,
-    ) -> std::result::Result<SegmentWriter, GroupFailure> {
+    fn create_file(&self, number: u32, end: u64) -> Written<SegmentWriter> {
         let path = self.directory.join(file_name(u64::from(number)));
         let id = SegmentId {
             log_id: self.log_id,
@@ -253,11 +248,7 @@ impl Room {
     }
 
     /// Makes a file for a batch of this length if there is none.
-    pub(super) fn make_file(
-        &self,
-        len: u64,
-        purpose: Purpose,
-    ) -> std::result::Result<Made, GroupFailure> {
+    pub(super) fn make_file(&self, len: u64, purpose: Purpose) -> Written<Made> {
         let is_there = |number: u64| number <= self.ready_to.load(Ordering::Acquire);
         loop {
             let cursor = self.cursor.lock();
@@ -289,7 +280,7 @@ impl Room {
         purpose: Purpose,
         headroom: &Headroom,
         active: Option<&mut SegmentWriter>,
-    ) -> std::result::Result<(), GroupFailure> {
+    ) -> Written {
         let end = FILE_HEADER_BYTES + len;
         let mut spares = self.spares.lock();
         let Some(known) = self.room_of(number) else {
@@ -319,7 +310,7 @@ impl Room {
         Ok(())
     }
 
-    fn next_number(&self) -> std::result::Result<u32, GroupFailure> {
+    fn next_number(&self) -> Written<u32> {
         let next = self.ready_to.load(Ordering::Acquire) + 1;
         u32::try_from(next).map_err(|_| {
             let detail = "the value log has run out of numbers";
@@ -336,7 +327,7 @@ impl Room {
     }
 
     /// Makes the next segment's file ahead of need; false if there is one, or no space.
-    pub(crate) fn make_spare(&self) -> std::result::Result<bool, GroupFailure> {
+    pub(crate) fn make_spare(&self) -> Written<bool> {
         let mut spares = self.spares.lock();
         // Somebody may have been faster.
         if !self.wants_spare() {

@@ -6,7 +6,7 @@ use bytes::{BufMut as _, Bytes};
 use kvorum_backend::Durability;
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Clock, Content, Object, Resolution, Timestamp};
-use kvorum_ring::{Epoch, Partition, RING_SIZE_MAX, RingSize, Role};
+use kvorum_ring::{Epoch, Partition, RingSize, Role};
 
 use super::index::put_index_page_request;
 use super::message::{
@@ -231,9 +231,7 @@ pub fn decode_request(message: &WireMessage) -> Result<PeerRequest, WireError> {
 
 impl Reader<'_> {
     fn partition(&mut self) -> Result<Partition, WireError> {
-        let number = self.bytes.u16()?;
-        let largest = RingSize::new(u64::from(RING_SIZE_MAX)).ok();
-        let partition = largest.and_then(|size| size.partition(number));
+        let partition = Partition::of_number(self.bytes.u16()?);
         partition.ok_or_else(|| self.malformed())
     }
 
