@@ -2,6 +2,7 @@
 
 mod foreign_copies;
 mod leveldb;
+mod leveled;
 mod log_hints;
 mod logs;
 mod store;

@@ -536,11 +536,6 @@ fn leveled_heals_a_disk_that_overwrites_have_filled() {
 }
 
 #[test]
-fn leveled_heals_a_disk_that_small_overwrites_have_filled() {
-    overwrites_fill_it_and_it_heals(Engine::Leveled, SMALL_VALUE_BYTES);
-}
-
-#[test]
 fn leveled_takes_deletes_on_a_disk_full_of_what_lives() {
     deletes_make_room_on_a_disk_full_of_what_lives(Engine::Leveled, LARGE_VALUE_BYTES);
 }

@@ -389,7 +389,7 @@ async fn wait_for_the_ledger(client: &mut Client) {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("the ledger is not made again");
+    unreachable!("the ledger is not made again");
 }
 
 /// A verb that takes no configuration.
