@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kvorum_disk::{Disk, DiskFile, OpenMode, Reading, temporary_name};
+use kvorum_disk::{Disk, DiskFile, OpenMode, Reading, remove_if_there, temporary_name};
 use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_checksum};
 
 use crate::expiries::{Expiries, STEPS, Step};
@@ -115,9 +115,7 @@ impl CheckpointWriter {
     ) -> kvorum_disk::Result<Self> {
         let path = directory.join(CHECKPOINT_NAME);
         let temporary = temporary_name(&path);
-        if disk.info(&temporary)?.is_some() {
-            disk.remove_file(&temporary)?;
-        }
+        remove_if_there(disk, &temporary)?;
         Ok(Self {
             file: disk.open(&temporary, OpenMode::CreateNew)?,
             path,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_backend::{BackendError, ErrorKind, Result};
-use kvorum_disk::{Disk, DiskLock};
+use kvorum_disk::{Disk, DiskLock, remove_if_there};
 use kvorum_encoding::KeyRange;
 use kvorum_lsm::DoubtKind;
 use kvorum_lsm::files::{LOCK_NAME, sync_directory};
@@ -478,8 +478,8 @@ impl Repair {
         for output in of_logs.iter().flat_map(|it| &it.outputs) {
             let path = self.directory.join(FileKind::Table.name(output.number));
             let is_listed = manifest.tables.iter().any(|it| it.number == output.number);
-            if !is_listed && self.disk.info(&path).into_backend()?.is_some() {
-                self.disk.remove_file(&path).into_backend()?;
+            if !is_listed {
+                remove_if_there(&*self.disk, &path).into_backend()?;
             }
         }
         install::clean_up(&*self.disk, &self.directory, &replaced)

@@ -374,10 +374,7 @@ fn read_logs(
             Err(SegmentError::Foreign { .. }) => continue,
             Err(error) => return Err(from_segment(&error)),
         }
-        let options = ScanOptions {
-            durable_to: if is_proven { u64::MAX } else { 0 },
-            ..ScanOptions::default()
-        };
+        let options = ScanOptions::durable_to(if is_proven { u64::MAX } else { 0 });
         let mut scan = reader.scan(options).into_backend()?;
         let is_sealed = scan.seal().is_some();
         let mut records = Vec::new();

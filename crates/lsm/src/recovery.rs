@@ -390,11 +390,7 @@ impl Recovery {
             }
             Err(error) => return Err(from_segment(&error)),
         };
-        let options = ScanOptions {
-            from: 0,
-            durable_to: if is_later_proven { u64::MAX } else { 0 },
-            until: None,
-        };
+        let options = ScanOptions::durable_to(if is_later_proven { u64::MAX } else { 0 });
         let mut scan = reader.scan(options).into_backend()?;
         let is_sealed = scan.seal().is_some();
         let mut records = Vec::new();

@@ -40,6 +40,16 @@ pub struct ScanOptions {
     pub until: Option<u64>,
 }
 
+impl ScanOptions {
+    /// Of all records, of which those below `durable_to` are known to have been durable.
+    pub fn durable_to(durable_to: u64) -> Self {
+        Self {
+            durable_to,
+            ..Self::default()
+        }
+    }
+}
+
 /// What a scan meets.
 #[derive(Clone, Debug)]
 pub enum Scanned {
