@@ -237,7 +237,7 @@ impl Catalog {
         let place = entry.place.index;
         self.places = Arc::new(self.places.with(place, None));
         self.removed.push(Removed {
-            held: Place::Shared(entry.place).downgrade(),
+            held: WeakPlace::Shared(Arc::downgrade(&entry.place)),
             place,
             bytes: 0,
         });
