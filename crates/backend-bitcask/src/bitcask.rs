@@ -10,7 +10,7 @@ use kvorum_backend::{
     Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry,
     StoredHead, Task, Timestamp,
 };
-use kvorum_disk::{Disk, Reading, Reserve};
+use kvorum_disk::{Disk, Reading, Reserve, remove_if_there};
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{Compressor, file_name};
 use kvorum_storage_errors::IntoBackend;
@@ -277,9 +277,7 @@ impl Store {
 
     fn remove_erased(&self, paths: &[PathBuf]) -> Result<()> {
         for path in paths {
-            if self.disk.info(path).into_backend()?.is_some() {
-                self.disk.remove_file(path).into_backend()?;
-            }
+            remove_if_there(&*self.disk, path).into_backend()?;
         }
         self.disk.sync_directory(&self.directory).into_backend()
     }
@@ -473,21 +471,10 @@ fn settle_log_id(
         let detail = format!("{path} has entries in a value log, and was opened without it");
         return Err(BackendError::new(ErrorKind::Misuse, detail));
     }
-    let held = format!(
-        "entries in the value log {:016x}, which is not there; another is",
-        meta.shared_log
-    );
-    let range = LostRange {
-        file: format!(
-            "{}{:016x}",
-            crate::shared_place::LOST_PREFIX,
-            meta.shared_log
-        ),
-        offset: 0,
-        len: 0,
-        held,
-    };
-    lost.add(disk, range);
+    let gone = format!("{:016x}", meta.shared_log);
+    let held = format!("entries in the value log {gone}, which is not there; another is");
+    let file = format!("{}{gone}", crate::shared_place::LOST_PREFIX);
+    lost.add(disk, LostRange::new(file, 0, 0, held));
     meta.shared_log = 0;
     meta.generation += 1;
     meta::settle(disk, directory, meta)

@@ -354,11 +354,7 @@ impl StoreCheck<'_> {
         let path = self.directory.join(&name);
         let reader = SegmentReader::open(self.disk, &path, id).into_backend()?;
         let durable_to = if *is_proven { u64::MAX } else { covered_to };
-        let options = ScanOptions {
-            from: 0,
-            durable_to,
-            until: None,
-        };
+        let options = ScanOptions::durable_to(durable_to);
         let mut scan = reader.scan(options).into_backend()?;
         let seal = scan.seal();
         if self.options.is_live && seal.is_none() {
@@ -464,14 +460,7 @@ impl StoreCheck<'_> {
         let Some(seal) = seal else {
             return Ok(Err("of a segment that is not finished".to_owned()));
         };
-        let expected = HintedSegment {
-            log_id: segment.reader.id().log_id,
-            number: u64::from(number),
-            data_end: seal.data_end,
-            records: seal.records,
-            sequence_min: seal.sequence_min,
-            sequence_max: seal.sequence_max,
-        };
+        let expected = HintedSegment::of(&segment.reader.id(), seal);
         match expected.open_hint(self.disk, &path) {
             Ok(hint) => Ok(Ok(Some(hint))),
             Err(HintError::Disk(error)) => Err((&error).into()),

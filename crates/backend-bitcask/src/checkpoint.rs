@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kvorum_disk::{Disk, DiskFile, OpenMode, Reading, temporary_name};
+use kvorum_disk::{Disk, DiskFile, OpenMode, Reading, remove_if_there, temporary_name};
 use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_checksum};
 
 use crate::expiries::{Expiries, STEPS, Step};
@@ -115,9 +115,7 @@ impl CheckpointWriter {
     ) -> kvorum_disk::Result<Self> {
         let path = directory.join(CHECKPOINT_NAME);
         let temporary = temporary_name(&path);
-        if disk.info(&temporary)?.is_some() {
-            disk.remove_file(&temporary)?;
-        }
+        remove_if_there(disk, &temporary)?;
         Ok(Self {
             file: disk.open(&temporary, OpenMode::CreateNew)?,
             path,
@@ -539,30 +537,33 @@ fn put_segments(out: &mut Vec<u8>, covered: &Covered) {
     let shared = &covered.log.segments;
     for (segments, kind) in [(own, SEGMENT_OWN), (shared, SEGMENT_SHARED)] {
         for (number, stats) in segments {
-            put_segment(out, *number, kind, stats);
+            put_segment_row(out, *number, kind, row_of(stats));
         }
     }
     for (segments, kind) in [(own, EXPIRIES_OWN), (shared, EXPIRIES_SHARED)] {
         let expiring = segments.iter().filter(|(_, it)| !it.expiries.is_empty());
         for (number, stats) in expiring {
-            put_expiries(out, *number, kind, &stats.expiries);
+            let steps = stats.expiries.steps().iter();
+            put_segment_row(out, *number, kind, steps.flat_map(|it| [it.by, it.bytes]));
         }
     }
 }
 
-fn put_expiries(out: &mut Vec<u8>, number: u32, kind: u32, expiries: &Expiries) {
+fn put_segment_row(
+    out: &mut Vec<u8>,
+    number: u32,
+    kind: u32,
+    fields: impl IntoIterator<Item = u64>,
+) {
     out.extend_from_slice(&number.to_le_bytes());
     out.extend_from_slice(&kind.to_le_bytes());
-    for step in expiries.steps() {
-        out.extend_from_slice(&step.by.to_le_bytes());
-        out.extend_from_slice(&step.bytes.to_le_bytes());
+    for field in fields {
+        out.extend_from_slice(&field.to_le_bytes());
     }
 }
 
-fn put_segment(out: &mut Vec<u8>, number: u32, kind: u32, stats: &SegmentStats) {
-    out.extend_from_slice(&number.to_le_bytes());
-    out.extend_from_slice(&kind.to_le_bytes());
-    for field in [
+fn row_of(stats: &SegmentStats) -> [u64; 8] {
+    [
         stats.data_end,
         stats.records,
         stats.removals,
@@ -571,9 +572,7 @@ fn put_segment(out: &mut Vec<u8>, number: u32, kind: u32, stats: &SegmentStats) 
         stats.sequence_max,
         stats.expires_by,
         stats.modified_by,
-    ] {
-        out.extend_from_slice(&field.to_le_bytes());
-    }
+    ]
 }
 
 fn take_segments(bytes: &[u8], covered: &mut Covered) -> Result<(), Truncated> {

@@ -116,10 +116,7 @@ impl Store {
         while job.next_shard < SHARDS {
             if cost_bytes > 0 && cost_bytes >= budget.bytes {
                 checkpointing.job = Some(job);
-                return Ok(StepOutcome {
-                    cost_bytes,
-                    is_done: false,
-                });
+                return Ok(StepOutcome::partial(cost_bytes));
             }
             let slots = self.keydir.shard(job.next_shard);
             let written = job.writer.write(job.next_shard, &slots);
@@ -148,10 +145,7 @@ impl Store {
         if !self.meta.lock().retired.iter().all(is_needed) {
             self.change_meta(|meta| meta.retired.retain(is_needed))?;
         }
-        Ok(StepOutcome {
-            cost_bytes,
-            is_done: true,
-        })
+        Ok(StepOutcome::done(cost_bytes))
     }
 
     fn begin_checkpoint(&self, is_clean: bool) -> Result<CheckpointJob> {

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use kvorum_disk::Disk;
 use kvorum_encoding::{ByteReader, put_varint};
 use kvorum_planted_defects::is_planted;
+use kvorum_segment::{Seal, SegmentId};
 use kvorum_sst::TableId;
 
 use crate::hint_table::{HintError, HintTable, HintTableWriter, check_version, split_note};
@@ -19,12 +20,8 @@ const VERSION: u8 = 1;
 /// What a hint says of its segment. All of it has to be right for the hint to be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HintedSegment {
-    pub(crate) log_id: u64,
-    pub(crate) number: u64,
-    pub(crate) data_end: u64,
-    pub(crate) records: u64,
-    pub(crate) sequence_min: u64,
-    pub(crate) sequence_max: u64,
+    id: TableId,
+    seal: Seal,
 }
 
 /// The name of a segment's hint file.
@@ -33,11 +30,12 @@ pub(crate) fn hint_path(directory: &Path, number: u32) -> PathBuf {
 }
 
 impl HintedSegment {
-    fn table_id(&self) -> TableId {
-        TableId {
-            store: self.log_id,
-            number: self.number,
-        }
+    pub(crate) fn of(segment: &SegmentId, seal: Seal) -> Self {
+        let id = TableId {
+            store: segment.log_id,
+            number: segment.number,
+        };
+        Self { id, seal }
     }
 
     /// Begins to write the segment's hint.
@@ -46,7 +44,7 @@ impl HintedSegment {
         disk: &dyn Disk,
         path: &Path,
     ) -> kvorum_sst::Result<HintTableWriter> {
-        HintTableWriter::create(disk, path, self.table_id())
+        HintTableWriter::create(disk, path, self.id)
     }
 
     /// The note of the segment's hint; log and number stand in the table's header.
@@ -67,17 +65,13 @@ impl HintedSegment {
     }
 
     fn numbers(&self) -> [u64; 4] {
-        [
-            self.data_end,
-            self.records,
-            self.sequence_min,
-            self.sequence_max,
-        ]
+        let it = &self.seal;
+        [it.data_end, it.records, it.sequence_min, it.sequence_max]
     }
 
     /// Opens the segment's hint.
     pub(crate) fn open_hint(&self, disk: &dyn Disk, path: &Path) -> Result<HintTable, HintError> {
-        let (hint, note) = HintTable::open(disk, path, self.table_id())?;
+        let (hint, note) = HintTable::open(disk, path, self.id)?;
         let bound = decode_note(&note)?;
         if bound != self.numbers() && !is_planted!(StaleHintTrusted) {
             let what = "not of this segment as it is";
@@ -118,13 +112,18 @@ mod tests {
     use super::*;
     use crate::key_table::KeyEntry;
 
-    const SEGMENT: HintedSegment = HintedSegment {
-        log_id: 1,
-        number: 2,
+    const SEAL: Seal = Seal {
         data_end: 3,
         records: 4,
         sequence_min: 5,
         sequence_max: 6,
+    };
+    const SEGMENT: HintedSegment = HintedSegment {
+        id: TableId {
+            store: 1,
+            number: 2,
+        },
+        seal: SEAL,
     };
 
     fn entry(number: u64) -> KeyEntry {
@@ -197,10 +196,11 @@ mod tests {
     fn a_hint_of_another_segment_is_not_used() {
         let disk = MemoryDisk::new();
         write(&disk, 10);
-        let longer = HintedSegment {
+        let seal = Seal {
             data_end: 4,
-            ..SEGMENT
+            ..SEAL
         };
+        let longer = HintedSegment { seal, ..SEGMENT };
         let opened = longer.open_hint(&disk, Path::new("h"));
         assert!(matches!(opened, Err(HintError::Unusable(_))));
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 use kvorum_backend::Timestamp;
-use kvorum_disk::{Disk, OpenMode, Reading, temporary_name};
+use kvorum_disk::{Disk, OpenMode, Reading, remove_if_there, temporary_name};
 use kvorum_encoding::{ByteReader, Truncated};
 use kvorum_sst::{
     Block, BlockCache, CacheKey, DamageSink, Facts, FilterKind, ReadContext, ScanFilter, ScanItem,
@@ -104,9 +104,7 @@ pub(crate) struct HintTableWriter {
 impl HintTableWriter {
     pub(crate) fn create(disk: &dyn Disk, path: &Path, id: TableId) -> kvorum_sst::Result<Self> {
         let temporary = temporary_name(path);
-        if disk.info(&temporary)?.is_some() {
-            disk.remove_file(&temporary)?;
-        }
+        remove_if_there(disk, &temporary)?;
         Ok(Self {
             table: TableWriter::create(disk, &temporary, id, OPTIONS)?,
             temporary,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::{BackendError, FoldRange, LeaseWatch};
 use kvorum_disk::Reading;
-use kvorum_segment::{ScanOptions, Scanned};
+use kvorum_segment::{ScanOptions, Scanned, StoredFront};
 
 use crate::hint_table::{HintError, HintScan, HintTable};
 use crate::key_table::{KeyEntry, KeyTable, OWN, SmallestKeys};
@@ -430,19 +430,27 @@ impl<'a> KeyWalk<'a> {
                         }
                         Err(error) => return Err(from_segment(&error).into()),
                     };
-                    let visible = KeyEntry::of(&front).filter(|entry| {
-                        entry.sequence <= self.seen.sequence && rest.contains(&entry.key)
-                    });
-                    if let Some(entry) = visible {
-                        smallest.push(&KeyEntry {
-                            segment: seen.number,
-                            ..entry
-                        });
-                    }
+                    self.take_visible(&front, seen.number, rest, smallest);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Takes what a record says, if it belongs to the snapshot and to the rest of the range.
+    fn take_visible(
+        &self,
+        record: &StoredFront,
+        segment: u32,
+        rest: &FoldRange,
+        smallest: &mut SmallestKeys,
+    ) {
+        if let Some(entry) = KeyEntry::of(record)
+            && entry.sequence <= self.seen.sequence
+            && rest.contains(&entry.key)
+        {
+            smallest.push(&KeyEntry { segment, ..entry });
+        }
     }
 
     /// Reads the keys of a part of a segment of the store's own.
@@ -458,8 +466,8 @@ impl<'a> KeyWalk<'a> {
         }
         let options = ScanOptions {
             from,
-            durable_to: u64::MAX,
             until: Some(until),
+            ..ScanOptions::durable_to(u64::MAX)
         };
         for scanned in seen.segment.reader.scan(options).into_backend()? {
             if self.lease.passes_key() {
@@ -471,15 +479,8 @@ impl<'a> KeyWalk<'a> {
                     self.damaged_reads += 1;
                 }
                 Scanned::Record(record) => {
-                    let visible = KeyEntry::of(&record.head).filter(|entry| {
-                        entry.sequence <= self.seen.sequence && rest.contains(&entry.key)
-                    });
-                    if let Some(entry) = visible {
-                        smallest.push(&KeyEntry {
-                            segment: OWN | seen.segment.number,
-                            ..entry
-                        });
-                    }
+                    let number = OWN | seen.segment.number;
+                    self.take_visible(&record.head, number, rest, smallest);
                 }
             }
         }

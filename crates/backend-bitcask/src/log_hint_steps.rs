@@ -192,10 +192,7 @@ impl Store {
                     }
                     Some(Scanned::Damage(_)) => {
                         self.mark_damaged(job.parts[0].number & !OWN);
-                        return Ok(StepOutcome {
-                            cost_bytes: cost_bytes.max(1),
-                            is_done: true,
-                        });
+                        return Ok(StepOutcome::done(cost_bytes.max(1)));
                     }
                     None => is_read = true,
                 }
@@ -213,10 +210,7 @@ impl Store {
                 if !self.gather_front(&place, standing, builder)? {
                     // A hint would hide what the damage hid; the records are read themselves.
                     self.mark_logged_damaged(&place);
-                    return Ok(StepOutcome {
-                        cost_bytes,
-                        is_done: true,
-                    });
+                    return Ok(StepOutcome::done(cost_bytes));
                 }
             }
             if rest.is_empty() {
@@ -233,19 +227,13 @@ impl Store {
                     Err(HintError::Disk(error)) => return Err((&error).into()),
                     // One of those that were to be merged. It was marked by whoever read it.
                     Err(_) => {
-                        return Ok(StepOutcome {
-                            cost_bytes: cost_bytes.max(1),
-                            is_done: true,
-                        });
+                        return Ok(StepOutcome::done(cost_bytes.max(1)));
                     }
                 }
             }
         }
         *under_way = Some(job);
-        Ok(StepOutcome {
-            cost_bytes,
-            is_done: false,
-        })
+        Ok(StepOutcome::partial(cost_bytes))
     }
 
     fn begin_writing_table(&self, job: &mut LogHintJob, table: KeyTable) -> Result<()> {
@@ -301,8 +289,8 @@ impl Store {
                 };
                 let options = ScanOptions {
                     from: entry.hinted_to,
-                    durable_to: u64::MAX,
                     until: Some(entry.stats.data_end),
+                    ..ScanOptions::durable_to(u64::MAX)
                 };
                 let segment = entry.segment.clone();
                 let parts = vec![HintedPart {
@@ -408,10 +396,7 @@ impl Store {
             // It is not as it was written: it is written again.
             Ok(None) | Err(_) => self.remove_log_hints(&[number])?,
         }
-        Ok(StepOutcome {
-            cost_bytes: cost_bytes + len.saturating_sub(begin),
-            is_done: true,
-        })
+        Ok(StepOutcome::done(cost_bytes + len.saturating_sub(begin)))
     }
 
     /// Removes log hints that are wrong or speak of nothing that is there. What they spoke of has none then.
@@ -542,10 +527,9 @@ fn bound_to(store: u64, log: Option<&ValueLog>) -> BoundTo {
 }
 
 fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
-    if disk.info(path).into_backend()?.is_some() {
-        disk.remove_file(path).into_backend()?;
-    }
-    Ok(())
+    kvorum_disk::remove_if_there(disk, path)
+        .into_backend()
+        .map(drop)
 }
 
 impl Catalog {
@@ -675,18 +659,12 @@ impl Recovered {
                 Err(why) => {
                     let len = disk.info(&path).into_backend()?.map_or(0, |it| it.len);
                     let name = log_hint_path(Path::new(""), number);
-                    self.lost.add(
-                        disk,
-                        LostRange {
-                            file: name.to_string_lossy().into_owned(),
-                            offset: 0,
-                            len,
-                            held: format!(
-                                "a copy of keys in the node's log ({why}); nothing is lost, it is \
-                                 written again"
-                            ),
-                        },
+                    let held = format!(
+                        "a copy of keys in the node's log ({why}); nothing is lost, it is written \
+                         again"
                     );
+                    let range = LostRange::new(name.to_string_lossy(), 0, len, held);
+                    self.lost.add(disk, range);
                     remove(disk, &path)?;
                 }
             }

@@ -199,10 +199,7 @@ impl Store {
         let source = match hint {
             Some(hint) if is_dropped_whole => Source::Keys(Box::new(hint.scan())),
             _ => {
-                let options = ScanOptions {
-                    durable_to: u64::MAX,
-                    ..ScanOptions::default()
-                };
+                let options = ScanOptions::durable_to(u64::MAX);
                 Source::Records(Box::new(RecordSource {
                     scan: victim.reader.scan(options).into_backend()?,
                     pending: None,
@@ -272,12 +269,10 @@ impl Store {
             let lost = match scanned.into_backend()? {
                 Scanned::Record(record) if is_understood(&record.head) => return Ok(Some(record)),
                 Scanned::Record(record) => not_understood(victim.listed_name(), &record.head),
-                Scanned::Damage(damage) => LostRange {
-                    file: victim.listed_name(),
-                    offset: damage.offset,
-                    len: damage.len,
-                    held: damage.found,
-                },
+                Scanned::Damage(damage) => {
+                    let (offset, len) = (damage.offset, damage.len);
+                    LostRange::new(victim.listed_name(), offset, len, damage.found)
+                }
             };
             source.has_met_damage = true;
             self.lost.lock().add(&*self.disk, lost);
@@ -479,12 +474,8 @@ impl Store {
         if left == 0 || has_met_damage {
             return;
         }
-        let range = LostRange {
-            file: job.victim.listed_name(),
-            offset: 0,
-            len: data_end,
-            held: format!("{left} records that a merge did not come to"),
-        };
+        let held = format!("{left} records that a merge did not come to");
+        let range = LostRange::new(job.victim.listed_name(), 0, data_end, held);
         self.lost.lock().add(&*self.disk, range);
     }
 
@@ -492,9 +483,7 @@ impl Store {
     pub(crate) fn unlink(&self, number: u32) -> kvorum_disk::Result<()> {
         let data = self.directory.join(file_name(u64::from(number)));
         for path in [data, hint_path(&self.directory, number)] {
-            if self.disk.info(&path)?.is_some() {
-                self.disk.remove_file(&path)?;
-            }
+            kvorum_disk::remove_if_there(&*self.disk, &path)?;
         }
         self.disk.sync_directory(&self.directory)
     }
@@ -507,12 +496,13 @@ pub(crate) fn is_understood(record: &StoredFront) -> bool {
 
 /// A record whose checksums are right and that makes no sense.
 pub(crate) fn not_understood(file: String, record: &StoredFront) -> LostRange {
-    LostRange {
+    let at = record.location;
+    LostRange::new(
         file,
-        offset: record.location.offset,
-        len: record.location.len,
-        held: "a record that cannot be understood".to_owned(),
-    }
+        at.offset,
+        at.len,
+        "a record that cannot be understood",
+    )
 }
 
 /// What a record says that has a fate.

@@ -261,7 +261,7 @@ pub(crate) fn read_or_create(
                 .into_backend()?
                 .map_or(0, |it| it.len);
             let held = "one of two copies of the store's identity; nothing is lost";
-            lost.add(disk, range(name, len, held.to_owned()));
+            lost.add(disk, LostRange::new(name, 0, len, held));
         }
         for foreign in found.foreign {
             set_copy_aside(disk, directory, foreign.name)?;
@@ -269,7 +269,7 @@ pub(crate) fn read_or_create(
                 "a copy of the store's identity that belongs to {} and was set aside; nothing is lost",
                 foreign.of
             );
-            lost.add(disk, range(foreign.name, 0, held));
+            lost.add(disk, LostRange::new(foreign.name, 0, 0, held));
         }
         let is_unbound = meta.label != belonging.label && !belonging.label.is_empty();
         if is_unbound {
@@ -296,15 +296,6 @@ pub(crate) fn read_or_create(
     };
     write(disk, directory, &meta).both()?;
     Ok(meta)
-}
-
-fn range(name: &str, len: u64, held: String) -> LostRange {
-    LostRange {
-        file: name.to_owned(),
-        offset: 0,
-        len,
-        held,
-    }
 }
 
 #[cfg(test)]

@@ -63,13 +63,6 @@ impl Place {
         }
     }
 
-    pub(crate) fn downgrade(&self) -> WeakPlace {
-        match self {
-            Self::Own(segment) => WeakPlace::Own(Arc::downgrade(segment)),
-            Self::Shared(shared) => WeakPlace::Shared(Arc::downgrade(shared)),
-        }
-    }
-
     pub(crate) fn read(&self, at: Location, reading: Reading) -> Result<StoredRecord> {
         match self {
             Self::Own(segment) => segment.reader.read(at, reading),

@@ -159,12 +159,9 @@ impl Store {
     fn is_given_up(&self, key: &StorageKey, place: &Place, slot: &Slot, now: Timestamp) -> bool {
         let verdict = self.unread.failed((place.cached(), slot.offset()), now);
         if verdict == Verdict::GivenUpNow {
-            let range = LostRange {
-                file: place.listed_name(),
-                offset: slot.offset(),
-                len: slot.location().len,
-                held: format!("the entry of {key:?}, which the device did not give for minutes"),
-            };
+            let held = format!("the entry of {key:?}, which the device did not give for minutes");
+            let (offset, len) = (slot.offset(), slot.location().len);
+            let range = LostRange::new(place.listed_name(), offset, len, held);
             self.lost.lock().add(&*self.disk, range);
         }
         verdict != Verdict::MayPass

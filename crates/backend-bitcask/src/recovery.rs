@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kvorum_backend::{LostRange, Result, SUSPECT_NAME, StoreId, mark_suspect, newer_format};
-use kvorum_disk::{Disk, EntryKind};
+use kvorum_disk::{Disk, EntryKind, remove_if_there};
 use kvorum_planted_defects::is_planted;
 use kvorum_segment::{
     FILE_HEADER_BYTES, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader, SegmentSync,
@@ -21,7 +21,7 @@ use crate::BitcaskSettings;
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Covered, PlaceNumber};
 use crate::fingerprint::Fingerprints;
 use crate::found_segment::Found;
-use crate::hint::hint_path;
+use crate::hint::{HintedSegment, hint_path};
 use crate::hint_table::HintError;
 use crate::keydir::Keydir;
 use crate::lost::LostLog;
@@ -158,10 +158,7 @@ impl Recovery<'_> {
         }
         for number in &self.meta.retired {
             for path in [self.path(*number), hint_path(self.directory, *number)] {
-                if self.disk.info(&path).into_backend()?.is_some() {
-                    self.disk.remove_file(&path).into_backend()?;
-                    is_changed = true;
-                }
+                is_changed |= remove_if_there(self.disk, &path).into_backend()?;
             }
         }
         if is_changed {
@@ -216,10 +213,7 @@ impl Recovery<'_> {
 
     fn remove_hint(&self, number: u32) -> Result<()> {
         let hint = hint_path(self.directory, number);
-        if self.disk.info(&hint).into_backend()?.is_some() {
-            self.disk.remove_file(&hint).into_backend()?;
-        }
-        Ok(())
+        remove_if_there(self.disk, &hint).into_backend().map(drop)
     }
 
     /// What the checkpoint covers, its slots, and what slots call each segment.
@@ -436,7 +430,7 @@ impl Recovery<'_> {
         let why = match seal {
             None => "of a segment that is not finished".to_owned(),
             Some(seal) => {
-                let expected = hinted(segment, &seal);
+                let expected = HintedSegment::of(&segment.reader.id(), seal);
                 match expected.open_hint(self.disk, &path) {
                     Ok(hint) => {
                         *segment.hint.write() = Some(Arc::new(hint));
@@ -603,12 +597,7 @@ impl Recovery<'_> {
     }
 
     fn report(&mut self, file: &str, offset: u64, len: u64, held: &str) {
-        let range = LostRange {
-            file: file.to_owned(),
-            offset,
-            len,
-            held: held.to_owned(),
-        };
+        let range = LostRange::new(file, offset, len, held);
         self.lost.add(self.disk, range);
     }
 }
@@ -660,18 +649,6 @@ fn recover_log(recovered: &mut Recovered, shared: Vec<Arc<SharedPlace>>, covered
         let mut found = by_index.remove(&entry.place.index).unwrap_or_default();
         found.sort_unstable_by_key(|standing| standing.offset());
         found.into_iter().for_each(|standing| entry.stand(standing));
-    }
-}
-
-fn hinted(segment: &Segment, seal: &kvorum_segment::Seal) -> crate::hint::HintedSegment {
-    let id = segment.reader.id();
-    crate::hint::HintedSegment {
-        log_id: id.log_id,
-        number: id.number,
-        data_end: seal.data_end,
-        records: seal.records,
-        sequence_min: seal.sequence_min,
-        sequence_max: seal.sequence_max,
     }
 }
 

@@ -135,11 +135,8 @@ impl Store {
         };
         let open = || match (found, log_hint) {
             (Some((segment, _)), _) => {
-                let options = ScanOptions {
-                    durable_to: u64::MAX,
-                    ..ScanOptions::default()
-                };
-                let scan = segment.reader.scan(options).into_backend()?;
+                let scan = segment.reader.scan(ScanOptions::durable_to(u64::MAX));
+                let scan = scan.into_backend()?;
                 Ok(ScrubJob::Segment(segment, Box::new(scan)))
             }
             (None, Some(hint)) => Ok(self.open_hint_again(Hint::Log(hint))?.1),
@@ -271,26 +268,16 @@ impl Store {
     /// Damage that costs nothing: what was damaged is made again.
     pub(crate) fn note_mended(&self, file: String, len: u64, what: &str) {
         Counters::add(&self.counters.corrupt_reads, 1);
-        let range = LostRange {
-            file,
-            offset: 0,
-            len,
-            held: format!("{what}; nothing is lost, it is written again"),
-        };
+        let held = format!("{what}; nothing is lost, it is written again");
+        let range = LostRange::new(file, 0, len, held);
         self.lost.lock().add(&*self.disk, range);
     }
 
     fn note_rot(&self, number: u32, damage: Damage) {
         Counters::add(&self.counters.corrupt_reads, 1);
-        if let Some(entry) = self.catalog.read().segments.get(&number) {
-            entry.segment.is_damaged.store(true, Ordering::Relaxed);
-        }
-        let range = LostRange {
-            file: file_name(u64::from(number)),
-            offset: damage.offset,
-            len: damage.len,
-            held: damage.found,
-        };
+        self.mark_damaged(number);
+        let file = file_name(u64::from(number));
+        let range = LostRange::new(file, damage.offset, damage.len, damage.found);
         self.lost.lock().add(&*self.disk, range);
     }
 }

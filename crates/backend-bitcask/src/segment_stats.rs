@@ -2,10 +2,9 @@
 //! they expire.
 
 use kvorum_backend::Fields;
-use kvorum_segment::{FILE_HEADER_BYTES, SegmentId};
+use kvorum_segment::{FILE_HEADER_BYTES, Seal};
 
 use crate::expiries::Expiries;
-use crate::hint::HintedSegment;
 use crate::key_table::KeyEntry;
 use crate::slot::Slot;
 
@@ -121,11 +120,9 @@ impl SegmentStats {
             .saturating_sub(self.removal_bytes)
     }
 
-    /// What a hint of the segment has to be bound to.
-    pub(crate) fn hinted(&self, id: &SegmentId) -> HintedSegment {
-        HintedSegment {
-            log_id: id.log_id,
-            number: id.number,
+    /// What a seal behind its records says.
+    pub(crate) fn seal(&self) -> Seal {
+        Seal {
             data_end: self.data_end,
             records: self.records,
             sequence_min: self.sequence_min,

@@ -237,7 +237,7 @@ impl Catalog {
         let place = entry.place.index;
         self.places = Arc::new(self.places.with(place, None));
         self.removed.push(Removed {
-            held: Place::Shared(entry.place).downgrade(),
+            held: WeakPlace::Shared(Arc::downgrade(&entry.place)),
             place,
             bytes: 0,
         });
@@ -302,7 +302,7 @@ impl Catalog {
     ) -> Result<&mut SharedEntry> {
         let number = segment.number();
         if !self.shared.contains_key(&number) {
-            let index = self.take_place().ok_or_else(too_many)?;
+            let index = self.take_place().ok_or_else(too_many_segments)?;
             let place = Arc::new(SharedPlace::new(index, segment.clone()));
             self.add_shared(SharedEntry::new(place, SegmentStats::default()));
             keydir.show_places(&self.places);
@@ -413,7 +413,8 @@ impl Catalog {
     }
 }
 
-fn too_many() -> BackendError {
+/// There is no place left for another segment.
+pub(crate) fn too_many_segments() -> BackendError {
     let detail = "the store has as many segments as it can tell apart";
     BackendError::new(ErrorKind::Full, detail)
 }

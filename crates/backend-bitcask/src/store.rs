@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use kvorum_backend::{BackendError, ErrorKind, GroupSync, Intake, Result, Written};
+use kvorum_backend::{ErrorKind, GroupSync, Intake, Result, Written};
 use kvorum_disk::{Disk, DiskLock};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
 use kvorum_storage_errors::{IntoBackend, from_segment};
@@ -25,7 +25,7 @@ use crate::meta::{self, Meta};
 use crate::read_cache::ReadCache;
 use crate::segment::{Segment, segment_id, segment_number};
 use crate::segment_stats::SegmentStats;
-use crate::segments::{Catalog, SegmentEntry};
+use crate::segments::{Catalog, SegmentEntry, too_many_segments};
 use crate::unread::UnreadRecords;
 
 /// Draws a random number.
@@ -169,10 +169,7 @@ impl Store {
     /// Makes a new segment known to readers.
     pub(crate) fn show_segment(&self, writer: &SegmentWriter, is_merged: bool) -> Result<()> {
         let mut catalog = self.catalog.write();
-        let Some(place) = catalog.take_place() else {
-            let detail = "the store has as many segments as it can tell apart";
-            return Err(BackendError::new(ErrorKind::Full, detail));
-        };
+        let place = catalog.take_place().ok_or_else(too_many_segments)?;
         let segment = Segment::new(writer.reader(), segment_number(writer), place, is_merged);
         catalog.add_segment(SegmentEntry::new(segment, SegmentStats::default(), false));
         self.keydir.show_places(&catalog.places);

@@ -281,18 +281,11 @@ impl Store {
             (left > 0).then(|| (left, live_bytes.unwrap_or(0)))
         };
         if let Some((records, len)) = lost {
-            let range = LostRange {
-                file: lost_name(number),
-                offset: 0,
-                len,
-                held: format!("{records} records in damaged parts of the node's log"),
-            };
+            let held = format!("{records} records in damaged parts of the node's log");
+            let range = LostRange::new(lost_name(number), 0, len, held);
             self.lost.lock().add(&*self.disk, range);
         }
-        Ok(StepOutcome {
-            cost_bytes,
-            is_done: true,
-        })
+        Ok(StepOutcome::done(cost_bytes))
     }
 
     /// Goes on with a checkpoint that covers a batch, or begins one, whatever is under way.

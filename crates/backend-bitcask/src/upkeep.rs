@@ -219,10 +219,7 @@ impl Store {
             return Ok(StepOutcome::nothing_left());
         }
         self.prepare_segment()?;
-        Ok(StepOutcome {
-            cost_bytes: FILE_HEADER_BYTES,
-            is_done: true,
-        })
+        Ok(StepOutcome::done(FILE_HEADER_BYTES))
     }
 
     /// Creates the segment that follows the active one, if it is not there. The caller holds upkeep.
@@ -424,10 +421,7 @@ impl Store {
                 KeysRead::Damaged => {
                     // The hint would hide what the damage hid; the segment is read itself.
                     self.mark_damaged(number);
-                    return Ok(StepOutcome {
-                        cost_bytes,
-                        is_done: true,
-                    });
+                    return Ok(StepOutcome::done(cost_bytes));
                 }
                 KeysRead::All => {
                     let path = hint_path(&self.directory, number);
@@ -449,10 +443,7 @@ impl Store {
             }
         }
         upkeep.hint = Some(job);
-        Ok(StepOutcome {
-            cost_bytes,
-            is_done: false,
-        })
+        Ok(StepOutcome::partial(cost_bytes))
     }
 
     /// Seals full segments up to `number`, oldest first, so that a seal vouches for all before it.
@@ -483,12 +474,9 @@ impl Store {
         if !wants_hint(entry) || !self.has_room_for_hints() {
             return Ok(None);
         }
-        let options = ScanOptions {
-            durable_to: u64::MAX,
-            ..ScanOptions::default()
-        };
+        let options = ScanOptions::durable_to(u64::MAX);
         let segment = entry.segment.clone();
-        let bound = entry.stats.hinted(&segment.reader.id());
+        let bound = HintedSegment::of(&segment.reader.id(), entry.stats.seal());
         // A scan begins with a read, and puts wait for the catalog.
         drop(catalog);
         let scan = segment.reader.scan(options).into_backend()?;
@@ -516,10 +504,7 @@ impl Store {
         if let Some(entry) = self.catalog.read().segments.get(&job.number) {
             *entry.segment.hint.write() = hint;
         }
-        Ok(StepOutcome {
-            cost_bytes: cost_bytes + len.saturating_sub(begin),
-            is_done: true,
-        })
+        Ok(StepOutcome::done(cost_bytes + len.saturating_sub(begin)))
     }
 
     pub(crate) fn mark_damaged(&self, number: u32) {

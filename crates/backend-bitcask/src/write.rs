@@ -2,7 +2,6 @@
 //! readers in one step.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 use kvorum_backend::{
     BackendError, Batch, Durability, Durable, ErrorKind, Fields, OldEntry, Purpose, Receipt,
@@ -10,9 +9,7 @@ use kvorum_backend::{
 };
 use kvorum_encoding::StorageKey;
 use kvorum_planted_defects::is_planted;
-use kvorum_segment::{
-    BatchPlace, EncodedBack, Location, RECORD_ALIGN_BYTES, Record, SegmentWriter, StoredBack,
-};
+use kvorum_segment::{BatchPlace, Location, RECORD_ALIGN_BYTES, Record, SegmentWriter, StoredBack};
 use kvorum_storage_errors::IntoBackend;
 use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
 use smallvec::SmallVec;
@@ -20,19 +17,19 @@ use smallvec::SmallVec;
 use crate::entry::{KIND_ENTRY, KIND_NOTHING, encode_front, encode_removal, front_len};
 use crate::keydir::Change;
 use crate::segment::segment_number;
+use crate::segment_stats::SegmentStats;
+use crate::segments::too_many_segments;
 use crate::shared::Standing;
 use crate::slot::{OFFSET_BYTES_MAX, Slot};
 use crate::store::{Counters, Store, WriteSide};
 
-/// A write, encoded as far as that goes without its place.
+/// A write, apart from its record.
 struct Prepared<'a> {
     key: &'a StorageKey,
     fingerprint: u64,
     old: OldEntry,
     /// `None` for a removal.
     fields: Option<Fields>,
-    front: Range<usize>,
-    back: EncodedBack<'a>,
 }
 
 impl Store {
@@ -54,8 +51,8 @@ impl Store {
             let waits = is_grouped || durability == Durability::BackendDefault;
             return self.put_to_log(log, batch, promise, waits);
         }
-        let (prepared, fronts) = self.prepare(batch);
-        let sequence = self.apply(&prepared, &fronts, batch.purpose())?;
+        let (prepared, records) = self.prepare(batch);
+        let sequence = self.apply(&prepared, &records, batch.purpose())?;
         Counters::add(&self.counters.put_bytes, batch.payload_bytes());
         let durable = if is_grouped {
             Durable::After(SyncTicket::new(self.group.clone(), sequence))
@@ -72,41 +69,6 @@ impl Store {
         self.settings.sync == SyncStrategy::Grouped
     }
 
-    /// Encodes and compresses. Of several writes to one key the last one stays: the others were never
-    /// visible, and (key, sequence) names one record.
-    fn prepare<'a>(&self, batch: &'a Batch) -> (Vec<Prepared<'a>>, Vec<u8>) {
-        let mut fronts = Vec::new();
-        let mut prepared = Vec::with_capacity(batch.writes.len());
-        for write in last_writes(batch) {
-            let start = fronts.len();
-            let (fields, back) = match write {
-                Write::Put {
-                    key,
-                    fields,
-                    head,
-                    body,
-                    ..
-                } => {
-                    encode_front(&mut fronts, key, fields, head);
-                    (Some(*fields), self.compressor.encode(body))
-                }
-                Write::Remove { key, .. } => {
-                    encode_removal(&mut fronts, key);
-                    (None, EncodedBack::empty())
-                }
-            };
-            prepared.push(Prepared {
-                key: write.key(),
-                fingerprint: self.fingerprints.of(write.key().as_bytes()),
-                old: write.old(),
-                fields,
-                front: start..fronts.len(),
-                back,
-            });
-        }
-        (prepared, fronts)
-    }
-
     /// Puts a batch to the value log, where it stays. What is queued there would be lost with this
     /// process, so that whoever asked for no more than the store's default waits as well: until the
     /// batch is with the system, as one is that was appended to a file of the store's own.
@@ -117,13 +79,13 @@ impl Store {
         promise: LogPromise,
         waits: bool,
     ) -> Result<Receipt> {
-        let (prepared, records) = self.prepare_for_log(batch);
+        let (prepared, records) = self.prepare(batch);
         log.wait_for_room()?;
         let mut writer = self.writer.lock();
         // Closing and failing wait for the lock, so this is the last word.
         self.intake.check_writable()?;
         if !self.catalog.read().has_places() {
-            return Err(too_many_places());
+            return Err(too_many_segments());
         }
         let olds = self.find_olds(&prepared)?;
         let sequence = writer.last_sequence + 1;
@@ -148,8 +110,10 @@ impl Store {
         })
     }
 
-    /// As [`Store::prepare`], for the value log. Bodies are shared, unless they were compressed.
-    fn prepare_for_log<'a>(&self, batch: &'a Batch) -> (Vec<Prepared<'a>>, Vec<LogRecord>) {
+    /// Encodes and compresses: records as the value log takes them, in which bodies are shared unless they
+    /// were compressed. Of several writes to one key the last one stays: the others were never visible, and
+    /// (key, sequence) names one record.
+    fn prepare<'a>(&self, batch: &'a Batch) -> (Vec<Prepared<'a>>, Vec<LogRecord>) {
         let mut records = Vec::with_capacity(batch.writes.len().max(1));
         let mut prepared = Vec::with_capacity(batch.writes.len());
         for write in last_writes(batch) {
@@ -181,8 +145,6 @@ impl Store {
                 fingerprint: self.fingerprints.of(key.as_bytes()),
                 old: write.old(),
                 fields,
-                front: 0..0,
-                back: EncodedBack::empty(),
             });
         }
         if records.is_empty() {
@@ -204,17 +166,6 @@ impl Store {
         appended: &Appended,
         sequence: u64,
     ) {
-        let count = prepared.len();
-        assert_eq!(
-            olds.len(),
-            count,
-            "each write has looked for what it replaces"
-        );
-        assert_eq!(
-            appended.places.len(),
-            count.max(1),
-            "each record has its place"
-        );
         let mut catalog = self.catalog.write();
         let entry = match catalog.shared_entry(&self.keydir, &appended.segment) {
             Ok(entry) => entry,
@@ -223,23 +174,11 @@ impl Store {
         let place = entry.place.index;
         let appended_bytes = appended_bytes(appended);
         entry.stats.data_end += appended_bytes;
-        if prepared.is_empty() {
-            entry.stats.count_sequence(sequence);
-        }
-        let mut changes: SmallVec<[Change; 1]> = SmallVec::new();
-        for ((write, old), at) in prepared.iter().zip(olds).zip(&appended.places) {
-            let at = at.record;
-            entry
-                .stats
-                .count(sequence, stored_bytes(at.len), write.fields.as_ref());
+        let locations = appended.places.iter().map(|at| at.record);
+        for (write, at) in prepared.iter().zip(locations.clone()) {
             entry.stand(Standing::new(at.offset, write.fields.is_none()));
-            let new = write
-                .fields
-                .map(|_| Slot::new(write.fingerprint, place, at));
-            if old.is_some() || new.is_some() {
-                changes.push(Change { old: *old, new });
-            }
         }
+        let changes = counted_changes(prepared, olds, locations, sequence, place, &mut entry.stats);
         catalog.change(&self.keydir, &changes);
         catalog.last_sequence = sequence;
         catalog.note_start(appended.segment.number(), sequence);
@@ -247,13 +186,18 @@ impl Store {
         Counters::add(&self.counters.unchecked_records, prepared.len() as u64);
     }
 
-    fn apply(&self, prepared: &[Prepared<'_>], fronts: &[u8], purpose: Purpose) -> Result<u64> {
+    fn apply(
+        &self,
+        prepared: &[Prepared<'_>],
+        records: &[LogRecord],
+        purpose: Purpose,
+    ) -> Result<u64> {
         let mut writer = self.writer.lock();
         // Closing and failing wait for the lock, so this is the last word.
         self.intake.check_writable()?;
         let olds = self.find_olds(prepared)?;
         let sequence = writer.last_sequence + 1;
-        let records = records_of(prepared, fronts, sequence);
+        let records = records_of(records, sequence);
         let mut locations = Vec::with_capacity(records.len());
         let len = SegmentWriter::appended_len(&records);
         self.intake.take_room(len, purpose)?;
@@ -343,13 +287,6 @@ impl Store {
         number: u32,
         end: u64,
     ) {
-        let count = prepared.len();
-        assert_eq!(
-            olds.len(),
-            count,
-            "each write has looked for what it replaces"
-        );
-        assert_eq!(locations.len(), count.max(1), "each record has its place");
         let mut catalog = self.catalog.write();
         let entry = catalog.own_mut(number);
         assert!(
@@ -359,20 +296,8 @@ impl Store {
         let place = entry.segment.place;
         let appended_bytes = end - entry.stats.data_end;
         entry.stats.data_end = end;
-        if prepared.is_empty() {
-            entry.stats.count_sequence(sequence);
-        }
-        let mut changes: SmallVec<[Change; 1]> = SmallVec::new();
-        for ((write, old), at) in prepared.iter().zip(olds).zip(locations) {
-            let aligned = stored_bytes(at.len);
-            entry.stats.count(sequence, aligned, write.fields.as_ref());
-            let new = write
-                .fields
-                .map(|_| Slot::new(write.fingerprint, place, *at));
-            if old.is_some() || new.is_some() {
-                changes.push(Change { old: *old, new });
-            }
-        }
+        let locations = locations.iter().copied();
+        let changes = counted_changes(prepared, olds, locations, sequence, place, &mut entry.stats);
         catalog.change(&self.keydir, &changes);
         catalog.last_sequence = sequence;
         Counters::add(&self.counters.written_bytes, appended_bytes);
@@ -394,30 +319,50 @@ fn last_writes(batch: &Batch) -> impl Iterator<Item = &Write> {
     numbered.filter_map(move |(number, write)| is_last(number).then_some(write))
 }
 
-fn records_of<'a>(
-    prepared: &'a [Prepared<'_>],
-    fronts: &'a [u8],
+/// Counts the records of a batch in the statistics of their segment, and returns what becomes of the slots.
+fn counted_changes(
+    prepared: &[Prepared<'_>],
+    olds: &[Option<Slot>],
+    locations: impl ExactSizeIterator<Item = Location>,
     sequence: u64,
-) -> Vec<Record<'a>> {
+    place: u32,
+    stats: &mut SegmentStats,
+) -> SmallVec<[Change; 1]> {
+    let count = prepared.len();
+    assert_eq!(
+        olds.len(),
+        count,
+        "each write has looked for what it replaces"
+    );
+    assert_eq!(locations.len(), count.max(1), "each record has its place");
     if prepared.is_empty() {
-        return vec![Record {
-            sequence,
-            kind: KIND_NOTHING,
-            removal: false,
-            batch: BatchPlace::Alone,
-            front: &[],
-            back: EncodedBack::empty(),
-        }];
+        stats.count_sequence(sequence);
     }
-    let records = prepared.iter().enumerate().map(|(index, write)| Record {
+    let mut changes = SmallVec::new();
+    for ((write, old), at) in prepared.iter().zip(olds).zip(locations) {
+        stats.count(sequence, stored_bytes(at.len), write.fields.as_ref());
+        let new = write
+            .fields
+            .map(|_| Slot::new(write.fingerprint, place, at));
+        if old.is_some() || new.is_some() {
+            changes.push(Change { old: *old, new });
+        }
+    }
+    changes
+}
+
+/// The records as the store's own files take them.
+fn records_of(records: &[LogRecord], sequence: u64) -> Vec<Record<'_>> {
+    let numbered = records.iter().enumerate();
+    let taken = numbered.map(|(index, it)| Record {
         sequence,
-        kind: KIND_ENTRY,
-        removal: write.fields.is_none(),
-        batch: BatchPlace::of(index, prepared.len()),
-        front: &fronts[write.front.clone()],
-        back: write.back.by_ref(),
+        kind: it.kind,
+        removal: it.removal,
+        batch: BatchPlace::of(index, records.len()),
+        front: &it.front[LogRecord::PREFIX_BYTES..],
+        back: it.back.as_encoded(),
     });
-    records.collect()
+    taken.collect()
 }
 
 /// Space that a record of this length takes in a segment.
@@ -428,11 +373,6 @@ fn stored_bytes(len: u64) -> u64 {
 fn appended_bytes(appended: &Appended) -> u64 {
     let lens = appended.places.iter().map(|at| at.record.len);
     lens.map(stored_bytes).sum()
-}
-
-fn too_many_places() -> BackendError {
-    let detail = "the store has as many segments as it can tell apart";
-    BackendError::new(ErrorKind::Full, detail)
 }
 
 fn batch_too_large(len: u64) -> BackendError {

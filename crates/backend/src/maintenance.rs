@@ -93,9 +93,22 @@ pub struct StepOutcome {
 impl StepOutcome {
     /// A step that found nothing left to do.
     pub fn nothing_left() -> Self {
+        Self::done(0)
+    }
+
+    /// A step after which nothing is left of the task.
+    pub fn done(cost_bytes: u64) -> Self {
         Self {
-            cost_bytes: 0,
+            cost_bytes,
             is_done: true,
+        }
+    }
+
+    /// A step that leaves something of the task to the next one.
+    pub fn partial(cost_bytes: u64) -> Self {
+        Self {
+            cost_bytes,
+            is_done: false,
         }
     }
 }

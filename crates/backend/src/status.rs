@@ -13,6 +13,18 @@ pub struct LostRange {
     pub held: String,
 }
 
+impl LostRange {
+    /// A range of a file, and what is known of what it held.
+    pub fn new(file: impl Into<String>, offset: u64, len: u64, held: impl Into<String>) -> Self {
+        Self {
+            file: file.into(),
+            offset,
+            len,
+            held: held.into(),
+        }
+    }
+}
+
 /// Sizes, counts and debts of a store. Bytes unless said otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {

@@ -12,9 +12,7 @@ pub(crate) fn remove_leases(
     ring_directory: &Path,
 ) -> anyhow::Result<()> {
     for directory in [data, &ring_directory.join("hints")] {
-        let leases = directory.join(LEASES_NAME);
-        if disk.info(&leases)?.is_some() {
-            disk.remove_file(&leases)?;
+        if kvorum_disk::remove_if_there(disk, &directory.join(LEASES_NAME))? {
             disk.sync_directory(directory)?;
         }
     }

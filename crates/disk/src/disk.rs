@@ -145,14 +145,21 @@ pub trait DiskFile: Send + Sync {
 /// temporary name, sync, rename, sync of the directory.
 pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = temporary_name(path);
-    if disk.info(&temporary)?.is_some() {
-        disk.remove_file(&temporary)?;
-    }
+    remove_if_there(disk, &temporary)?;
     let file = disk.open(&temporary, OpenMode::CreateNew)?;
     file.write_at(bytes, 0)?;
     file.sync()?;
     disk.rename(&temporary, path)?;
     disk.sync_directory(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Removes a file unless it is gone already; true when it was there. The directory is not synced.
+pub fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    let is_there = disk.info(path)?.is_some();
+    if is_there {
+        disk.remove_file(path)?;
+    }
+    Ok(is_there)
 }
 
 /// Creates a directory, and what is missing above it, so that no crash takes it away again.

@@ -104,6 +104,11 @@ impl DiskError {
         }
     }
 
+    /// An error of which its kind says everything.
+    pub(crate) fn bare(operation: Operation, path: &Path, kind: ErrorKind) -> Self {
+        Self::new(operation, path, kind, "")
+    }
+
     /// An error reported by the operating system.
     pub fn from_io(operation: Operation, path: &Path, error: &io::Error) -> Self {
         let errno = error.raw_os_error().map(Errno::from_raw_os_error);

@@ -42,6 +42,17 @@ impl FaultyDisk {
         Self::wrap(Arc::new(memory.clone()), Some(memory.clone()))
     }
 
+    /// Does to the disk below what was asked for, unless a rule says otherwise.
+    fn forward<T>(
+        &self,
+        operation: Operation,
+        path: &Path,
+        act: impl FnOnce(&dyn Disk) -> Result<T>,
+    ) -> Result<T> {
+        let call = Call::new(operation, path);
+        self.shared.run(&call, |_| act(&*self.shared.below))
+    }
+
     fn wrap(below: Arc<dyn Disk>, memory: Option<MemoryDisk>) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -128,21 +139,17 @@ impl Disk for FaultyDisk {
     }
 
     fn create_directory(&self, path: &Path) -> Result<()> {
-        let call = Call::new(Operation::CreateDirectory, path);
-        self.shared
-            .run(&call, |_| self.shared.below.create_directory(path))
+        self.forward(Operation::CreateDirectory, path, |below| {
+            below.create_directory(path)
+        })
     }
 
     fn list(&self, path: &Path) -> Result<Vec<DirectoryEntry>> {
-        self.shared.run(&Call::new(Operation::List, path), |_| {
-            self.shared.below.list(path)
-        })
+        self.forward(Operation::List, path, |below| below.list(path))
     }
 
     fn info(&self, path: &Path) -> Result<Option<FileInfo>> {
-        self.shared.run(&Call::new(Operation::Info, path), |_| {
-            self.shared.below.info(path)
-        })
+        self.forward(Operation::Info, path, |below| below.info(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -171,17 +178,14 @@ impl Disk for FaultyDisk {
     }
 
     fn remove_file(&self, path: &Path) -> Result<()> {
-        let call = Call::new(Operation::Remove, path);
-        self.shared
-            .run(&call, |_| self.shared.below.remove_file(path))?;
+        self.forward(Operation::Remove, path, |below| below.remove_file(path))?;
         self.shared.state.lock().suspects.remove(path);
         Ok(())
     }
 
     fn remove_directory(&self, path: &Path) -> Result<()> {
-        let call = Call::new(Operation::Remove, path);
-        self.shared
-            .run(&call, |_| self.shared.below.remove_directory(path))?;
+        let remove = |below: &dyn Disk| below.remove_directory(path);
+        self.forward(Operation::Remove, path, remove)?;
         self.shared
             .state
             .lock()
@@ -199,14 +203,10 @@ impl Disk for FaultyDisk {
     }
 
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn DiskLock>> {
-        self.shared.run(&Call::new(Operation::Lock, path), |_| {
-            self.shared.below.lock(path, holder)
-        })
+        self.forward(Operation::Lock, path, |below| below.lock(path, holder))
     }
 
     fn space(&self, path: &Path) -> Result<Space> {
-        self.shared.run(&Call::new(Operation::Space, path), |_| {
-            self.shared.below.space(path)
-        })
+        self.forward(Operation::Space, path, |below| below.space(path))
     }
 }

@@ -33,7 +33,8 @@ mod reserve;
 
 pub use disk::{
     DirectoryEntry, Disk, DiskFile, DiskLock, EntryKind, FileInfo, OpenMode, Reading, Result,
-    Space, copy_file, create_directory_durably, read_file, replace_file, temporary_name,
+    Space, copy_file, create_directory_durably, read_file, remove_if_there, replace_file,
+    temporary_name,
 };
 pub use error::{DiskError, ErrorKind, Operation};
 pub use faulty::{Fault, FaultyDisk, LoggedOperation, Rule, RuleId};

@@ -267,7 +267,7 @@ impl Disk for MemoryDisk {
         };
         let (directory, name) = state.holder(operation, new)?;
         if state.tree.get(directory, &name).is_some() {
-            return Err(DiskError::new(operation, new, ErrorKind::AlreadyExists, ""));
+            return Err(DiskError::bare(operation, new, ErrorKind::AlreadyExists));
         }
         state.change(
             operation,

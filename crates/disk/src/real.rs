@@ -200,12 +200,7 @@ impl Drop for RealFile {
 impl RealFile {
     fn check_sound(&self, operation: Operation) -> Result<()> {
         if self.suspect.load(Ordering::Acquire) {
-            return Err(DiskError::new(
-                operation,
-                &self.path,
-                ErrorKind::Suspect,
-                "",
-            ));
+            return Err(DiskError::bare(operation, &self.path, ErrorKind::Suspect));
         }
         Ok(())
     }
@@ -218,11 +213,10 @@ impl RealFile {
             Ok(read) => Ok(Some(read)),
             // A filesystem without the flag (tmpfs before 5.x, some network ones) cannot tell;
             // "ask again where waiting is allowed" is the true answer there too.
-            Err(Errno::AGAIN | Errno::OPNOTSUPP) => Err(DiskError::new(
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) => Err(DiskError::bare(
                 Operation::Read,
                 &self.path,
                 ErrorKind::WouldBlock,
-                "",
             )),
             Err(Errno::INTR) => Ok(Some(0)),
             Err(errno) => Err(errno_error(Operation::Read, &self.path)(errno).at(offset)),

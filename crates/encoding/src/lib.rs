@@ -1,4 +1,4 @@
-//! Bucket and key newtypes, the order-preserving storage key, varints and checksums.
+//! Bucket and key newtypes, the order-preserving storage key, varints, checksums and compression.
 //!
 //! Floor 0: knows nothing of I/O. Every crate that names an object or writes bytes starts here, so
 //! that an address is encoded in one way and a number is read with one set of bounds checks.
@@ -6,6 +6,7 @@
 mod address;
 mod bytes_reader;
 mod checksum;
+mod compression;
 mod key_range;
 mod storage_key;
 mod varint;
@@ -13,6 +14,7 @@ mod varint;
 pub use address::{Address, Bucket, BucketType, Key};
 pub use bytes_reader::{ByteReader, Truncated};
 pub use checksum::{checksum, checksum_append, mask_checksum};
+pub use compression::{Codec, Compression};
 pub use key_range::{KeyRange, successor};
 pub use storage_key::{StorageKey, StorageKeyError, bucket_prefix, type_prefix};
 pub use varint::{VARINT_BYTES_MAX, put_varint, varint_len};

@@ -179,13 +179,27 @@ impl<'text> Parser<'text> {
     fn sequence(&mut self, close: &str, kind: &str, depth: u32) -> Result<Vec<Term>, SyntaxError> {
         self.advance()?;
         let mut elements = Vec::new();
+        self.separated(close, kind, |parser| {
+            elements.push(parser.term(depth + 1)?);
+            Ok(())
+        })?;
+        Ok(elements)
+    }
+
+    /// Parts with commas between them, up to and with the mark that closes them.
+    fn separated(
+        &mut self,
+        close: &str,
+        kind: &str,
+        mut part: impl FnMut(&mut Self) -> Result<(), SyntaxError>,
+    ) -> Result<(), SyntaxError> {
         if self.accept(close)? {
-            return Ok(elements);
+            return Ok(());
         }
         loop {
-            elements.push(self.term(depth + 1)?);
+            part(self)?;
             if self.accept(close)? {
-                return Ok(elements);
+                return Ok(());
             }
             self.expect(",", &format!("`,` or `{close}` in the {kind}"))?;
         }
@@ -220,33 +234,20 @@ impl<'text> Parser<'text> {
         }
         self.advance()?;
         let mut pairs = Vec::new();
-        if self.accept("}")? {
-            return Ok(Term::Map(pairs));
-        }
-        loop {
-            let key = self.term(depth + 1)?;
-            self.expect("=>", "`=>` between key and value of the map")?;
-            pairs.push((key, self.term(depth + 1)?));
-            if self.accept("}")? {
-                return Ok(Term::Map(pairs));
-            }
-            self.expect(",", "`,` or `}` in the map")?;
-        }
+        self.separated("}", "map", |parser| {
+            let key = parser.term(depth + 1)?;
+            parser.expect("=>", "`=>` between key and value of the map")?;
+            pairs.push((key, parser.term(depth + 1)?));
+            Ok(())
+        })?;
+        Ok(Term::Map(pairs))
     }
 
     fn binary(&mut self) -> Result<Term, SyntaxError> {
         self.advance()?;
         let mut bytes = Vec::new();
-        if self.accept(">>")? {
-            return Ok(Term::Binary(bytes));
-        }
-        loop {
-            self.segment(&mut bytes)?;
-            if self.accept(">>")? {
-                return Ok(Term::Binary(bytes));
-            }
-            self.expect(",", "`,` or `>>` in the binary")?;
-        }
+        self.separated(">>", "binary", |parser| parser.segment(&mut bytes))?;
+        Ok(Term::Binary(bytes))
     }
 
     /// One segment: an integer with an optional size in bits, or a text with an optional `/utf8`.

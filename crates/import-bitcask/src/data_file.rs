@@ -5,7 +5,7 @@
 //! at which a record's checksum is right, so that damage costs what it covers and nothing behind it.
 
 use kvorum_disk::DiskError;
-use kvorum_import::{FileWindow, WINDOW_BYTES};
+use kvorum_import::{FileWindow, Scanned, WINDOW_BYTES};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::record::{RECORD_HEADER_BYTES, RecordHeader, TOMBSTONE_BYTES_MAX, ValueKind};
@@ -35,35 +35,6 @@ pub struct ScannedRecord<'a> {
     pub value_digest: u64,
 }
 
-/// What a scan comes across.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scanned<'a> {
-    /// A right record.
-    Record(ScannedRecord<'a>),
-    /// Bytes that are no record, with right ones behind them.
-    Damage {
-        /// Where they begin.
-        offset: u64,
-        /// How many they are.
-        len: u64,
-    },
-    /// An end that is no whole record: what was being written when the machine or Riak died, or
-    /// damage that nothing follows.
-    TornTail {
-        /// Where it begins.
-        offset: u64,
-        /// How long it is.
-        len: u64,
-    },
-    /// The search for the next record took too long; the rest of the file is not looked at.
-    GivenUp {
-        /// Where the search began.
-        offset: u64,
-        /// What is left from there.
-        len: u64,
-    },
-}
-
 /// Scans the records from `start` to the end.
 ///
 /// # Errors
@@ -71,7 +42,7 @@ pub enum Scanned<'a> {
 pub(crate) fn scan(
     window: &mut FileWindow,
     start: u64,
-    visit: &mut dyn FnMut(Scanned<'_>),
+    visit: &mut dyn FnMut(Scanned<ScannedRecord<'_>>),
 ) -> Result<(), DiskError> {
     let end = window.len();
     let mut offset = start;
@@ -165,7 +136,7 @@ fn report(
     window: &mut FileWindow,
     offset: u64,
     checked: &Checked,
-    visit: &mut dyn FnMut(Scanned<'_>),
+    visit: &mut dyn FnMut(Scanned<ScannedRecord<'_>>),
 ) -> Result<(), DiskError> {
     let key_at = offset + RECORD_HEADER_BYTES as u64;
     let key = window.look(key_at, usize::from(checked.header.key_len))?;

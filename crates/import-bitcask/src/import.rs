@@ -1,13 +1,12 @@
 //! The import of bitcask directories: its options, and what the records of bitcask are to an import.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_disk::DiskError;
 use kvorum_import::{
-    Counts, FoundSource, ImportError, ImportTarget, IndexPlace, Intake, OpenFiles, Progress,
-    RecordFile, RecordFormat, RecordOptions, Summary, System, import_records,
+    Counts, FoundSource, ImportError, IndexPlace, Intake, NumberedFiles, Progress, RecordFile,
+    RecordFormat, SharedOptions, Summary, System, import_records,
 };
 
 use crate::choices::Choices;
@@ -24,26 +23,12 @@ const DATA_BYTES_A_RECORD: u64 = 256;
 /// What to import, and how.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// Directories with bitcask files, or with directories that have them.
-    pub directories: Vec<PathBuf>,
-    /// Where the import's state is kept.
-    pub state_directory: PathBuf,
-    /// The server, and the name by which a later run knows it as the same.
-    pub target: Option<ImportTarget>,
+    /// What every import is told.
+    pub shared: SharedOptions,
     /// Leave out records written longer ago than this: bitcask.expiry.
     pub expiry: Option<Duration>,
     /// Scan data files even where a hint file could be believed.
     pub ignore_hints: bool,
-    /// Import though a lock file names a process that is running.
-    pub ignore_locks: bool,
-    /// Do not import tombstones. Sound where all replicas of all objects are imported at once.
-    pub leave_out_tombstones: bool,
-    /// Connections, each with one put at a time.
-    pub connections: usize,
-    /// How long the server may be away or refuse.
-    pub patience: Duration,
-    /// Forget the state of an earlier import.
-    pub restart: bool,
 }
 
 /// Imports, or goes on with an import that was interrupted.
@@ -55,15 +40,8 @@ pub async fn import(
     options: ImportOptions,
     progress: Arc<Progress>,
 ) -> Result<Summary, ImportError> {
-    let of_every_import = RecordOptions {
-        state_directory: options.state_directory.clone(),
-        target: options.target.clone(),
-        leave_out_tombstones: options.leave_out_tombstones,
-        connections: options.connections,
-        patience: options.patience,
-        restart: options.restart,
-    };
-    import_records(system, Bitcask { options }, of_every_import, progress).await
+    let shared = options.shared.clone();
+    import_records(system, Bitcask { options }, shared, progress).await
 }
 
 /// Checks that there is something to import, and writes nothing. A caller that has to start a server
@@ -72,7 +50,7 @@ pub async fn import(
 /// # Errors
 /// [`ImportError`], as [`import()`] would fail at its beginning.
 pub fn check_source(system: &System, options: &ImportOptions) -> Result<(), ImportError> {
-    Source::find(system, &options.directories, options.ignore_locks)?;
+    Source::find(system, &options.shared)?;
     Ok(())
 }
 
@@ -90,7 +68,7 @@ impl RecordFormat for Bitcask {
     const ENTRY_BYTES: u64 = ENTRY_BYTES as u64;
 
     fn find(&self, system: &System) -> Result<FoundSource<Source>, ImportError> {
-        Source::find(system, &self.options.directories, self.options.ignore_locks)
+        Source::find(system, &self.options.shared)
     }
 
     fn choices(&self, now_secs: u64) -> Choices {
@@ -145,11 +123,9 @@ impl RecordFormat for Bitcask {
         _: &Choices,
         leave_out_tombstones: bool,
     ) -> ObjectReader {
-        let paths = files.into_iter().map(|file| file.path).collect();
-        ObjectReader::new(
-            OpenFiles::new(system.disk.clone()),
-            paths,
+        ObjectReader {
+            files: NumberedFiles::new(system.disk.clone(), files),
             leave_out_tombstones,
-        )
+        }
     }
 }

@@ -26,5 +26,6 @@ mod survey;
 
 pub use import::{ImportOptions, check_source, import};
 pub use kvorum_import::{
-    Counts, Finding, ImportError, ImportTarget, Progress, ProgressView, Summary, System, WorkStage,
+    Counts, Finding, ImportError, ImportTarget, Progress, ProgressView, SharedOptions, Summary,
+    System, WorkStage,
 };

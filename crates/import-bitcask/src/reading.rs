@@ -1,11 +1,9 @@
 //! From groups of records to objects ready to be put: reading, checking, comparing and merging.
 
-use std::path::PathBuf;
-
 use bytes::Bytes;
 use kvorum_encoding::Address;
 use kvorum_import::riak_object::RiakObject;
-use kvorum_import::{Batch, GroupReader, OpenFiles, Place, reconcile};
+use kvorum_import::{Batch, GroupReader, NumberedFiles, Place, reconcile};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::groups::KeyGroup;
@@ -13,15 +11,10 @@ use crate::index::IndexEntry;
 use crate::record::{Record, ValueKind};
 use crate::riak_key::decode_key;
 
-/// A longer record is not read. Riak refuses objects above 50 MB unless told otherwise.
-const RECORD_BYTES_MAX: u32 = 512 << 20;
-
 /// Reads records.
 pub(crate) struct ObjectReader {
-    files: OpenFiles,
-    /// Data files by number.
-    paths: Vec<PathBuf>,
-    leave_out_tombstones: bool,
+    pub(crate) files: NumberedFiles,
+    pub(crate) leave_out_tombstones: bool,
 }
 
 /// A copy as it was read.
@@ -33,28 +26,6 @@ struct Copy {
 
 impl GroupReader for ObjectReader {
     type Group = KeyGroup;
-
-    fn read_batch(&mut self, groups: &[KeyGroup]) -> Batch {
-        let mut batch = Batch::default();
-        for group in groups {
-            self.read_group(group, &mut batch);
-            batch.keys += 1;
-            if batch.is_full() {
-                break;
-            }
-        }
-        batch
-    }
-}
-
-impl ObjectReader {
-    pub(crate) fn new(files: OpenFiles, paths: Vec<PathBuf>, leave_out_tombstones: bool) -> Self {
-        Self {
-            files,
-            paths,
-            leave_out_tombstones,
-        }
-    }
 
     fn read_group(&mut self, group: &KeyGroup, batch: &mut Batch) {
         let mut read: Vec<Copy> = Vec::new();
@@ -96,16 +67,14 @@ impl ObjectReader {
             batch.add(address, object, None, place, self.leave_out_tombstones);
         }
     }
+}
 
+impl ObjectReader {
     /// Reads and checks one record; nothing if it turns out to delete its key, as old hint files do
     /// not say.
     fn read_copy(&mut self, entry: &IndexEntry) -> Result<Option<Copy>, String> {
-        if entry.total_len > RECORD_BYTES_MAX {
-            return Err(format!("record of {} bytes is too long", entry.total_len));
-        }
-        let path = self.path(entry.file);
-        let len = entry.total_len as usize;
-        let bytes = self.files.read(&path, entry.offset, len)?;
+        let (file, len) = (entry.file, entry.total_len);
+        let bytes = self.files.read(file, entry.offset, len)?;
         let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
         if record.header.total_len() != u64::from(entry.total_len) {
             return Err("the record is shorter than its hint says".to_owned());
@@ -121,15 +90,8 @@ impl ObjectReader {
         }))
     }
 
-    fn path(&self, number: u32) -> PathBuf {
-        self.paths.get(number as usize).cloned().unwrap_or_default()
-    }
-
     fn place(&self, entry: &IndexEntry) -> Place {
-        Place {
-            file: self.path(entry.file),
-            offset: entry.offset,
-            len: Some(entry.total_len.into()),
-        }
+        let (file, len) = (entry.file, entry.total_len);
+        self.files.place(file, entry.offset, len)
     }
 }

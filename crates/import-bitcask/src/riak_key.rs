@@ -1,9 +1,9 @@
 //! Keys as Riak's bitcask backend writes them, and the addresses that they stand for.
 
 use bytes::Bytes;
-use kvorum_encoding::{Address, Bucket, BucketType, Key};
+use kvorum_encoding::Address;
 use kvorum_import::external_term::{FORMAT_BYTE, Term, TermError};
-use kvorum_import::metadata::bucket_of_term;
+use kvorum_import::metadata::{address_of, bucket_of_term};
 
 const UNTYPED: u8 = 0x02;
 const TYPED: u8 = 0x03;
@@ -77,14 +77,7 @@ fn from_term(term: &Term) -> Result<Address, KeyError> {
 }
 
 fn address(bucket_type: Option<Bytes>, bucket: Bytes, key: Bytes) -> Result<Address, KeyError> {
-    if bucket.is_empty() || key.is_empty() || bucket_type.as_ref().is_some_and(Bytes::is_empty) {
-        return Err(KeyError::Lengths);
-    }
-    Ok(Address {
-        bucket_type: bucket_type.map_or_else(BucketType::default_type, BucketType::new),
-        bucket: Bucket::new(bucket),
-        key: Key::new(key),
-    })
+    address_of(bucket_type, bucket, key).ok_or(KeyError::Lengths)
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use kvorum_disk::{DirectoryEntry, Disk, EntryKind};
 use kvorum_import::{
-    FoundSource, ImportError, Judgement, PassedOver, RecordFile, StoreKind, System, find_stores,
-    is_partition_name,
+    FoundSource, ImportError, Judgement, PassedOver, RecordFile, SharedOptions, StoreKind, System,
+    find_stores, is_partition_name,
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,16 +46,15 @@ pub(crate) struct SourceFile {
 }
 
 impl Source {
-    /// Finds the stores in and below `roots`.
+    /// Finds the stores in and below the directories that were named.
     pub(crate) fn find(
         system: &System,
-        roots: &[PathBuf],
-        ignore_locks: bool,
+        options: &SharedOptions,
     ) -> Result<FoundSource<Self>, ImportError> {
         let mut stores = Vec::new();
         let mut all_marked = Vec::new();
         let (mut marked_for_deletion, mut passed_over) = (Vec::new(), Vec::new());
-        for root in roots {
+        for root in &options.directories {
             let mut found = find_stores(&*system.disk, root, &Bitcask)?;
             passed_over.append(&mut found.passed_over);
             for store in found.stores {
@@ -78,7 +77,7 @@ impl Source {
         passed_over.extend(passed);
         stores.sort_by(|a: &Store, b| a.path.cmp(&b.path));
         stores.dedup_by(|a, b| a.path == b.path);
-        if !ignore_locks {
+        if !options.ignore_locks {
             for store in &stores {
                 check_locks(system, &store.path)?;
             }

@@ -3,10 +3,10 @@
 
 use bytes::Bytes;
 use kvorum_disk::{DiskError, OpenMode};
-use kvorum_import::{FileWindow, Intake, System};
+use kvorum_import::{FileWindow, Intake, Scanned, System};
 
 use crate::choices::Choices;
-use crate::data_file::{self, Scanned};
+use crate::data_file::{self, ScannedRecord};
 use crate::hint_file;
 use crate::index::IndexEntry;
 use crate::record::ValueKind;
@@ -78,12 +78,9 @@ impl FileSurvey<'_, '_> {
         covered
     }
 
-    fn take(&mut self, scanned: Scanned<'_>) {
-        let record = match scanned {
-            Scanned::Record(record) => record,
-            Scanned::Damage { offset, len } => return self.intake.damage(offset, len),
-            Scanned::GivenUp { offset, len } => return self.intake.given_up(offset, len),
-            Scanned::TornTail { offset, len } => return self.intake.torn_tail(offset, len),
+    fn take(&mut self, scanned: Scanned<ScannedRecord<'_>>) {
+        let Some(record) = self.intake.record_of(scanned) else {
+            return;
         };
         if record.kind == ValueKind::LooksDeleted {
             self.intake.counts().look_deleted += 1;

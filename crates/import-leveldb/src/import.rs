@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use kvorum_disk::DiskLock;
 use kvorum_import::{
-    Batch, Findings, ImportError, ImportTarget, Outcome, PassedOver, Progress, SpreadWriter,
-    StateDirectory, Summary, System, Target, WorkStage, file_count,
+    Batch, Choices, Findings, ImportError, Outcome, PassedOver, Progress, SharedOptions,
+    SpreadWriter, StateDirectory, Summary, System, Target, WorkStage, file_count,
 };
 use kvorum_runtime::{Moment, TaskHandle};
 
@@ -16,7 +16,7 @@ use crate::index_check;
 use crate::merge::{Merge, SortedFile};
 use crate::reading::{ReadBatch, ReadRules, read_batch};
 use crate::source::{Source, StoreFiles};
-use crate::state::{Choices, Stage, State, key_from_text, key_to_text};
+use crate::state::{OwnChoices, Stage, State, key_from_text, key_to_text};
 use crate::survey::{bucket_types, sort_logs, sorted_files};
 
 /// Bytes of a store for each index entry, to spread the comparison by.
@@ -27,29 +27,15 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 /// What to import, and how.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// Stores, or directories that have them.
-    pub directories: Vec<PathBuf>,
+    /// What every import is told.
+    pub shared: SharedOptions,
     /// Where the higher levels of tiered stores are: nothing, or one for each directory.
     pub slow_tiers: Vec<PathBuf>,
-    /// Where the import's state is kept.
-    pub state_directory: PathBuf,
-    /// The server, and the name by which a later run knows it as the same.
-    pub target: Option<ImportTarget>,
     /// Leave out values that were written longer ago than this, where the store knows when:
     /// leveldb.expiration.retention_time.
     pub retention: Option<Duration>,
     /// Take all tables and logs that are there, whatever manifests say.
     pub ignore_manifests: bool,
-    /// Import though a process has a store locked.
-    pub ignore_locks: bool,
-    /// Do not import tombstones. Sound where all replicas of all objects are imported at once.
-    pub leave_out_tombstones: bool,
-    /// Connections, each with one put at a time.
-    pub connections: usize,
-    /// How long the server may be away or refuse.
-    pub patience: Duration,
-    /// Forget the state of an earlier import.
-    pub restart: bool,
 }
 
 /// Imports, or goes on with an import that was interrupted.
@@ -80,13 +66,7 @@ pub async fn import(
 /// # Errors
 /// [`ImportError`], as [`import()`] would fail at its beginning.
 pub fn check_source(system: &System, options: &ImportOptions) -> Result<(), ImportError> {
-    Source::find(
-        system,
-        &options.directories,
-        &options.slow_tiers,
-        options.ignore_locks,
-        options.ignore_manifests,
-    )?;
+    Source::find(system, options)?;
     Ok(())
 }
 
@@ -106,48 +86,22 @@ struct Run {
 impl Run {
     fn open(system: System, options: &ImportOptions) -> Result<Self, ImportError> {
         let disk = &*system.disk;
-        let (source, passed_over) = Source::find(
-            &system,
-            &options.directories,
-            &options.slow_tiers,
-            options.ignore_locks,
-            options.ignore_manifests,
-        )?;
-        let path = match options.target {
-            Some(_) => options.state_directory.clone(),
-            None => StateDirectory::of_dry_run(&options.state_directory),
-        };
-        let (directory, lock) = StateDirectory::take(disk, &path)?;
-        if options.restart {
-            directory.forget(disk)?;
-        }
+        let (source, passed_over) = Source::find(&system, options)?;
+        let (directory, lock) = options.shared.take_directory(disk)?;
         let choices = Choices {
-            target: options.target.as_ref().map(|target| target.name.clone()),
-            began_micros: system.runtime.wall_time().micros(),
-            retention_secs: options.retention.map(|retention| retention.as_secs()),
-            ignore_manifests: options.ignore_manifests,
-            leave_out_tombstones: options.leave_out_tombstones,
+            target: options.shared.target_name(),
+            leave_out_tombstones: options.shared.leave_out_tombstones,
+            of_format: OwnChoices {
+                began_micros: system.runtime.wall_time().micros(),
+                retention_secs: options.retention.map(|retention| retention.as_secs()),
+                ignore_manifests: options.ignore_manifests,
+            },
         };
         let mut trouble = Batch::default();
         let stores = source.files(disk, options.ignore_manifests, &mut trouble);
-        let earlier = match directory.load::<State>(disk)? {
-            Some(state) if !state.is_known() => {
-                return Err(directory.damaged("another version of this program wrote it"));
-            }
-            Some(state) => match state.difference(&source, &choices) {
-                None => Some(state),
-                // A dry run has put nothing, so there is nothing to go on with.
-                Some(_) if state.choices.target.is_none() => {
-                    directory.forget(disk)?;
-                    None
-                }
-                Some(difference) => {
-                    let path = directory.path().to_owned();
-                    return Err(ImportError::OtherImport { path, difference });
-                }
-            },
-            None => None,
-        };
+        let earlier = directory.earlier(disk, &choices, |state: &State| {
+            (state.is_known(), &state.choices, state.source == source)
+        })?;
         let is_new = earlier.is_none();
         let mut state = earlier.unwrap_or_else(|| {
             let bytes: u64 = source.stores.iter().map(crate::source::Store::bytes).sum();
@@ -158,10 +112,8 @@ impl Run {
             kvorum_disk::create_directory_durably(disk, &path)?;
         }
         if is_new {
-            state.counts.add(&trouble.counts);
-            for finding in trouble.findings {
-                findings.add(finding)?;
-            }
+            state.counts += trouble.counts;
+            findings.add_all(trouble.findings)?;
             state.findings_len = findings.len();
         }
         directory.save(disk, &state)?;
@@ -227,20 +179,8 @@ impl Run {
             Some(Some(key)) => Some(key),
             Some(None) => return Err(self.directory.damaged("its last key is none")),
         };
-        let mut target = options.target.as_ref().map(|target| {
-            Target::new(
-                self.system.runtime.clone(),
-                target.address,
-                options.connections,
-                options.patience,
-            )
-        });
-        if let Some(target) = &target {
-            let names = target.missing_types(&self.state.bucket_types).await?;
-            if !names.is_empty() {
-                return Err(ImportError::MissingTypes { names });
-            }
-        }
+        let (runtime, types) = (&self.system.runtime, &self.state.bucket_types);
+        let mut target = options.shared.reach_target(runtime, types).await?;
         let outcome = self.put_all(after, target.as_mut(), progress).await;
         if let Err(error) = outcome {
             self.save()?;
@@ -282,19 +222,10 @@ impl Run {
                 reading = Some(self.read(merge));
             }
             let batch = Arc::new(batch);
-            let outcome = match &mut target {
-                Some(target) => target.put(&batch).await?,
-                None => {
-                    let mut outcome = Outcome::default();
-                    batch.items.iter().for_each(|item| outcome.count(item));
-                    outcome
-                }
-            };
+            let outcome = Outcome::of(&batch, target.as_deref_mut()).await?;
             self.note(&batch)?;
-            self.state.counts.add(&outcome.counts);
-            for finding in outcome.findings {
-                self.findings.add(finding)?;
-            }
+            self.state.counts += outcome.counts;
+            self.findings.add_all(outcome.findings)?;
             for check in checks {
                 check.write(&mut self.checks)?;
             }
@@ -314,8 +245,8 @@ impl Run {
     fn read(&self, mut merge: Merge) -> TaskHandle<Result<(Merge, ReadBatch), ImportError>> {
         let choices = &self.state.choices;
         let rules = ReadRules {
-            now_micros: choices.began_micros,
-            retention: choices.retention_secs.map(Duration::from_secs),
+            now_micros: choices.of_format.began_micros,
+            retention: choices.of_format.retention_secs.map(Duration::from_secs),
             leave_out_tombstones: choices.leave_out_tombstones,
         };
         let runtime = &self.system.runtime;
@@ -346,11 +277,8 @@ impl Run {
     }
 
     fn note(&mut self, batch: &Batch) -> Result<(), ImportError> {
-        self.state.counts.add(&batch.counts);
-        for finding in &batch.findings {
-            self.findings.add(finding.clone())?;
-        }
-        Ok(())
+        self.state.counts += batch.counts;
+        self.findings.add_all(batch.findings.iter().cloned())
     }
 
     fn save(&mut self) -> Result<(), ImportError> {

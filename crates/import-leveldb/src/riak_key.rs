@@ -1,7 +1,8 @@
 //! Keys as Riak's LevelDB backend writes them, and what they stand for.
 
 use bytes::Bytes;
-use kvorum_encoding::{Address, Bucket, BucketType, Key};
+use kvorum_encoding::Address;
+use kvorum_import::metadata::address_of;
 
 use crate::sext::{Sext, SextError, put_binary};
 
@@ -121,17 +122,9 @@ fn address(bucket: &Sext, key: &[u8]) -> Result<Address, KeyError> {
         },
         Sext::Atom(_) | Sext::Integer(_) => return Err(KeyError::Shape),
     };
-    if bucket.is_empty() || key.is_empty() || bucket_type.is_some_and(Vec::is_empty) {
-        return Err(KeyError::Shape);
-    }
-    let copied = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
-    Ok(Address {
-        bucket_type: bucket_type.map_or_else(BucketType::default_type, |name| {
-            BucketType::new(copied(name))
-        }),
-        bucket: Bucket::new(copied(bucket)),
-        key: Key::new(copied(key)),
-    })
+    let bucket_type = bucket_type.map(|name| Bytes::copy_from_slice(name));
+    let (bucket, key) = (Bytes::copy_from_slice(bucket), Bytes::copy_from_slice(key));
+    address_of(bucket_type, bucket, key).ok_or(KeyError::Shape)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use kvorum_import::Counts;
+use kvorum_import::{Choices, Counts, RecordChoices};
 use serde::{Deserialize, Serialize};
 
 use crate::source::Source;
@@ -17,7 +17,7 @@ pub(crate) struct State {
     /// The files as they were found when the import began.
     pub(crate) source: Source,
     /// What of the options changes the result.
-    pub(crate) choices: Choices,
+    pub(crate) choices: Choices<OwnChoices>,
     pub(crate) stage: Stage,
     /// Lengths of the runs made of each store's logs, in bytes.
     pub(crate) runs: BTreeMap<usize, Vec<u64>>,
@@ -30,17 +30,21 @@ pub(crate) struct State {
     pub(crate) findings_len: u64,
 }
 
-/// Options that one import cannot change on its way.
+/// Options of this format that one import cannot change on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Choices {
-    /// Where to, as text; none for a dry run.
-    pub(crate) target: Option<String>,
+pub(crate) struct OwnChoices {
     /// When the import began, in microseconds since the Unix epoch: what expired before is left out.
     pub(crate) began_micros: u64,
     /// How long values are kept that know when they were written, in seconds.
     pub(crate) retention_secs: Option<u64>,
     pub(crate) ignore_manifests: bool,
-    pub(crate) leave_out_tombstones: bool,
+}
+
+impl RecordChoices for OwnChoices {
+    fn is_same(&self, other: &Self) -> bool {
+        (self.retention_secs, self.ignore_manifests)
+            == (other.retention_secs, other.ignore_manifests)
+    }
 }
 
 /// What is being done.
@@ -63,7 +67,7 @@ pub(crate) enum Stage {
 
 impl State {
     /// The beginning of an import.
-    pub(crate) fn begin(source: Source, choices: Choices, check_files: usize) -> Self {
+    pub(crate) fn begin(source: Source, choices: Choices<OwnChoices>, check_files: usize) -> Self {
         Self {
             format: FORMAT,
             source,
@@ -80,35 +84,6 @@ impl State {
     /// Whether this version of the program wrote it.
     pub(crate) fn is_known(&self) -> bool {
         self.format == FORMAT
-    }
-
-    /// Says in what this import differs from one that would begin now; nothing if it goes on.
-    pub(crate) fn difference(&self, source: &Source, choices: &Choices) -> Option<String> {
-        let (mine, other) = (&self.choices, choices);
-        let flags = |choices: &Choices| {
-            (
-                choices.retention_secs,
-                choices.ignore_manifests,
-                choices.leave_out_tombstones,
-            )
-        };
-        if mine.target != other.target {
-            let name = |target: &Option<String>| {
-                let name = target.as_deref();
-                name.unwrap_or("a dry run").to_owned()
-            };
-            Some(format!(
-                "it goes to {}, not to {}",
-                name(&mine.target),
-                name(&other.target)
-            ))
-        } else if flags(mine) != flags(other) {
-            Some("it has other options".to_owned())
-        } else if self.source != *source {
-            Some("the source's files have changed since it began".to_owned())
-        } else {
-            None
-        }
     }
 }
 

@@ -1,13 +1,11 @@
 //! The import of leveled stores: its options, and what the records of journals are to an import.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kvorum_disk::DiskError;
 use kvorum_import::{
-    Batch, Counts, FoundSource, ImportError, ImportTarget, IndexPlace, Intake, OpenFiles, Progress,
-    RecordFile, RecordFormat, RecordOptions, Summary, System, import_records,
+    Batch, Counts, FoundSource, ImportError, IndexPlace, Intake, NumberedFiles, Progress,
+    RecordFile, RecordFormat, SharedOptions, Summary, System, import_records,
 };
 
 use crate::choices::Choices;
@@ -20,49 +18,17 @@ use crate::survey;
 /// Bytes of a journal that a record has about.
 const BYTES_A_RECORD: u64 = 256;
 
-/// What to import, and how.
-#[derive(Clone, Debug)]
-pub struct ImportOptions {
-    /// Stores, or directories that have them.
-    pub directories: Vec<PathBuf>,
-    /// Where the import's state is kept.
-    pub state_directory: PathBuf,
-    /// The server, and the name by which a later run knows it as the same.
-    pub target: Option<ImportTarget>,
-    /// Import though a process has files of a store open.
-    pub ignore_locks: bool,
-    /// Do not import tombstones. Sound where all replicas of all objects are imported at once.
-    pub leave_out_tombstones: bool,
-    /// Connections, each with one put at a time.
-    pub connections: usize,
-    /// How long the server may be away or refuse.
-    pub patience: Duration,
-    /// Forget the state of an earlier import.
-    pub restart: bool,
-}
-
 /// Imports, or goes on with an import that was interrupted.
 ///
 /// # Errors
 /// [`ImportError`]; but for damage to its own files, the same call goes on from where it stopped.
 pub async fn import(
     system: System,
-    options: ImportOptions,
+    options: SharedOptions,
     progress: Arc<Progress>,
 ) -> Result<Summary, ImportError> {
-    let of_every_import = RecordOptions {
-        state_directory: options.state_directory,
-        target: options.target,
-        leave_out_tombstones: options.leave_out_tombstones,
-        connections: options.connections,
-        patience: options.patience,
-        restart: options.restart,
-    };
-    let leveled = Leveled {
-        directories: options.directories,
-        ignore_locks: options.ignore_locks,
-    };
-    import_records(system, leveled, of_every_import, progress).await
+    let shared = options.clone();
+    import_records(system, Leveled { options }, shared, progress).await
 }
 
 /// Checks that there is something to import, and writes nothing. A caller that has to start a server
@@ -70,15 +36,14 @@ pub async fn import(
 ///
 /// # Errors
 /// [`ImportError`], as [`import()`] would fail at its beginning.
-pub fn check_source(system: &System, options: &ImportOptions) -> Result<(), ImportError> {
-    Source::find(system, &options.directories, options.ignore_locks)?;
+pub fn check_source(system: &System, options: &SharedOptions) -> Result<(), ImportError> {
+    Source::find(system, options)?;
     Ok(())
 }
 
 /// leveled, for the import.
 struct Leveled {
-    directories: Vec<PathBuf>,
-    ignore_locks: bool,
+    options: SharedOptions,
 }
 
 impl RecordFormat for Leveled {
@@ -90,7 +55,7 @@ impl RecordFormat for Leveled {
     const ENTRY_BYTES: u64 = ENTRY_BYTES as u64;
 
     fn find(&self, system: &System) -> Result<FoundSource<Source>, ImportError> {
-        Source::find(system, &self.directories, self.ignore_locks)
+        Source::find(system, &self.options)
     }
 
     fn choices(&self, now_secs: u64) -> Choices {
@@ -139,13 +104,7 @@ impl RecordFormat for Leveled {
         choices: &Choices,
         leave_out_tombstones: bool,
     ) -> ObjectReader {
-        let paths = files.into_iter().map(|file| file.path).collect();
-        let began_secs = choices.began_secs;
-        ObjectReader::new(
-            OpenFiles::new(system.disk.clone()),
-            paths,
-            began_secs,
-            leave_out_tombstones,
-        )
+        let files = NumberedFiles::new(system.disk.clone(), files);
+        ObjectReader::new(files, choices.began_secs, leave_out_tombstones)
     }
 }

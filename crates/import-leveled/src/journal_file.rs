@@ -7,7 +7,7 @@
 //! behind it.
 
 use kvorum_disk::DiskError;
-use kvorum_import::{FileWindow, WINDOW_BYTES};
+use kvorum_import::{FileWindow, Scanned, WINDOW_BYTES};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::journal_key::KEY_START;
@@ -42,35 +42,6 @@ pub struct ScannedRecord<'a> {
     pub value_digest: u64,
 }
 
-/// What a scan comes across.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scanned<'a> {
-    /// A right record.
-    Record(ScannedRecord<'a>),
-    /// Bytes that are no record.
-    Damage {
-        /// Where they begin.
-        offset: u64,
-        /// How many they are.
-        len: u64,
-    },
-    /// An end that is the beginning of a record or zeros: what was being written when the machine or Riak
-    /// died.
-    TornTail {
-        /// Where it begins.
-        offset: u64,
-        /// How long it is.
-        len: u64,
-    },
-    /// The search for the next record took too long; the rest of the file is not looked at.
-    GivenUp {
-        /// Where the search began.
-        offset: u64,
-        /// What is left from there.
-        len: u64,
-    },
-}
-
 /// Scans the records of a file:
 ///
 /// ```text
@@ -86,7 +57,7 @@ pub enum Scanned<'a> {
 pub(crate) fn scan(
     window: &mut FileWindow,
     is_completed: bool,
-    visit: &mut dyn FnMut(Scanned<'_>),
+    visit: &mut dyn FnMut(Scanned<ScannedRecord<'_>>),
 ) -> Result<(), DiskError> {
     let tables = tables_start(window)?;
     let mut scan = Scan {
@@ -226,7 +197,7 @@ impl Scan<'_> {
         &mut self,
         offset: u64,
         checked: &Checked,
-        visit: &mut dyn FnMut(Scanned<'_>),
+        visit: &mut dyn FnMut(Scanned<ScannedRecord<'_>>),
     ) -> Result<(), DiskError> {
         self.records += 1;
         let key_at = offset + RECORD_HEADER_BYTES as u64;
@@ -283,7 +254,7 @@ impl Scan<'_> {
     fn conclude(
         &mut self,
         offset: u64,
-        visit: &mut dyn FnMut(Scanned<'_>),
+        visit: &mut dyn FnMut(Scanned<ScannedRecord<'_>>),
     ) -> Result<(), DiskError> {
         let len = self.end - offset;
         if !self.has_tables && self.are_tables(offset)? {

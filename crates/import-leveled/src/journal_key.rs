@@ -2,9 +2,9 @@
 //! kind, and the key of the ledger that it is of.
 
 use bytes::Bytes;
-use kvorum_encoding::{Address, Bucket, BucketType, Key};
+use kvorum_encoding::Address;
 use kvorum_import::external_term::{FORMAT_BYTE, Term, TermError};
-use kvorum_import::metadata::bucket_of_term;
+use kvorum_import::metadata::{address_of, bucket_of_term};
 
 /// The first bytes of every key: an external term that is a tuple of three.
 pub(crate) const KEY_START: [u8; 3] = [FORMAT_BYTE, 104, 3];
@@ -93,21 +93,11 @@ fn subject(ledger_key: Term) -> Result<Subject, KeyError> {
         Some([tag, bucket, key, _]) if tag.is_atom(RIAK_TAG) => {
             let (bucket_type, bucket) = bucket_of_term(bucket).ok_or(KeyError::Shape)?;
             let key = key.as_binary().ok_or(KeyError::Shape)?.clone();
-            address(bucket_type, bucket, key).map(Subject::Object)
+            let address = address_of(bucket_type, bucket, key);
+            address.map(Subject::Object).ok_or(KeyError::Shape)
         }
         _ => Ok(Subject::Other(ledger_key)),
     }
-}
-
-fn address(bucket_type: Option<Bytes>, bucket: Bytes, key: Bytes) -> Result<Address, KeyError> {
-    if bucket.is_empty() || key.is_empty() || bucket_type.as_ref().is_some_and(Bytes::is_empty) {
-        return Err(KeyError::Shape);
-    }
-    Ok(Address {
-        bucket_type: bucket_type.map_or_else(BucketType::default_type, BucketType::new),
-        bucket: Bucket::new(bucket),
-        key: Key::new(key),
-    })
 }
 
 /// The tag of a key that is none of Riak's, for people.

@@ -25,4 +25,4 @@ pub mod record;
 mod source;
 mod survey;
 
-pub use import::{ImportOptions, check_source, import};
+pub use import::{check_source, import};

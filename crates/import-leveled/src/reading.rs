@@ -1,11 +1,9 @@
 //! From groups of records to objects ready to be put: reading, checking, comparing and merging.
 
-use std::path::PathBuf;
-
 use bytes::Bytes;
 use kvorum_encoding::Address;
 use kvorum_import::riak_object::RiakObject;
-use kvorum_import::{Batch, GroupReader, OpenFiles, Place, reconcile};
+use kvorum_import::{Batch, GroupReader, NumberedFiles, Place, reconcile};
 
 use crate::groups::KeyGroup;
 use crate::index::{EntryKind, IndexEntry};
@@ -13,16 +11,12 @@ use crate::journal_key::{JournalKey, RecordKind, Subject, tag_of};
 use crate::journal_value::JournalValue;
 use crate::record::Record;
 
-/// A longer record is not read. Riak refuses objects above 50 MB unless told otherwise.
-const RECORD_BYTES_MAX: u32 = 512 << 20;
 /// Things that are none of Riak's are told one by one up to here, and counted beyond.
 const OTHER_KEYS_TOLD: u64 = 100;
 
 /// Reads records.
 pub(crate) struct ObjectReader {
-    files: OpenFiles,
-    /// Journal files by number.
-    paths: Vec<PathBuf>,
+    files: NumberedFiles,
     /// What expired before is left out, in seconds since the Unix epoch.
     now_secs: u64,
     leave_out_tombstones: bool,
@@ -44,35 +38,6 @@ struct Copies {
 
 impl GroupReader for ObjectReader {
     type Group = KeyGroup;
-
-    fn read_batch(&mut self, groups: &[KeyGroup]) -> Batch {
-        let mut batch = Batch::default();
-        for group in groups {
-            self.read_group(group, &mut batch);
-            batch.keys += 1;
-            if batch.is_full() {
-                break;
-            }
-        }
-        batch
-    }
-}
-
-impl ObjectReader {
-    pub(crate) fn new(
-        files: OpenFiles,
-        paths: Vec<PathBuf>,
-        now_secs: u64,
-        leave_out_tombstones: bool,
-    ) -> Self {
-        Self {
-            files,
-            paths,
-            now_secs,
-            leave_out_tombstones,
-            others_told: 0,
-        }
-    }
 
     fn read_group(&mut self, group: &KeyGroup, batch: &mut Batch) {
         let mut copies = Copies::default();
@@ -104,6 +69,17 @@ impl ObjectReader {
             let expires_at = expires_at.map(|secs| secs.saturating_mul(1_000_000));
             let leave_out_tombstones = self.leave_out_tombstones;
             batch.add(address, object, expires_at, place, leave_out_tombstones);
+        }
+    }
+}
+
+impl ObjectReader {
+    pub(crate) fn new(files: NumberedFiles, now_secs: u64, leave_out_tombstones: bool) -> Self {
+        Self {
+            files,
+            now_secs,
+            leave_out_tombstones,
+            others_told: 0,
         }
     }
 
@@ -201,12 +177,8 @@ impl ObjectReader {
 
     /// Reads and checks one record.
     fn read_record(&mut self, entry: &IndexEntry) -> Result<(JournalKey, JournalValue), String> {
-        if entry.total_len > RECORD_BYTES_MAX {
-            return Err(format!("record of {} bytes is too long", entry.total_len));
-        }
-        let path = self.path(entry.file);
-        let len = entry.total_len as usize;
-        let bytes = self.files.read(&path, entry.offset.into(), len)?;
+        let (file, len) = (entry.file, entry.total_len);
+        let bytes = self.files.read(file, entry.offset.into(), len)?;
         let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
         let key = JournalKey::decode(&bytes.slice_ref(record.key));
         let key = key.map_err(|error| format!("key: {error}"))?;
@@ -214,15 +186,8 @@ impl ObjectReader {
         Ok((key, value.map_err(|error| error.to_string())?))
     }
 
-    fn path(&self, number: u32) -> PathBuf {
-        self.paths.get(number as usize).cloned().unwrap_or_default()
-    }
-
     fn place(&self, entry: &IndexEntry) -> Place {
-        Place {
-            file: self.path(entry.file),
-            offset: entry.offset.into(),
-            len: Some(entry.total_len.into()),
-        }
+        let (file, len) = (entry.file, entry.total_len);
+        self.files.place(file, entry.offset.into(), len)
     }
 }

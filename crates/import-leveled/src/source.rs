@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use kvorum_disk::{DirectoryEntry, Disk, EntryKind};
 use kvorum_import::{
-    Batch, FoundSource, ImportError, Judgement, PassedOver, Place, RecordFile, StoreKind, System,
-    find_stores, is_partition_name,
+    Batch, FoundSource, ImportError, Judgement, PassedOver, Place, RecordFile, SharedOptions,
+    StoreKind, System, find_stores, is_partition_name,
 };
 use serde::{Deserialize, Serialize};
 
@@ -47,15 +47,14 @@ pub(crate) struct JournalFile {
 }
 
 impl Source {
-    /// Finds the stores in and below `roots`.
+    /// Finds the stores in and below the directories that were named.
     pub(crate) fn find(
         system: &System,
-        roots: &[PathBuf],
-        ignore_locks: bool,
+        options: &SharedOptions,
     ) -> Result<FoundSource<Self>, ImportError> {
         let disk = &*system.disk;
         let (mut stores, mut passed_over) = (Vec::new(), Vec::new());
-        for root in roots {
+        for root in &options.directories {
             let mut found = find_stores(disk, root, &Leveled { disk })?;
             passed_over.append(&mut found.passed_over);
             for store in found.stores {
@@ -66,7 +65,9 @@ impl Source {
         stores.dedup_by(|a, b| a.path == b.path);
         let source = Self { stores };
         let paths: Vec<PathBuf> = source.files().map(|(_, file)| file.path.clone()).collect();
-        if !ignore_locks && let Some((lock, process)) = (system.open_file)(&paths) {
+        if !options.ignore_locks
+            && let Some((lock, process)) = (system.open_file)(&paths)
+        {
             return Err(ImportError::InUse { lock, process });
         }
         Ok(FoundSource {

@@ -6,7 +6,7 @@ use kvorum_import::{FileWindow, Intake, System};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::index::{EntryKind, IndexEntry};
-use crate::journal_file::{self, Scanned, ScannedRecord};
+use crate::journal_file::{self, ScannedRecord};
 use crate::journal_key::{JournalKey, RecordKind, Subject};
 use crate::source::JournalFile;
 
@@ -24,8 +24,11 @@ pub(crate) fn take_file(
         number: u32::try_from(number).unwrap_or(u32::MAX),
         intake,
     };
-    let mut take = |scanned: Scanned<'_>| survey.take(scanned);
-    journal_file::scan(&mut window, file.is_completed, &mut take)
+    journal_file::scan(&mut window, file.is_completed, &mut |scanned| {
+        if let Some(record) = survey.intake.record_of(scanned) {
+            survey.take_record(record);
+        }
+    })
 }
 
 struct FileSurvey<'a, 'b> {
@@ -35,15 +38,6 @@ struct FileSurvey<'a, 'b> {
 }
 
 impl FileSurvey<'_, '_> {
-    fn take(&mut self, scanned: Scanned<'_>) {
-        match scanned {
-            Scanned::Record(record) => self.take_record(record),
-            Scanned::Damage { offset, len } => self.intake.damage(offset, len),
-            Scanned::GivenUp { offset, len } => self.intake.given_up(offset, len),
-            Scanned::TornTail { offset, len } => self.intake.torn_tail(offset, len),
-        }
-    }
-
     fn take_record(&mut self, record: ScannedRecord<'_>) {
         let total_len = u32::try_from(record.header.total_len()).unwrap_or(u32::MAX);
         let len = Some(u64::from(total_len));

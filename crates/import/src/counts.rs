@@ -1,9 +1,10 @@
 //! What an import has counted so far. Part of its state, so that a resumed import tells of the whole.
 
+use derive_more::AddAssign;
 use serde::{Deserialize, Serialize};
 
 /// Counts of one import over all its runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, AddAssign, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
     /// Data files whose hint file was used.
@@ -71,41 +72,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds what was counted elsewhere.
-    pub fn add(&mut self, more: &Self) {
-        self.hints_used += more.hints_used;
-        self.hints_doubted += more.hints_doubted;
-        self.records += more.records;
-        self.deletion_marks += more.deletion_marks;
-        self.index_changes += more.index_changes;
-        self.keys += more.keys;
-        self.keys_deleted += more.keys_deleted;
-        self.keys_expired += more.keys_expired;
-        self.equal_copies += more.equal_copies;
-        self.merged_objects += more.merged_objects;
-        self.objects += more.objects;
-        self.siblings += more.siblings;
-        self.objects_with_siblings += more.objects_with_siblings;
-        self.objects_reduced += more.objects_reduced;
-        self.tombstones += more.tombstones;
-        self.tombstones_left_out += more.tombstones_left_out;
-        self.value_bytes += more.value_bytes;
-        self.term_values += more.term_values;
-        self.encoded_values += more.encoded_values;
-        self.metadata_left_out += more.metadata_left_out;
-        self.link_types_left_out += more.link_types_left_out;
-        self.data_types_left_out += more.data_types_left_out;
-        self.refused += more.refused;
-        self.unreadable += more.unreadable;
-        self.torn_tails += more.torn_tails;
-        self.look_deleted += more.look_deleted;
-        self.index_entries += more.index_entries;
-        self.index_entries_missing += more.index_entries_missing;
-        self.index_entries_stray += more.index_entries_stray;
-        self.objects_to_expire += more.objects_to_expire;
-        self.other_keys += more.other_keys;
-    }
-
     /// Whether something that was there is not imported.
     pub fn has_losses(&self) -> bool {
         let left_out = self.data_types_left_out + self.metadata_left_out;

@@ -74,6 +74,19 @@ impl Findings {
         Ok(())
     }
 
+    /// Adds each of several.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn add_all(
+        &mut self,
+        findings: impl IntoIterator<Item = Finding>,
+    ) -> Result<(), ImportError> {
+        findings
+            .into_iter()
+            .try_for_each(|finding| self.add(finding))
+    }
+
     /// The length of the file, in bytes.
     pub fn len(&self) -> u64 {
         self.len

@@ -11,6 +11,7 @@ use crate::counts::Counts;
 use crate::error::ImportError;
 use crate::findings::{Finding, Findings};
 use crate::progress::Progress;
+use crate::scanned::Scanned;
 use crate::spread::SpreadWriter;
 
 /// Types beyond this many are not named beforehand if the server misses them.
@@ -67,23 +68,25 @@ impl Intake<'_> {
         }
     }
 
-    /// Notes bytes that are no record.
-    pub fn damage(&mut self, offset: u64, len: u64) {
-        let reason = "damaged; what was here is lost";
-        self.unreadable(offset, Some(len), reason.to_owned());
-    }
-
-    /// Notes a rest of a file in which the search for the next record took too long.
-    pub fn given_up(&mut self, offset: u64, len: u64) {
-        let reason = "damaged, and too much like records to be searched for the next one";
-        self.unreadable(offset, Some(len), reason.to_owned());
-    }
-
-    /// Notes an end that is no whole record, which is no loss.
-    pub fn torn_tail(&mut self, offset: u64, len: u64) {
-        self.counts.torn_tails += 1;
-        let reason = "the file ends within a record, as after a crash";
-        self.note(offset, Some(len), reason.to_owned());
+    /// Tells of what is no record; returns what is one.
+    pub fn record_of<R>(&mut self, scanned: Scanned<R>) -> Option<R> {
+        match scanned {
+            Scanned::Record(record) => return Some(record),
+            Scanned::Damage { offset, len } => {
+                let reason = "damaged; what was here is lost";
+                self.unreadable(offset, Some(len), reason.to_owned());
+            }
+            Scanned::GivenUp { offset, len } => {
+                let reason = "damaged, and too much like records to be searched for the next one";
+                self.unreadable(offset, Some(len), reason.to_owned());
+            }
+            Scanned::TornTail { offset, len } => {
+                self.counts.torn_tails += 1;
+                let reason = "the file ends within a record, as after a crash";
+                self.note(offset, Some(len), reason.to_owned());
+            }
+        }
+        None
     }
 
     /// Notes something that cannot be read or understood.

@@ -31,6 +31,8 @@ mod record_format;
 mod record_import;
 mod record_state;
 pub mod riak_object;
+mod scanned;
+mod shared_options;
 mod spread;
 mod state_directory;
 mod store_search;
@@ -46,14 +48,17 @@ pub use file_window::{FileWindow, WINDOW_BYTES};
 pub use findings::{Finding, Findings};
 pub use intake::Intake;
 pub use item::{Batch, Item, Place};
-pub use open_files::OpenFiles;
+pub use open_files::{NumberedFiles, OpenFiles};
 pub use passed_over::PassedOver;
 pub use progress::{Progress, ProgressView, WorkStage};
 pub use reconcile::reconcile;
 pub use record_format::{
     FoundSource, GroupReader, IndexPlace, RecordChoices, RecordFile, RecordFormat,
 };
-pub use record_import::{RecordOptions, import_records};
+pub use record_import::import_records;
+pub use record_state::Choices;
+pub use scanned::Scanned;
+pub use shared_options::SharedOptions;
 pub use spread::{SpreadWriter, file_count, read_spread};
 pub use state_directory::StateDirectory;
 pub use store_search::{

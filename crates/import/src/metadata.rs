@@ -1,6 +1,7 @@
 //! The metadata of a Riak object: a dictionary whose known names we carry over.
 
 use bytes::Bytes;
+use kvorum_encoding::{Address, Bucket, BucketType, Key};
 
 use crate::external_term::Term;
 use crate::version_vector::RiakDot;
@@ -171,6 +172,17 @@ fn link(term: &Term) -> Option<RiakLink> {
         bucket,
         key: key.to_text()?,
         tag: tag.to_text()?,
+    })
+}
+
+/// The address of these names; nothing if one of them is empty.
+pub fn address_of(bucket_type: Option<Bytes>, bucket: Bytes, key: Bytes) -> Option<Address> {
+    let is_nameless =
+        bucket.is_empty() || key.is_empty() || bucket_type.as_ref().is_some_and(Bytes::is_empty);
+    (!is_nameless).then(|| Address {
+        bucket_type: bucket_type.map_or_else(BucketType::default_type, BucketType::new),
+        bucket: Bucket::new(bucket),
+        key: Key::new(key),
     })
 }
 

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_disk::{Disk, DiskFile, OpenMode, Reading};
 
+use crate::item::Place;
+use crate::record_format::RecordFile;
+
 /// Files kept open.
 const OPEN_FILES_MAX: usize = 256;
 
@@ -62,5 +65,46 @@ impl OpenFiles {
         self.opened.push_back(path.to_owned());
         self.open.insert(path.to_owned(), file.clone());
         Ok(file)
+    }
+}
+
+/// A longer record is not read, in bytes. Riak refuses objects above 50 MB unless told otherwise.
+const RECORD_BYTES_MAX: u32 = 512 << 20;
+
+/// The files of a source, which an index of records knows by their numbers.
+pub struct NumberedFiles {
+    files: OpenFiles,
+    paths: Vec<PathBuf>,
+}
+
+impl NumberedFiles {
+    /// The files in the order of their numbers.
+    pub fn new(disk: Arc<dyn Disk>, files: Vec<RecordFile>) -> Self {
+        Self {
+            files: OpenFiles::new(disk),
+            paths: files.into_iter().map(|file| file.path).collect(),
+        }
+    }
+
+    /// The bytes of a record, fewer where its file ends.
+    ///
+    /// # Errors
+    /// Why it is not read, in words.
+    pub fn read(&mut self, number: u32, offset: u64, len: u32) -> Result<Bytes, String> {
+        if len > RECORD_BYTES_MAX {
+            return Err(format!("record of {len} bytes is too long"));
+        }
+        let path = self.place(number, offset, len).file;
+        self.files.read(&path, offset, len as usize)
+    }
+
+    /// Where a record is, for reports.
+    pub fn place(&self, number: u32, offset: u64, len: u32) -> Place {
+        let path = self.paths.get(number as usize);
+        Place {
+            file: path.cloned().unwrap_or_default(),
+            offset,
+            len: Some(len.into()),
+        }
     }
 }

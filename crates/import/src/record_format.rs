@@ -87,8 +87,21 @@ pub trait GroupReader: Send + 'static {
     /// A key and the places of its copies.
     type Group;
 
-    /// Reads the next batch out of `groups`. Blocks.
-    fn read_batch(&mut self, groups: &[Self::Group]) -> Batch;
+    /// Reads what there is of a key, into a batch.
+    fn read_group(&mut self, group: &Self::Group, batch: &mut Batch);
+
+    /// Reads groups from the first on, until a batch is full. Blocks.
+    fn read_batch(&mut self, groups: &[Self::Group]) -> Batch {
+        let mut batch = Batch::default();
+        for group in groups {
+            self.read_group(group, &mut batch);
+            batch.keys += 1;
+            if batch.is_full() {
+                break;
+            }
+        }
+        batch
+    }
 }
 
 /// A source, and what was left out on the way to it.

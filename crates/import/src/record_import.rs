@@ -17,31 +17,15 @@ use crate::passed_over::PassedOver;
 use crate::progress::{Progress, WorkStage};
 use crate::record_format::{GroupReader as _, IndexPlace, RecordFile, RecordFormat};
 use crate::record_state::{Choices, Stage, State};
+use crate::shared_options::SharedOptions;
 use crate::spread::{SpreadWriter, file_count};
 use crate::state_directory::StateDirectory;
 use crate::summary::Summary;
 use crate::system::System;
-use crate::target::{ImportTarget, Outcome, Target};
+use crate::target::{Outcome, Target};
 
 /// How much may have to be put again after an interruption.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Where to import, and how, whatever the format.
-#[derive(Clone, Debug)]
-pub struct RecordOptions {
-    /// Where the import's state is kept.
-    pub state_directory: PathBuf,
-    /// The server, and the name by which a later run knows it as the same.
-    pub target: Option<ImportTarget>,
-    /// Do not import tombstones.
-    pub leave_out_tombstones: bool,
-    /// Connections, each with one put at a time.
-    pub connections: usize,
-    /// How long the server may be away or refuse.
-    pub patience: Duration,
-    /// Forget the state of an earlier import.
-    pub restart: bool,
-}
 
 /// Imports, or goes on with an import that was interrupted.
 ///
@@ -50,7 +34,7 @@ pub struct RecordOptions {
 pub async fn import_records<F: RecordFormat>(
     system: System,
     format: F,
-    options: RecordOptions,
+    options: SharedOptions,
     progress: Arc<Progress>,
 ) -> Result<Summary, ImportError> {
     let runtime = system.runtime.clone();
@@ -80,41 +64,20 @@ struct Run<F: RecordFormat> {
 }
 
 impl<F: RecordFormat> Run<F> {
-    fn open(system: System, format: &F, options: &RecordOptions) -> Result<Self, ImportError> {
+    fn open(system: System, format: &F, options: &SharedOptions) -> Result<Self, ImportError> {
         let disk = &*system.disk;
         let found = format.find(&system)?;
         let source = found.source;
-        let path = match options.target {
-            Some(_) => options.state_directory.clone(),
-            None => StateDirectory::of_dry_run(&options.state_directory),
-        };
-        let (directory, lock) = StateDirectory::take(disk, &path)?;
-        if options.restart {
-            directory.forget(disk)?;
-        }
+        let (directory, lock) = options.take_directory(disk)?;
         let choices = Choices {
-            target: options.target.as_ref().map(|target| target.name.clone()),
+            target: options.target_name(),
             leave_out_tombstones: options.leave_out_tombstones,
             of_format: format.choices(system.runtime.wall_time().seconds()),
         };
-        let earlier = match directory.load::<State<F::Source, F::Choices>>(disk)? {
-            Some(state) if !state.is_known() => {
-                return Err(directory.damaged("another version of this program wrote it"));
-            }
-            Some(state) => match state.difference(&source, &choices) {
-                None => Some(state),
-                // A dry run has put nothing, so there is nothing to go on with.
-                Some(_) if state.choices.target.is_none() => {
-                    directory.forget(disk)?;
-                    None
-                }
-                Some(difference) => {
-                    let path = directory.path().to_owned();
-                    return Err(ImportError::OtherImport { path, difference });
-                }
-            },
-            None => None,
-        };
+        let earlier =
+            directory.earlier(disk, &choices, |state: &State<F::Source, F::Choices>| {
+                (state.is_known(), &state.choices, state.source == source)
+            })?;
         let is_new = earlier.is_none();
         let state = earlier.unwrap_or_else(|| {
             let files = file_count(F::records_about(&source));
@@ -205,25 +168,12 @@ impl<F: RecordFormat> Run<F> {
 
     async fn transfer(
         mut self,
-        options: &RecordOptions,
+        options: &SharedOptions,
         progress: &Progress,
     ) -> Result<Self, ImportError> {
         let runtime = self.system.runtime.clone();
-        let mut target = options.target.as_ref().map(|target| {
-            let connections = options.connections;
-            Target::new(
-                runtime.clone(),
-                target.address,
-                connections,
-                options.patience,
-            )
-        });
-        if let Some(target) = &target {
-            let names = target.missing_types(&self.state.bucket_types).await?;
-            if !names.is_empty() {
-                return Err(ImportError::MissingTypes { names });
-            }
-        }
+        let types = &self.state.bucket_types;
+        let mut target = options.reach_target(&runtime, types).await?;
         let total = self.state.index_lens.iter().sum::<u64>() / F::ENTRY_BYTES;
         let mut reader = Some(self.reader());
         let mut has_begun = false;
@@ -241,7 +191,7 @@ impl<F: RecordFormat> Run<F> {
                 entries: len / F::ENTRY_BYTES,
             };
             if keys == 0 {
-                self.state.counts.add(&reduced);
+                self.state.counts += reduced;
             }
             if !has_begun {
                 // What an earlier run has done is no measure of the pace of this one.
@@ -295,14 +245,7 @@ impl<F: RecordFormat> Run<F> {
                 break;
             }
             reading = Some(read(done + batch.keys, returned));
-            let outcome = match &mut target {
-                Some(target) => target.put(&batch).await?,
-                None => {
-                    let mut outcome = Outcome::default();
-                    batch.items.iter().for_each(|item| outcome.count(item));
-                    outcome
-                }
-            };
+            let outcome = Outcome::of(&batch, target.as_deref_mut()).await?;
             done += batch.keys;
             self.take_over(&batch, outcome)?;
             if let Stage::Transfer { keys, .. } = &mut self.state.stage {
@@ -317,12 +260,10 @@ impl<F: RecordFormat> Run<F> {
     }
 
     fn take_over(&mut self, batch: &Batch, outcome: Outcome) -> Result<(), ImportError> {
-        self.state.counts.add(&batch.counts);
-        self.state.counts.add(&outcome.counts);
-        for finding in batch.findings.iter().cloned().chain(outcome.findings) {
-            self.findings.add(finding)?;
-        }
-        Ok(())
+        self.state.counts += batch.counts;
+        self.state.counts += outcome.counts;
+        let findings = batch.findings.iter().cloned();
+        self.findings.add_all(findings.chain(outcome.findings))
     }
 
     async fn load(

@@ -27,14 +27,15 @@ pub(crate) struct State<S, C> {
 }
 
 /// Options that one import cannot change on its way.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Choices<C> {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choices<C> {
     /// Where to, as text; none for a dry run.
-    pub(crate) target: Option<String>,
-    pub(crate) leave_out_tombstones: bool,
+    pub target: Option<String>,
+    /// Tombstones are not imported.
+    pub leave_out_tombstones: bool,
     /// Those of the format.
     #[serde(flatten)]
-    pub(crate) of_format: C,
+    pub of_format: C,
 }
 
 /// What is being done.
@@ -76,25 +77,27 @@ impl<S: PartialEq, C: RecordChoices> State<S, C> {
     pub(crate) fn is_known(&self) -> bool {
         self.format == FORMAT
     }
+}
 
-    /// Says in what this import differs from one that would begin now; nothing if it goes on.
-    pub(crate) fn difference(&self, source: &S, other: &Choices<C>) -> Option<String> {
-        let mine = &self.choices;
-        if mine.target != other.target {
+impl<C: RecordChoices> Choices<C> {
+    /// Says in what an import with these choices differs from one that would begin now; nothing if it
+    /// goes on.
+    pub(crate) fn difference(&self, other: &Self, is_same_source: bool) -> Option<String> {
+        if self.target != other.target {
             let name = |target: &Option<String>| {
                 let name = target.as_deref();
                 name.unwrap_or("a dry run").to_owned()
             };
             Some(format!(
                 "it goes to {}, not to {}",
-                name(&mine.target),
+                name(&self.target),
                 name(&other.target)
             ))
-        } else if mine.leave_out_tombstones != other.leave_out_tombstones
-            || !mine.of_format.is_same(&other.of_format)
+        } else if self.leave_out_tombstones != other.leave_out_tombstones
+            || !self.of_format.is_same(&other.of_format)
         {
             Some("it has other options".to_owned())
-        } else if self.source != *source {
+        } else if !is_same_source {
             Some("the source's files have changed since it began".to_owned())
         } else {
             None

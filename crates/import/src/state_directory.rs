@@ -8,6 +8,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::ImportError;
+use crate::record_format::RecordChoices;
+use crate::record_state::Choices;
 
 const STATE_BYTES_MAX: u64 = 256 << 20;
 
@@ -66,9 +68,7 @@ impl StateDirectory {
     /// A disk that fails.
     pub fn forget(&self, disk: &dyn Disk) -> Result<(), ImportError> {
         for file in [self.state_file(), self.findings()] {
-            if disk.info(&file)?.is_some() {
-                disk.remove_file(&file)?;
-            }
+            kvorum_disk::remove_if_there(disk, &file)?;
         }
         for directory in [self.index(), self.runs()] {
             if disk.info(&directory)?.is_some() {
@@ -113,6 +113,35 @@ impl StateDirectory {
             let reason = format!("another version of this program wrote it: {error}");
             self.damaged(&reason)
         })
+    }
+
+    /// The state of an earlier import that goes on with these choices. One of a dry run that would go
+    /// on otherwise is forgotten. `look` says of a state whether this version knows it, what its choices
+    /// are, and whether its source is what it was.
+    ///
+    /// # Errors
+    /// [`ImportError::OtherImport`], and [`ImportError::StateDamaged`] for what cannot be used.
+    pub fn earlier<S: DeserializeOwned, C: RecordChoices>(
+        &self,
+        disk: &dyn Disk,
+        choices: &Choices<C>,
+        look: impl Fn(&S) -> (bool, &Choices<C>, bool),
+    ) -> Result<Option<S>, ImportError> {
+        let Some(state) = self.load::<S>(disk)? else {
+            return Ok(None);
+        };
+        let (is_known, mine, is_same_source) = look(&state);
+        if !is_known {
+            return Err(self.damaged("another version of this program wrote it"));
+        }
+        match mine.difference(choices, is_same_source) {
+            None => Ok(Some(state)),
+            Some(_) if mine.target.is_none() => self.forget(disk).map(|()| None),
+            Some(difference) => {
+                let path = self.path.clone();
+                Err(ImportError::OtherImport { path, difference })
+            }
+        }
     }
 
     /// A state that cannot be used.

@@ -81,7 +81,7 @@ enum Attempt {
 impl Target {
     /// A server that may be away or refuse for as long as `patience`; connections are made when they
     /// are needed.
-    pub fn new(
+    pub(crate) fn new(
         runtime: Runtime,
         address: SocketAddr,
         connections: usize,
@@ -108,7 +108,7 @@ impl Target {
     ///
     /// # Errors
     /// [`ImportError::Unavailable`].
-    pub async fn missing_types(&self, names: &[String]) -> Result<Vec<String>, ImportError> {
+    pub(crate) async fn missing_types(&self, names: &[String]) -> Result<Vec<String>, ImportError> {
         let mut client = self.shared.connect_patiently().await?;
         let mut missing = Vec::new();
         for name in names {
@@ -164,13 +164,28 @@ impl Target {
 }
 
 impl Outcome {
+    /// Puts a batch; without a target its objects are counted.
+    ///
+    /// # Errors
+    /// As of [`Target::put`].
+    pub async fn of(batch: &Arc<Batch>, target: Option<&mut Target>) -> Result<Self, ImportError> {
+        match target {
+            Some(target) => target.put(batch).await,
+            None => {
+                let mut outcome = Self::default();
+                batch.items.iter().for_each(|item| outcome.count(item));
+                Ok(outcome)
+            }
+        }
+    }
+
     fn add(&mut self, other: Self) {
-        self.counts.add(&other.counts);
+        self.counts += other.counts;
         self.findings.extend(other.findings);
     }
 
     /// Counts an object as put.
-    pub fn count(&mut self, item: &Item) {
+    fn count(&mut self, item: &Item) {
         let siblings = item.puts.contents.len() as u64;
         self.counts.objects += 1;
         self.counts.siblings += siblings;

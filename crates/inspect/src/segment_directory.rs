@@ -51,10 +51,7 @@ pub(crate) fn check(
             Err(SegmentError::Disk(error)) => return Err(error.into()),
             Err(error) => found.find(&name, 0, FILE_HEADER_BYTES, error.to_string()),
         }
-        let options = ScanOptions {
-            durable_to: if is_proven { u64::MAX } else { 0 },
-            ..ScanOptions::default()
-        };
+        let options = ScanOptions::durable_to(if is_proven { u64::MAX } else { 0 });
         let mut scan = reader.scan(options)?;
         if is_live && scan.seal().is_none() {
             found

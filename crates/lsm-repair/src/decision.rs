@@ -42,13 +42,9 @@ impl Decision {
         let mut decision = Self::default();
         for name in listing.damaged_manifest_names() {
             decision.problem(name, "a copy of the manifest is damaged");
-            decision.lost.push(LostRange {
-                file: name.to_owned(),
-                offset: 0,
-                // Cut to the file's.
-                len: u64::MAX,
-                held: "a copy of the manifest".to_owned(),
-            });
+            // Cut to the file's length.
+            let lost = LostRange::new(name, 0, u64::MAX, "a copy of the manifest");
+            decision.lost.push(lost);
         }
         match &listing.manifest {
             Some(manifest) => decision.of_manifest(listing, manifest, examined),
@@ -159,12 +155,7 @@ impl Decision {
         let name = kind.name(number);
         if !listing.has(kind, number) {
             self.problem(&name, "the file is missing");
-            self.lost.push(LostRange {
-                file: name,
-                offset: 0,
-                len: 0,
-                held: held(),
-            });
+            self.lost.push(LostRange::new(name, 0, 0, held()));
             return true;
         }
         let Some(examined) = examined.get(&(kind, number)) else {
@@ -183,12 +174,9 @@ impl Decision {
             Verdict::Foreign => self.problem(&name, "it is of another store"),
         }
         for bad in &examined.bad {
-            self.lost.push(LostRange {
-                file: name.clone(),
-                offset: bad.offset,
-                len: bad.len,
-                held: format!("{} ({})", held(), bad.found),
-            });
+            let held = format!("{} ({})", held(), bad.found);
+            self.lost
+                .push(LostRange::new(&*name, bad.offset, bad.len, held));
         }
         true
     }

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use kvorum_backend::{BackendError, ErrorKind, LOST_NAME, Result};
-use kvorum_disk::Disk;
+use kvorum_disk::{Disk, remove_if_there};
 use kvorum_lsm::files::sync_directory;
 use kvorum_lsm::lost::LostLog;
 use kvorum_lsm::manifest::{self, Manifest};
@@ -88,9 +88,7 @@ pub(crate) fn clean_up(disk: &dyn Disk, directory: &Path, replaced: &[String]) -
 }
 
 pub(crate) fn remove_journal(disk: &dyn Disk, directory: &Path) -> Result<()> {
-    let path = journal::path(directory);
-    if disk.info(&path).into_backend()?.is_some() {
-        disk.remove_file(&path).into_backend()?;
+    if remove_if_there(disk, &journal::path(directory)).into_backend()? {
         sync_directory(disk, directory)?;
     }
     Ok(())

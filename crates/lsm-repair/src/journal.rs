@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::Result;
-use kvorum_disk::{Disk, DiskFile, OpenMode, read_file};
+use kvorum_disk::{Disk, DiskFile, OpenMode, read_file, remove_if_there};
 use kvorum_encoding::{
     ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
 };
@@ -95,9 +95,7 @@ impl Journal {
     /// Begins a new one, in the place of whatever is there.
     pub(crate) fn create(disk: &dyn Disk, directory: &Path, told: &Told) -> Result<Self> {
         let path = path(directory);
-        if disk.info(&path).into_backend()?.is_some() {
-            disk.remove_file(&path).into_backend()?;
-        }
+        remove_if_there(disk, &path).into_backend()?;
         let file = disk.open(&path, OpenMode::CreateNew).into_backend()?;
         file.write_at(&MAGIC, 0).into_backend()?;
         let journal = Self {

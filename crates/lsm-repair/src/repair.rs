@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_backend::{BackendError, ErrorKind, Result};
-use kvorum_disk::{Disk, DiskLock};
+use kvorum_disk::{Disk, DiskLock, remove_if_there};
 use kvorum_encoding::KeyRange;
 use kvorum_lsm::DoubtKind;
 use kvorum_lsm::files::{LOCK_NAME, sync_directory};
@@ -157,6 +157,10 @@ impl Repair {
     /// The work of the present stage that is left.
     pub fn units(&self) -> Vec<RepairUnit> {
         let state = self.state.lock();
+        let left = |units: &mut dyn Iterator<Item = Unit>| -> Vec<Step> {
+            let left = units.filter(|it| !state.told.done.contains_key(it));
+            left.map(Step::Write).collect()
+        };
         let steps: Vec<Step> = match state.stage {
             Stage::Examine => {
                 let files = self.listing.files.iter();
@@ -166,22 +170,12 @@ impl Repair {
                     .map(|it| Step::Examine(it.kind, it.number))
                     .collect()
             }
-            Stage::Mend => {
-                let units = state.decision.mend.iter();
-                let left = units.filter(|it| !state.told.done.contains_key(it));
-                left.map(|it| Step::Write(*it)).collect()
-            }
+            Stage::Mend => left(&mut state.decision.mend.iter().copied()),
             Stage::Rebuild => {
                 let ranges = 0..state.rebuild.ranges.len() as u64;
-                let units = ranges.map(Unit::Range);
-                let left = units.filter(|it| !state.told.done.contains_key(it));
-                left.map(Step::Write).collect()
+                left(&mut ranges.map(Unit::Range))
             }
-            Stage::Bodies => {
-                let units = state.bodies.iter().map(|it| Unit::Bodies(*it));
-                let left = units.filter(|it| !state.told.done.contains_key(it));
-                left.map(Step::Write).collect()
-            }
+            Stage::Bodies => left(&mut state.bodies.iter().copied().map(Unit::Bodies)),
             Stage::CleanUp | Stage::Ended => Vec::new(),
         };
         steps.into_iter().map(RepairUnit).collect()
@@ -413,7 +407,9 @@ impl Repair {
         if decision.rebuild.is_some() {
             let mut sources = sources(&self.listing, &examined);
             let of_logs = logs.iter().flat_map(|it| &it.outputs);
-            sources.extend(of_logs.map(written_source));
+            let written =
+                |it: &Output| SourceTable::whole(it.number, it.file_len, it.properties.clone());
+            sources.extend(of_logs.map(written));
             let plan = RebuildPlan::new(&self.ground(), sources, self.options.unit_bytes)?;
             self.state.lock().rebuild = Arc::new(plan);
         }
@@ -496,8 +492,8 @@ impl Repair {
         for output in of_logs.iter().flat_map(|it| &it.outputs) {
             let path = self.directory.join(FileKind::Table.name(output.number));
             let is_listed = manifest.tables.iter().any(|it| it.number == output.number);
-            if !is_listed && self.disk.info(&path).into_backend()?.is_some() {
-                self.disk.remove_file(&path).into_backend()?;
+            if !is_listed {
+                remove_if_there(&*self.disk, &path).into_backend()?;
             }
         }
         install::clean_up(&*self.disk, &self.directory, &replaced)
@@ -715,26 +711,10 @@ fn has_outputs(disk: &dyn Disk, directory: &Path, told: &Told) -> Result<bool> {
     Ok(true)
 }
 
-fn written_source(output: &Output) -> SourceTable {
-    SourceTable {
-        number: output.number,
-        file_len: output.file_len,
-        is_present: true,
-        is_whole: true,
-        properties: output.properties.clone(),
-    }
-}
-
-/// The tables of a manifest, all of which are whole.
 fn listed_sources(manifest: &Manifest) -> Vec<SourceTable> {
-    let tables = manifest.tables.iter().map(|it| SourceTable {
-        number: it.number,
-        file_len: it.file_len,
-        is_present: true,
-        is_whole: true,
-        properties: it.properties.clone(),
-    });
-    tables.collect()
+    let whole =
+        |it: &TableRecord| SourceTable::whole(it.number, it.file_len, it.properties.clone());
+    manifest.tables.iter().map(whole).collect()
 }
 
 fn table_record(level: u64, output: &Output) -> TableRecord {

@@ -226,13 +226,7 @@ fn place_of(value: &Bytes) -> Option<(u64, u64)> {
 
 /// A blob file as a table that is opened without a manifest.
 pub(crate) fn blob_source(number: u64, file_len: u64) -> SourceTable {
-    SourceTable {
-        number,
-        file_len,
-        is_present: true,
-        is_whole: true,
-        properties: blob_properties(),
-    }
+    SourceTable::whole(number, file_len, blob_properties())
 }
 
 fn copy_bodies(
@@ -374,10 +368,7 @@ fn read_logs(
             Err(SegmentError::Foreign { .. }) => continue,
             Err(error) => return Err(from_segment(&error)),
         }
-        let options = ScanOptions {
-            durable_to: if is_proven { u64::MAX } else { 0 },
-            ..ScanOptions::default()
-        };
+        let options = ScanOptions::durable_to(if is_proven { u64::MAX } else { 0 });
         let mut scan = reader.scan(options).into_backend()?;
         let is_sealed = scan.seal().is_some();
         let mut records = Vec::new();

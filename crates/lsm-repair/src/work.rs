@@ -97,6 +97,19 @@ pub(crate) struct SourceTable {
     pub(crate) properties: Properties,
 }
 
+impl SourceTable {
+    /// A table that is there and whole.
+    pub(crate) fn whole(number: u64, file_len: u64, properties: Properties) -> Self {
+        Self {
+            number,
+            file_len,
+            is_present: true,
+            is_whole: true,
+            properties,
+        }
+    }
+}
+
 /// What all units work with.
 #[derive(Clone, Copy)]
 pub(crate) struct Ground<'a> {

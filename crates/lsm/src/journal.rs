@@ -121,7 +121,7 @@ impl JournalRecord {
     /// ```
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(if self.is_removal { IS_REMOVAL } else { 0 });
-        out.push(self.back.codec().bits());
+        out.push(self.back.codec().number());
         for number in [self.sequence, self.logged_bytes, self.back.raw_len()] {
             put_varint(out, number);
         }
@@ -137,7 +137,7 @@ impl JournalRecord {
     pub fn decode(bytes: &Bytes) -> std::result::Result<Self, Truncated> {
         let mut reader = ByteReader::new(bytes);
         let flags = reader.u8()?;
-        let codec = Codec::from_bits(reader.u8()?).ok_or(Truncated { offset: 1 })?;
+        let codec = Codec::from_number(reader.u8()?).ok_or(Truncated { offset: 1 })?;
         let (sequence, logged_bytes) = (reader.varint()?, reader.varint()?);
         let raw_len = reader.varint()?;
         let front_len = reader.take_prefixed()?.len();

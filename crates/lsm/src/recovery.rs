@@ -14,8 +14,8 @@ use kvorum_disk::{Disk, DiskLock, EntryKind};
 use kvorum_encoding::KeyRange;
 use kvorum_ordered_tree::{DoubtKind, Doubts};
 use kvorum_segment::{
-    Compressor, FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError,
-    SegmentReader, SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
+    Compression, Compressor, FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned,
+    SegmentError, SegmentReader, SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
 };
 use kvorum_tiers::SlowSide;
 use kvorum_value_log::{Holds, ValueLog};
@@ -131,8 +131,8 @@ impl Recovery {
                 holds: Holds::default(),
                 compressor: Compressor::new(self.settings.log_compression()),
                 journal_compressor: Compressor::new(match self.settings.compression_point {
-                    CompressionPoint::OnReceipt => kvorum_segment::Compression::None,
-                    CompressionPoint::OnCompact => self.settings.body_compression(),
+                    CompressionPoint::OnReceipt => Compression::None,
+                    CompressionPoint::OnCompact => self.settings.blob_compression,
                 }),
                 log: self.log,
                 lock: Mutex::new(Some(lock)),
@@ -390,11 +390,7 @@ impl Recovery {
             }
             Err(error) => return Err(from_segment(&error)),
         };
-        let options = ScanOptions {
-            from: 0,
-            durable_to: if is_later_proven { u64::MAX } else { 0 },
-            until: None,
-        };
+        let options = ScanOptions::durable_to(if is_later_proven { u64::MAX } else { 0 });
         let mut scan = reader.scan(options).into_backend()?;
         let is_sealed = scan.seal().is_some();
         let mut records = Vec::new();

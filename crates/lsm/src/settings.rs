@@ -133,19 +133,10 @@ impl Default for LsmSettings {
 impl LsmSettings {
     /// How bodies that stay in the value log are compressed when they are put: as they would be in blob files,
     /// in whose place they are there.
-    pub(crate) fn log_compression(&self) -> kvorum_segment::Compression {
+    pub(crate) fn log_compression(&self) -> Compression {
         match self.compression_point {
-            CompressionPoint::OnReceipt => self.body_compression(),
-            CompressionPoint::OnCompact => kvorum_segment::Compression::None,
-        }
-    }
-
-    /// How bodies of journal files are.
-    pub(crate) fn body_compression(&self) -> kvorum_segment::Compression {
-        match self.blob_compression {
-            Compression::None => kvorum_segment::Compression::None,
-            Compression::Lz4 => kvorum_segment::Compression::Lz4,
-            Compression::Zstd(level) => kvorum_segment::Compression::Zstd(level),
+            CompressionPoint::OnReceipt => self.blob_compression,
+            CompressionPoint::OnCompact => Compression::None,
         }
     }
 

@@ -45,10 +45,7 @@ impl Settling {
         if let Some(last) = uncovered_in(store, segment) {
             cost_bytes += flushing.towards(store, last, budget.bytes)?;
             if uncovered_in(store, segment).is_some() {
-                return Ok(StepOutcome {
-                    cost_bytes,
-                    is_done: false,
-                });
+                return Ok(StepOutcome::partial(cost_bytes));
             }
         }
         cost_bytes += relocating.install(store, flushing)?;

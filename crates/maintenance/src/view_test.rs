@@ -44,10 +44,7 @@ fn busy_report() -> (Report, Budgets) {
         panic!("a step is due");
     };
     let ended = kvorum_arbiter::Ended {
-        result: StepResult::Done(StepOutcome {
-            cost_bytes: 3 << 20,
-            is_done: false,
-        }),
+        result: StepResult::Done(StepOutcome::partial(3 << 20)),
         took: Duration::from_millis(2),
         cpu: Duration::from_millis(1),
     };

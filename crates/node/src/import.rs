@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use kvorum_disk::RealDisk;
-use kvorum_import::{ImportError, ImportTarget, Progress, Summary, System};
+use kvorum_import::{ImportError, ImportTarget, Progress, SharedOptions, Summary, System};
 use kvorum_runtime::{Executor, ListenOptions, ProductionOptions, Runtime, TaskGuard};
 use kvorum_settings::Settings;
 use rustix::io::Errno;
@@ -205,7 +205,8 @@ fn check_source(executor: &Executor, verb: &ImportVerb) -> Result<(), ImportErro
             kvorum_import_leveldb::check_source(&system, &leveldb_options(arguments, None))
         }
         ImportVerb::Leveled(arguments) => {
-            kvorum_import_leveled::check_source(&system, &leveled_options(arguments, None))
+            let options = shared_options(&arguments.common, &arguments.state, None);
+            kvorum_import_leveled::check_source(&system, &options)
         }
     }
 }
@@ -240,7 +241,7 @@ fn run(
             executor.block_on(kvorum_import_leveldb::import(system, options, progress))
         }
         ImportVerb::Leveled(arguments) => {
-            let options = leveled_options(arguments, target);
+            let options = shared_options(&arguments.common, &arguments.state, target);
             executor.block_on(kvorum_import_leveled::import(system, options, progress))
         }
     };
@@ -256,18 +257,10 @@ fn bitcask_options(
     arguments: &RiakBitcaskArguments,
     target: Option<ImportTarget>,
 ) -> kvorum_import_bitcask::ImportOptions {
-    let common = &arguments.common;
     kvorum_import_bitcask::ImportOptions {
-        directories: common.directories.clone(),
-        state_directory: arguments.state.clone(),
-        target,
+        shared: shared_options(&arguments.common, &arguments.state, target),
         expiry: arguments.expiry_secs.map(Duration::from_secs),
         ignore_hints: arguments.ignore_hints,
-        ignore_locks: common.ignore_locks,
-        leave_out_tombstones: common.leave_out_tombstones,
-        connections: common.connections,
-        patience: Duration::from_secs(common.patience_secs),
-        restart: common.restart,
     }
 }
 
@@ -275,31 +268,23 @@ fn leveldb_options(
     arguments: &RiakLeveldbArguments,
     target: Option<ImportTarget>,
 ) -> kvorum_import_leveldb::ImportOptions {
-    let common = &arguments.common;
     let retention = arguments.retention_minutes;
     kvorum_import_leveldb::ImportOptions {
-        directories: common.directories.clone(),
+        shared: shared_options(&arguments.common, &arguments.state, target),
         slow_tiers: arguments.tiered_slow.clone(),
-        state_directory: arguments.state.clone(),
-        target,
         retention: retention.map(|minutes| Duration::from_secs(minutes.saturating_mul(60))),
         ignore_manifests: arguments.ignore_manifests,
-        ignore_locks: common.ignore_locks,
-        leave_out_tombstones: common.leave_out_tombstones,
-        connections: common.connections,
-        patience: Duration::from_secs(common.patience_secs),
-        restart: common.restart,
     }
 }
 
-fn leveled_options(
-    arguments: &RiakLeveledArguments,
+fn shared_options(
+    common: &CommonArguments,
+    state: &Path,
     target: Option<ImportTarget>,
-) -> kvorum_import_leveled::ImportOptions {
-    let common = &arguments.common;
-    kvorum_import_leveled::ImportOptions {
+) -> SharedOptions {
+    SharedOptions {
         directories: common.directories.clone(),
-        state_directory: arguments.state.clone(),
+        state_directory: state.to_owned(),
         target,
         ignore_locks: common.ignore_locks,
         leave_out_tombstones: common.leave_out_tombstones,

@@ -12,7 +12,9 @@ use kvorum_disk::{Disk, DiskFile, OpenMode, Reading};
 use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 
 use crate::file_header::{FILE_HEADER_LEN, check_file_header};
-use crate::record::{ChecksumSeed, Purpose, RecordHeader, aligned, decode_header, raw_len};
+use crate::record::{
+    ChecksumSeed, Purpose, RecordHeader, aligned, decode_header, find_header, raw_len,
+};
 use crate::{FILE_HEADER_BYTES, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, SegmentError, SegmentId};
 
 /// What a segment begins with.
@@ -327,14 +329,7 @@ impl SegmentAnatomy {
         while at + RECORD_HEADER_BYTES as u64 <= self.len {
             let bytes = self.bytes(at, WINDOW_BYTES)?;
             let last = bytes.len().saturating_sub(RECORD_HEADER_BYTES - 1);
-            let candidate = (0..last)
-                .step_by(usize_of(RECORD_ALIGN_BYTES))
-                .find(|index| {
-                    let header = &bytes[*index..*index + RECORD_HEADER_BYTES];
-                    header[..8] != [0; 8]
-                        && decode_header(header, self.seed, at + *index as u64).is_some()
-                });
-            let Some(index) = candidate else {
+            let Some(index) = find_header(&bytes, self.seed, at) else {
                 let step =
                     (last as u64 / RECORD_ALIGN_BYTES * RECORD_ALIGN_BYTES).max(RECORD_ALIGN_BYTES);
                 at += step;

@@ -1,87 +1,18 @@
-//! Compression of the back of a record, with an early end for what does not shrink.
+//! Compression of the back of a record.
 //!
 //! The codec stands in each record, so that a log may hold all of them and a change of setting needs
-//! no rewriting. A value that does not shrink by a sixteenth is stored as it is: reading it back must
-//! not pay for nothing. Large values are judged by a sample first, and where value after value does not
-//! shrink (images, what is encrypted), only one in a few is tried until one does.
+//! no rewriting. Where value after value does not shrink (images, what is encrypted), only one in a few is
+//! tried until one does.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use kvorum_encoding::checksum;
+use kvorum_encoding::{Codec, Compression, checksum};
 use parking_lot::Mutex;
-
-/// Values below this are stored as they are: there is little to gain and much to pay per call.
-const COMPRESSED_BYTES_MIN: usize = 128;
-/// What is compressed first of a value large enough to make the whole try expensive.
-const SAMPLE_BYTES: usize = 4096;
-/// From here on a sample decides whether the whole is tried.
-const SAMPLED_BYTES_MIN: usize = 4 * SAMPLE_BYTES;
 
 /// After so many values in a row that did not shrink, one in as many is tried.
 const PATIENCE: u32 = 16;
-
-/// How new backs are compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
-    /// Not at all.
-    #[default]
-    None,
-    /// LZ4 block: some 500 MB/s in, several GB/s out.
-    Lz4,
-    /// Zstandard at this level (1 to 19): smaller and slower.
-    Zstd(i32),
-}
-
-/// How the back of a record is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Codec {
-    /// As it was given.
-    Plain,
-    /// An LZ4 block without a length.
-    Lz4,
-    /// A Zstandard frame.
-    Zstd,
-}
-
-impl Codec {
-    /// The number that stands for it in a record.
-    pub fn bits(self) -> u8 {
-        match self {
-            Self::Plain => 0,
-            Self::Lz4 => 1,
-            Self::Zstd => 2,
-        }
-    }
-
-    /// The codec of a number, or `None` for one that no version has used.
-    pub fn from_bits(bits: u8) -> Option<Self> {
-        match bits {
-            0 => Some(Self::Plain),
-            1 => Some(Self::Lz4),
-            2 => Some(Self::Zstd),
-            _ => None,
-        }
-    }
-
-    /// Restores `raw_len` bytes. The caller has checked the checksum of `stored`, so the length is
-    /// one that we wrote.
-    pub(crate) fn restore(self, stored: &[u8], raw_len: usize) -> Result<Vec<u8>, String> {
-        let restored = match self {
-            Self::Plain => stored.to_vec(),
-            Self::Lz4 => lz4_flex::block::decompress(stored, raw_len).map_err(|e| e.to_string())?,
-            Self::Zstd => {
-                zstd::bulk::decompress(stored, raw_len).map_err(|error| error.to_string())?
-            }
-        };
-        if restored.len() == raw_len {
-            Ok(restored)
-        } else {
-            Err(format!("got {} bytes, expected {raw_len}", restored.len()))
-        }
-    }
-}
 
 /// The back of a record, ready to be appended.
 #[derive(Clone, Debug)]
@@ -182,10 +113,11 @@ impl Compressor {
 
     /// Encodes a back, compressed where that pays.
     pub fn encode<'a>(&self, raw: &'a [u8]) -> EncodedBack<'a> {
-        let is_tried = self.compression != Compression::None
-            && raw.len() >= COMPRESSED_BYTES_MIN
-            && self.is_worth_a_try();
-        let packed = if is_tried { self.pack(raw) } else { None };
+        let is_tried = self.compression.tries(raw) && self.is_worth_a_try();
+        let packed = match is_tried {
+            true => self.compression.pack(raw, |level| self.zstd(raw, level)),
+            false => None,
+        };
         match packed {
             Some((codec, packed)) => {
                 self.in_vain.store(0, Ordering::Relaxed);
@@ -202,19 +134,6 @@ impl Compressor {
         in_vain < PATIENCE || in_vain.is_multiple_of(PATIENCE)
     }
 
-    /// A value that shrinks, compressed.
-    fn pack(&self, raw: &[u8]) -> Option<(Codec, Vec<u8>)> {
-        if !sample_shrinks(raw) {
-            return None;
-        }
-        let (codec, packed) = match self.compression {
-            Compression::None => return None,
-            Compression::Lz4 => (Codec::Lz4, lz4_flex::block::compress(raw)),
-            Compression::Zstd(level) => (Codec::Zstd, self.zstd(raw, level)?),
-        };
-        shrinks(packed.len(), raw.len()).then_some((codec, packed))
-    }
-
     /// `None` when the library fails, which it has no reason to: the value is then stored plain.
     fn zstd(&self, raw: &[u8], level: i32) -> Option<Vec<u8>> {
         let idle = self.contexts.lock().pop();
@@ -226,20 +145,6 @@ impl Compressor {
         self.contexts.lock().push(context);
         packed
     }
-}
-
-fn shrinks(packed_len: usize, raw_len: usize) -> bool {
-    packed_len <= raw_len - raw_len / 16
-}
-
-fn sample_shrinks(raw: &[u8]) -> bool {
-    if raw.len() < SAMPLED_BYTES_MIN {
-        return true;
-    }
-    // From the middle: headers at the front are rarely like the rest.
-    let start = raw.len() / 2;
-    let sample = &raw[start..start + SAMPLE_BYTES];
-    shrinks(lz4_flex::block::compress(sample).len(), sample.len())
 }
 
 #[cfg(test)]

@@ -29,9 +29,10 @@ mod torn_end;
 mod writer;
 
 pub use anatomy::{DissectFront, RecordFront, SEGMENT_MAGIC, SegmentAnatomy};
-pub use compression::{Codec, Compression, Compressor, EncodedBack};
+pub use compression::{Compressor, EncodedBack};
 pub use error::{Part, Result, SegmentError};
 pub use file_header::{FILE_HEADER_BYTES, SegmentId, file_name, list_segments, parse_file_name};
+pub use kvorum_encoding::{Codec, Compression};
 pub use reader::{SegmentReader, StoredBack, StoredFront, StoredRecord};
 pub use record::{
     BACK_BYTES_MAX, BatchPlace, FRONT_BYTES_MAX, Location, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES,

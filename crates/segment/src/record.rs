@@ -310,11 +310,21 @@ pub(crate) fn decode_header(bytes: &[u8], seed: ChecksumSeed, offset: u64) -> Op
         kind,
         removal: flags & FLAG_REMOVAL != 0,
         batch,
-        codec: Codec::from_bits((flags & CODEC_MASK) >> CODEC_SHIFT)?,
+        codec: Codec::from_number((flags & CODEC_MASK) >> CODEC_SHIFT)?,
         purpose,
         covered_checksum,
     };
     (decoded.raw_len_bytes() <= front_len as usize).then_some(decoded)
+}
+
+/// Where in bytes that begin at `at`, which is aligned, the first record header stands.
+pub(crate) fn find_header(bytes: &[u8], seed: ChecksumSeed, at: u64) -> Option<usize> {
+    let headers = bytes.windows(RECORD_HEADER_BYTES).enumerate();
+    let mut headers = headers.step_by(usize::try_from(RECORD_ALIGN_BYTES).unwrap_or(1));
+    let found = headers.find(|(index, header)| {
+        header[..8] != [0; 8] && decode_header(header, seed, at + *index as u64).is_some()
+    });
+    found.map(|(index, _)| index)
 }
 
 /// The length of the back before compression. `front` is the front as stored, checked.
@@ -326,7 +336,7 @@ pub(crate) fn raw_len(header: &RecordHeader, front: &[u8]) -> u64 {
 }
 
 fn flags(record: &Record<'_>, purpose: Purpose) -> u8 {
-    let mut flags = record.back.codec.bits() << CODEC_SHIFT;
+    let mut flags = record.back.codec.number() << CODEC_SHIFT;
     if record.removal {
         flags |= FLAG_REMOVAL;
     }

@@ -13,7 +13,9 @@ use bytes::{Bytes, BytesMut};
 use kvorum_disk::Reading;
 
 use crate::reader::{check_front, stored_front, stored_record};
-use crate::record::{Purpose, RECORD_HEADER_BYTES, RecordHeader, aligned, decode_header};
+use crate::record::{
+    Purpose, RECORD_HEADER_BYTES, RecordHeader, aligned, decode_header, find_header,
+};
 use crate::seal::SEAL_BYTES;
 use crate::torn_end::is_of_seal_or_mark;
 use crate::{
@@ -38,6 +40,16 @@ pub struct ScanOptions {
     pub durable_to: u64,
     /// Stop here, at a record's end, as if the file ended; for reading while a writer goes on.
     pub until: Option<u64>,
+}
+
+impl ScanOptions {
+    /// Of all records, of which those below `durable_to` are known to have been durable.
+    pub fn durable_to(durable_to: u64) -> Self {
+        Self {
+            durable_to,
+            ..Self::default()
+        }
+    }
 }
 
 /// What a scan meets.
@@ -166,23 +178,11 @@ impl Scan {
     fn new(reader: SegmentReader, options: ScanOptions) -> Result<Self> {
         let file_len = reader.file_len()?;
         let limit = options.until.map_or(file_len, |until| until.min(file_len));
-        let mut scan = Self {
-            reader,
-            window: Bytes::new(),
-            window_at: 0,
-            window_bytes: WINDOW_BYTES,
-            position: aligned(options.from.max(FILE_HEADER_BYTES)),
-            limit,
-            durable_to: options
-                .until
-                .map_or(options.durable_to, |until| options.durable_to.min(until)),
-            seal: None,
-            batch: Vec::new(),
-            read_again_at: None,
-            is_behind_damage: false,
-            ready: VecDeque::new(),
-            end: None,
-        };
+        let from = aligned(options.from.max(FILE_HEADER_BYTES));
+        let durable_to = options
+            .until
+            .map_or(options.durable_to, |until| options.durable_to.min(until));
+        let mut scan = Self::over(reader, from, limit, durable_to);
         if limit == file_len
             && let Some(seal) = scan.find_seal()?
         {
@@ -191,6 +191,24 @@ impl Scan {
             scan.seal = Some(seal);
         }
         Ok(scan)
+    }
+
+    fn over(reader: SegmentReader, position: u64, limit: u64, durable_to: u64) -> Self {
+        Self {
+            reader,
+            window: Bytes::new(),
+            window_at: 0,
+            window_bytes: WINDOW_BYTES,
+            position,
+            limit,
+            durable_to,
+            seal: None,
+            batch: Vec::new(),
+            read_again_at: None,
+            is_behind_damage: false,
+            ready: VecDeque::new(),
+            end: None,
+        }
     }
 
     /// Reads about so many bytes at once from now on, within bounds: for whoever works in steps.
@@ -475,15 +493,7 @@ impl Scan {
         while at + RECORD_HEADER_BYTES as u64 <= self.limit {
             let rest = self.limit - at;
             let bytes = self.bytes(at, rest.min(WINDOW_BYTES))?;
-            let seed = self.reader.seed();
-            let candidate = (0..bytes.len().saturating_sub(RECORD_HEADER_BYTES - 1))
-                .step_by(ALIGN)
-                .find(|index| {
-                    let header = &bytes[*index..*index + RECORD_HEADER_BYTES];
-                    header[..8] != [0; 8]
-                        && decode_header(header, seed, at + *index as u64).is_some()
-                });
-            match candidate {
+            match find_header(&bytes, self.reader.seed(), at) {
                 Some(index) => {
                     let found_at = at + index as u64;
                     if self.is_record(found_at)? {
@@ -502,21 +512,7 @@ impl Scan {
 
     /// The furthest synced-to that any record at or behind `from` carries.
     fn latest_mark(&self, from: u64) -> Result<u64> {
-        let mut ahead = Self {
-            reader: self.reader.clone(),
-            window: Bytes::new(),
-            window_at: 0,
-            window_bytes: WINDOW_BYTES,
-            position: from,
-            limit: self.limit,
-            durable_to: 0,
-            seal: None,
-            batch: Vec::new(),
-            read_again_at: None,
-            is_behind_damage: false,
-            ready: VecDeque::new(),
-            end: None,
-        };
+        let mut ahead = Self::over(self.reader.clone(), from, self.limit, 0);
         let mut at = Some(from);
         while let Some(here) = at {
             at = match ahead.look_at(here)? {

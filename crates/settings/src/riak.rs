@@ -390,11 +390,6 @@ pub(crate) const FAMILIES: [Family; 16] = [
                  `leveled.maximum_memory` for all partitions",
             ),
             ignored(
-                "leveled.compression_point",
-                "bodies are packed when they are put, before they are written for the first time, and \
-                 moved as they are",
-            ),
-            ignored(
                 "leveled.log_level",
                 "the node has one level for everything: `logger.level`",
             ),

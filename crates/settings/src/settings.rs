@@ -445,6 +445,8 @@ pub struct LeveledSettings {
     pub ledger_buffer_bytes: u64,
     /// `compression_method`: of bodies.
     pub compression: Compression,
+    /// `compression_point` is `on_compact`.
+    pub compresses_when_collected: bool,
     /// `ledger_compression`; `None` is as bodies are.
     pub ledger_compression: Option<Compression>,
     /// `compression_level`: the first level of which tables are packed.

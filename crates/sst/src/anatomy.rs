@@ -9,13 +9,12 @@ use kvorum_disk::anatomy::{Check, Dissection, Piece};
 use kvorum_disk::{Disk, DiskError, OpenMode, Operation, Reading};
 use kvorum_encoding::{ByteReader, checksum, mask_checksum};
 
-use crate::codec::Codec;
 use crate::footer::{
     FILE_HEADER_BYTES, FOOTER_BYTES, FOOTER_MAGIC, MAGIC, footer_checksum, header_id,
 };
 use crate::frame::{FRAME_HEADER_BYTES, FrameReader};
 use crate::salvage::{Walked, walk};
-use crate::{Block, BlockCursor, BlockHandle, Part, Properties, SstError, TableId};
+use crate::{Block, BlockCursor, BlockHandle, Codec, Part, Properties, SstError, TableId};
 
 /// What a table's file begins with.
 pub const TABLE_MAGIC: [u8; 8] = MAGIC;
@@ -151,7 +150,7 @@ impl TableAnatomy {
         let is_whole = bytes.get(4..8) == Some(&computed.to_le_bytes());
         fields.checksum("checksum of the payload", computed);
         fields.number("part", 1);
-        let codec = bytes.get(9).copied().and_then(Codec::from_byte);
+        let codec = bytes.get(9).copied().and_then(Codec::from_number);
         let codec = codec.map_or_else(|| "unknown".to_owned(), |it| format!("{it:?}"));
         fields.field("codec", 1, codec, Check::Covered);
         fields.number("zero", 2);

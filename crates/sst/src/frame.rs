@@ -130,7 +130,7 @@ pub(crate) fn put_frame_header(
     let mut header = [0; FRAME_HEADER_BYTES];
     header[4..8].copy_from_slice(&mask_checksum(checksum(stored)).to_le_bytes());
     header[8] = kind_byte(part);
-    header[9] = codec.byte();
+    header[9] = codec.number();
     header[12..16].copy_from_slice(&lens.0.to_le_bytes());
     header[16..20].copy_from_slice(&lens.1.to_le_bytes());
     let check = seed.of_header(offset, &header[4..]);
@@ -149,7 +149,7 @@ pub(crate) fn decode_frame_header(
     let stored = reader.u32().ok()?;
     // Cheap tests first: a search for the next frame tries every byte.
     let part = part_of(covered[4])?;
-    let codec = Codec::from_byte(covered[5])?;
+    let codec = Codec::from_number(covered[5])?;
     if covered[6..8] != [0, 0] || seed.of_header(offset, covered) != stored {
         return None;
     }

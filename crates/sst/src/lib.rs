@@ -54,11 +54,11 @@ mod writer;
 
 pub use block::{Block, BlockCursor};
 pub use cache::{BlockCache, CacheKey, NoCache};
-pub use codec::{Codec, Compression};
 pub use error::{Part, Result, SstError};
 pub use examine::{BadRange, EachEntry, Examination, claimed_store, examine};
 pub use filter::{FilterKind, LINE_BYTES, hash_key, line_of, probe_bits};
 pub use frame::{BlockHandle, TableId};
+pub use kvorum_encoding::{Codec, Compression};
 pub use mark::{Mark, MarkKind, Marks};
 pub use properties::{BlobUse, Facts, Properties};
 pub use read_ahead::ReadAhead;

@@ -170,10 +170,7 @@ impl ValueLog {
     /// As of the two.
     pub fn upkeep_step(&self, budget: StepBudget) -> Result<StepOutcome> {
         if self.chore_step()? {
-            return Ok(StepOutcome {
-                cost_bytes: 0,
-                is_done: false,
-            });
+            return Ok(StepOutcome::partial(0));
         }
         self.collection_step(budget)
     }

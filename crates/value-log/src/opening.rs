@@ -415,10 +415,7 @@ pub(crate) fn remove_orphans(
 }
 
 fn read(reader: &SegmentReader, is_proven: bool) -> Result<Read> {
-    let options = ScanOptions {
-        durable_to: if is_proven { u64::MAX } else { 0 },
-        ..ScanOptions::default()
-    };
+    let options = ScanOptions::durable_to(if is_proven { u64::MAX } else { 0 });
     let mut read = Read {
         holders: BTreeMap::new(),
         at: ResumeAt::default(),

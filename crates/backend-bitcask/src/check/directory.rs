@@ -89,11 +89,7 @@ impl StoreCheck<'_> {
                 }
                 continue;
             }
-            let options = ScanOptions {
-                from: 0,
-                durable_to: segment.end,
-                until: None,
-            };
+            let options = ScanOptions::durable_to(segment.end);
             for scanned in segment.reader.scan(options).into_backend()? {
                 if let Scanned::Record(record) = scanned.into_backend()?
                     && let Some(entry) = KeyEntry::of(&record.head)

@@ -296,10 +296,7 @@ fn is_in_part(hint: &LogHint, entry: &KeyEntry) -> bool {
 }
 
 fn damaged_ranges(reader: &SegmentReader) -> Result<Vec<(u64, u64)>> {
-    let options = ScanOptions {
-        durable_to: u64::MAX,
-        ..ScanOptions::default()
-    };
+    let options = ScanOptions::durable_to(u64::MAX);
     let mut ranges = Vec::new();
     for scanned in reader.scan(options).into_backend()? {
         if let Scanned::Damage(damage) = scanned.into_backend()? {

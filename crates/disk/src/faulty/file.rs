@@ -39,12 +39,7 @@ impl FaultyFile {
 
     fn check_sound(&self, operation: Operation) -> Result<()> {
         if self.suspect.load(Ordering::Acquire) {
-            return Err(DiskError::new(
-                operation,
-                self.path(),
-                ErrorKind::Suspect,
-                "",
-            ));
+            return Err(DiskError::bare(operation, self.path(), ErrorKind::Suspect));
         }
         Ok(())
     }

@@ -40,58 +40,38 @@ pub enum NameSurvival {
 }
 
 impl CrashOptions {
+    fn of(seed: u64, data: DataSurvival, names: NameSurvival) -> Self {
+        Self { seed, data, names }
+    }
+
     /// Everything drawn from the seed: the crash to sweep with.
     pub fn drawn(seed: u64) -> Self {
-        Self {
-            seed,
-            data: DataSurvival::Drawn,
-            names: NameSurvival::Drawn,
-        }
+        Self::of(seed, DataSurvival::Drawn, NameSurvival::Drawn)
     }
 
     /// Only what was synced survives.
     pub fn nothing_unsynced() -> Self {
-        Self {
-            seed: 0,
-            data: DataSurvival::Nothing,
-            names: NameSurvival::Nothing,
-        }
+        Self::of(0, DataSurvival::Nothing, NameSurvival::Nothing)
     }
 
     /// Everything survives: what a killed process leaves, for the page cache outlives it.
     pub fn everything() -> Self {
-        Self {
-            seed: 0,
-            data: DataSurvival::Everything,
-            names: NameSurvival::Everything,
-        }
+        Self::of(0, DataSurvival::Everything, NameSurvival::Everything)
     }
 
     /// Names survive and unsynced data does not: renamed files are empty.
     pub fn names_without_data() -> Self {
-        Self {
-            seed: 0,
-            data: DataSurvival::Nothing,
-            names: NameSurvival::Everything,
-        }
+        Self::of(0, DataSurvival::Nothing, NameSurvival::Everything)
     }
 
     /// Names and lengths survive and unsynced data does not: what grew is full of zeros.
     pub fn names_with_zeros() -> Self {
-        Self {
-            seed: 0,
-            data: DataSurvival::Lengths,
-            names: NameSurvival::Everything,
-        }
+        Self::of(0, DataSurvival::Lengths, NameSurvival::Everything)
     }
 
     /// Data survives and unsynced names do not: files are back under their old names.
     pub fn data_without_names() -> Self {
-        Self {
-            seed: 0,
-            data: DataSurvival::Everything,
-            names: NameSurvival::Nothing,
-        }
+        Self::of(0, DataSurvival::Everything, NameSurvival::Nothing)
     }
 
     /// The five extremes, to run before any seed: most bugs fall to one of them.

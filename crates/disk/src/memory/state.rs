@@ -62,7 +62,7 @@ impl State {
     /// What a path names, which must exist.
     pub(super) fn existing(&self, operation: Operation, path: &Path) -> Result<Node> {
         let found = self.tree.find(&names_of(operation, path)?);
-        found.ok_or_else(|| DiskError::new(operation, path, ErrorKind::NotFound, ""))
+        found.ok_or_else(|| DiskError::bare(operation, path, ErrorKind::NotFound))
     }
 
     /// The directory that a path names.
@@ -86,29 +86,25 @@ impl State {
         match self.tree.find(above) {
             Some(Node::Directory(id)) => Ok((id, (*name).to_owned())),
             Some(Node::File(_)) => Err(wrong_kind(operation, path, "below a file")),
-            None => Err(DiskError::new(operation, path, ErrorKind::NotFound, "")),
+            None => Err(DiskError::bare(operation, path, ErrorKind::NotFound)),
         }
     }
 
     pub(super) fn open(&mut self, path: &Path, mode: OpenMode) -> Result<Arc<FileNode>> {
         let (directory, name) = self.holder(Operation::Open, path)?;
         match (self.tree.get(directory, &name), mode) {
-            (Some(_), OpenMode::CreateNew) => Err(DiskError::new(
+            (Some(_), OpenMode::CreateNew) => Err(DiskError::bare(
                 Operation::Open,
                 path,
                 ErrorKind::AlreadyExists,
-                "",
             )),
             (Some(Node::File(file)), _) => Ok(Arc::clone(file)),
             (Some(Node::Directory(_)), _) => {
                 Err(wrong_kind(Operation::Open, path, "is a directory"))
             }
-            (None, OpenMode::Read | OpenMode::ReadWrite) => Err(DiskError::new(
-                Operation::Open,
-                path,
-                ErrorKind::NotFound,
-                "",
-            )),
+            (None, OpenMode::Read | OpenMode::ReadWrite) => {
+                Err(DiskError::bare(Operation::Open, path, ErrorKind::NotFound))
+            }
             (None, OpenMode::CreateNew | OpenMode::Create) => {
                 let file = FileNode::new(self.tree.mint_id(), Content::default(), &self.used);
                 let node = Some(Node::File(Arc::clone(&file)));

@@ -79,7 +79,7 @@ fn only_directories_that_riak_opens_are_imported_and_the_others_are_named() {
 fn a_leftover_that_is_named_itself_is_imported() {
     let mut world = World::new();
     world.write("riak/bitcask/0.old/1.bitcask.data", &cask("k").data);
-    world.options.directories = vec![PathBuf::from("riak/bitcask/0.old")];
+    world.options.shared.directories = vec![PathBuf::from("riak/bitcask/0.old")];
     assert_eq!(world.import().unwrap().counts.objects, 1);
 }
 
@@ -128,7 +128,7 @@ fn a_partition_whose_files_are_all_marked_for_deletion_is_passed_over() {
 
     // A copy that changed permissions is far likelier than a node without any data.
     world.file_mode = |_| Some(0o755);
-    world.options.state_directory = PathBuf::from("another state");
+    world.options.shared.state_directory = PathBuf::from("another state");
     let error = world.import().unwrap_err();
     assert!(
         matches!(error, ImportError::AllMarkedForDeletion { .. }),
@@ -147,7 +147,7 @@ fn of_two_data_roots_in_one_node_the_user_chooses() {
     };
     assert_eq!(roots.len(), 2);
     assert!(error.to_string().contains("riak/bitcask.2014"), "{error}");
-    world.options.directories = vec![PathBuf::from("riak/bitcask")];
+    world.options.shared.directories = vec![PathBuf::from("riak/bitcask")];
     assert_eq!(world.import().unwrap().counts.objects, 1);
     assert!(world.values("b", "ghost").is_empty());
 }
@@ -158,7 +158,7 @@ fn a_directory_that_is_no_store_creates_nothing() {
     world.write("riak/some/file", b"text");
     let error = world.import().unwrap_err();
     assert!(matches!(error, ImportError::NothingFound { .. }), "{error}");
-    world.options.directories = vec![PathBuf::from("no such directory")];
+    world.options.shared.directories = vec![PathBuf::from("no such directory")];
     let error = world.import().unwrap_err();
     assert!(matches!(error, ImportError::NoDirectory { .. }), "{error}");
     assert!(world.disk.info(Path::new("state")).unwrap().is_none());
@@ -168,18 +168,18 @@ fn a_directory_that_is_no_store_creates_nothing() {
 fn a_dry_run_does_not_stand_in_the_way_of_the_import_nor_the_reverse() {
     let mut world = World::new();
     world.data(0, 1, &cask("k"));
-    let target = world.options.target.take();
+    let target = world.options.shared.target.take();
     assert!(world.import().unwrap().is_dry_run);
-    world.options.target = target.clone();
+    world.options.shared.target = target.clone();
     let summary = world.import().unwrap();
     assert!(!summary.is_dry_run);
     assert_eq!(world.values("b", "k"), ["v"]);
     // The import's own state stays: a dry run after it, of a source that has grown, counts anew, and
     // the finished import is still finished.
-    world.options.target = None;
+    world.options.shared.target = None;
     world.data(1, 1, &cask("l"));
     assert_eq!(world.import().unwrap().counts.objects, 2);
-    world.options.target = target;
+    world.options.shared.target = target;
     let error = world.import().unwrap_err();
     assert!(matches!(error, ImportError::OtherImport { .. }), "{error}");
     assert!(world.values("b", "l").is_empty());
@@ -189,13 +189,13 @@ fn a_dry_run_does_not_stand_in_the_way_of_the_import_nor_the_reverse() {
 fn a_dry_run_s_state_of_an_earlier_version_gives_way() {
     let mut world = World::new();
     world.data(0, 1, &cask("k"));
-    let target = world.options.target.take();
+    let target = world.options.shared.target.take();
     world.import().unwrap();
     // Such a version kept it where an import keeps its own.
     let path = Path::new("state/dry-run/state.json");
     let text = kvorum_disk::read_file(&*world.disk, path, 1 << 20).unwrap();
     world.write("state/state.json", &text);
-    world.options.target = target;
+    world.options.shared.target = target;
     assert_eq!(world.import().unwrap().counts.objects, 1);
     assert_eq!(world.values("b", "k"), ["v"]);
 }

@@ -228,7 +228,7 @@ fn a_directory_in_use_or_marked_for_deletion_or_empty_is_refused() {
 #[test]
 fn a_dry_run_counts_and_puts_nothing() {
     let mut world = World::new();
-    world.options.target = None;
+    world.options.shared.target = None;
     let mut file = CaskFile::default();
     file.put(&key("b", "k"), &object("12345"));
     file.put(&key("b", "l"), b"no object");

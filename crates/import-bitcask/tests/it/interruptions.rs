@@ -110,7 +110,7 @@ fn a_damaged_state_or_index_is_refused_and_a_new_start_helps() {
         Err(ImportError::StateDamaged { what: "index", .. })
     ));
     world.server.store.lock().overload_after = None;
-    world.options.restart = true;
+    world.options.shared.restart = true;
     world.import().unwrap();
     assert_complete(&world);
 }
@@ -120,15 +120,15 @@ fn another_source_or_target_is_not_mistaken_for_the_interrupted_import() {
     let mut world = World::new();
     world.fill(KEYS);
     world.import().unwrap();
-    let target = world.options.target.clone();
-    if let Some(target) = &mut world.options.target {
+    let target = world.options.shared.target.clone();
+    if let Some(target) = &mut world.options.shared.target {
         target.name = "another server".to_owned();
     }
     assert!(matches!(
         world.import(),
         Err(ImportError::OtherImport { .. })
     ));
-    world.options.target = target;
+    world.options.shared.target = target;
     let mut more = CaskFile::default();
     more.put(&key("b", "more"), &object_v1(&[("a", 1)], &[plain("more")]));
     world.data(0, 2, &more);

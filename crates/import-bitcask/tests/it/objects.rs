@@ -93,7 +93,7 @@ fn siblings_are_all_kept_and_an_import_done_twice_changes_nothing() {
     assert_eq!(world.values("b", "v0"), ["x", "y", "z"]);
     assert_eq!(world.values("b", "v1"), ["x", "y", "z"]);
     let before = world.server.object("b", "v1");
-    world.options.restart = true;
+    world.options.shared.restart = true;
     world.import().unwrap();
     assert_eq!(world.server.object("b", "v1"), before);
 }
@@ -135,8 +135,8 @@ fn tombstones_are_kept_unless_they_are_to_be_left_out() {
     assert_eq!(world.import().unwrap().counts.tombstones, 1);
     assert_eq!(world.values("b", "gone"), ["(deleted)"]);
     assert_eq!(world.values("b", "half"), ["(deleted)", "y"]);
-    world.options.leave_out_tombstones = true;
-    world.options.restart = true;
+    world.options.shared.leave_out_tombstones = true;
+    world.options.shared.restart = true;
     world.server.store.lock().objects.clear();
     assert_eq!(world.import().unwrap().counts.tombstones_left_out, 1);
     assert!(world.values("b", "gone").is_empty());

@@ -71,8 +71,8 @@ fn nodes_imported_one_after_the_other_agree_in_any_order() {
             let mut file = CaskFile::default();
             file.put(&key("b", "k"), object);
             world.write(&format!("node{node}/0/1.bitcask.data"), &file.data);
-            world.options.directories = vec![format!("node{node}").into()];
-            world.options.state_directory = format!("state{node}").into();
+            world.options.shared.directories = vec![format!("node{node}").into()];
+            world.options.shared.state_directory = format!("state{node}").into();
             world.import().unwrap();
         }
         assert_eq!(world.values("b", "k"), ["new"]);

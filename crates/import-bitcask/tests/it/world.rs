@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kvorum_disk::{Disk, MemoryDisk, OpenMode};
 use kvorum_import_bitcask::{
-    ImportError, ImportOptions, ImportTarget, Progress, Summary, System, import,
+    ImportError, ImportOptions, ImportTarget, Progress, SharedOptions, Summary, System, import,
 };
 use kvorum_runtime::{Executor, Moment, Runtime};
 
@@ -31,20 +31,23 @@ impl World {
     pub(crate) fn over(disk: Arc<dyn Disk>) -> Self {
         let executor = Runtime::simulated(7).unwrap();
         let server = FakeServer::start(&executor.runtime());
-        let options = ImportOptions {
+        let shared = SharedOptions {
             directories: vec![PathBuf::from("riak")],
             state_directory: PathBuf::from("state"),
             target: Some(ImportTarget {
                 address: server.address,
                 name: "the server".to_owned(),
             }),
-            expiry: None,
-            ignore_hints: false,
             ignore_locks: false,
             leave_out_tombstones: false,
             connections: 4,
             patience: Duration::from_secs(10),
             restart: false,
+        };
+        let options = ImportOptions {
+            shared,
+            expiry: None,
+            ignore_hints: false,
         };
         Self {
             executor,

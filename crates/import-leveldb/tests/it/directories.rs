@@ -123,9 +123,9 @@ fn writes_without_a_manifest_are_not_passed_over() {
 fn a_dry_run_does_not_stand_in_the_way_of_the_import() {
     let mut world = World::new();
     write(&world, "0", &store("k"));
-    let target = world.options.target.take();
+    let target = world.options.shared.target.take();
     assert!(world.import().unwrap().is_dry_run);
-    world.options.target = target;
+    world.options.shared.target = target;
     assert!(!world.import().unwrap().is_dry_run);
     assert_eq!(world.values("b", "k"), ["v"]);
 }
@@ -136,7 +136,7 @@ fn a_directory_that_is_no_store_creates_nothing() {
     world.write("riak/some/file", b"text");
     let error = world.import().unwrap_err();
     assert!(matches!(error, ImportError::NothingFound { .. }), "{error}");
-    world.options.directories = vec![PathBuf::from("riak/some/file")];
+    world.options.shared.directories = vec![PathBuf::from("riak/some/file")];
     let error = world.import().unwrap_err();
     assert!(matches!(error, ImportError::NoDirectory { .. }), "{error}");
     assert!(world.disk.info(Path::new("state")).unwrap().is_none());

@@ -151,7 +151,7 @@ fn tables_that_the_manifest_has_given_up_are_left_alone() {
     assert!(world.values("b", "merged away").is_empty());
     assert_eq!(world.values("b", "kept"), ["v"]);
     world.options.ignore_manifests = true;
-    world.options.restart = true;
+    world.options.shared.restart = true;
     world.import().unwrap();
     assert_eq!(world.values("b", "merged away"), ["old"]);
 }
@@ -190,7 +190,7 @@ fn values_expire_by_their_own_time_and_by_the_retention_that_was_set() {
     assert_eq!((expires_at("young"), expires_at("never")), (None, None));
 
     world.server.store.lock().objects.clear();
-    world.options.restart = true;
+    world.options.shared.restart = true;
     world.options.retention = Some(std::time::Duration::from_secs(500 * 3600));
     let summary = world.import().unwrap();
     assert!(world.values("b", "old").is_empty());

@@ -86,12 +86,12 @@ fn a_refused_object_is_named_and_the_others_arrive() {
 fn a_dry_run_counts_everything_and_puts_nothing() {
     let mut world = World::new();
     fill(&world);
-    let target = world.options.target.take();
+    let target = world.options.shared.target.take();
     let summary = world.import().unwrap();
     assert!(summary.is_dry_run);
     assert_eq!(summary.counts.objects, KEYS as u64);
     assert_eq!(world.server.store.lock().puts, 0);
-    world.options.target = target;
+    world.options.shared.target = target;
     assert_eq!(world.import().unwrap().counts, summary.counts);
 }
 
@@ -118,7 +118,7 @@ fn a_damaged_state_is_noticed_and_begun_anew_on_request() {
         let error = world.import().unwrap_err();
         assert!(matches!(error, ImportError::StateDamaged { .. }), "{error}");
     }
-    world.options.restart = true;
+    world.options.shared.restart = true;
     assert!(world.import().unwrap().is_whole());
     assert_complete(&world);
 }
@@ -214,7 +214,7 @@ fn cut_off(after: u64, crash: CrashOptions) -> Outcome {
     let summary = match world.import() {
         Err(ImportError::StateDamaged { .. }) => {
             outcome = Outcome::BeganAnew;
-            world.options.restart = true;
+            world.options.shared.restart = true;
             world.import().unwrap()
         }
         imported => imported.unwrap(),

@@ -95,7 +95,7 @@ fn stores_are_found_below_a_data_directory_and_other_stores_are_not() {
     for (name, bytes) in anti_entropy.all_files() {
         other.write(&format!("riak/{name}"), &bytes);
     }
-    other.options.directories = vec![PathBuf::from("riak")];
+    other.options.shared.directories = vec![PathBuf::from("riak")];
     let summary = other.import().unwrap();
     assert_eq!((summary.counts.other_keys, summary.counts.objects), (1, 0));
     assert!(!summary.is_whole());
@@ -135,7 +135,7 @@ fn tiered_stores_are_whole_when_both_halves_are_named() {
     assert!(reason.contains("default/b/cold"), "{reason}");
 
     world.options.slow_tiers = vec![PathBuf::from("slow")];
-    world.options.restart = true;
+    world.options.shared.restart = true;
     let summary = world.import().unwrap();
     assert!(summary.is_whole(), "{summary}");
     assert_eq!(world.values("b", "cold"), ["cold"]);
@@ -143,7 +143,7 @@ fn tiered_stores_are_whole_when_both_halves_are_named() {
 
     // The slow half is no store by itself, where its deletions are not known.
     world.options.slow_tiers = Vec::new();
-    world.options.directories.push(PathBuf::from("slow"));
+    world.options.shared.directories.push(PathBuf::from("slow"));
     let error = world.import().unwrap_err();
     assert!(matches!(error, ImportError::NoManifest { .. }), "{error}");
     world.options.slow_tiers = vec![PathBuf::from("slow")];
@@ -191,7 +191,7 @@ fn a_store_that_riak_has_open_is_not_imported() {
         matches!(error, ImportError::InUse { process: 4711, .. }),
         "{error}"
     );
-    world.options.ignore_locks = true;
+    world.options.shared.ignore_locks = true;
     assert!(world.import().unwrap().is_whole());
 }
 
@@ -221,7 +221,7 @@ fn tombstones_and_data_types_are_treated_as_by_every_importer() {
     assert_eq!(world.values("b", "gone"), ["(deleted)"]);
     let counts = summary.counts;
     assert_eq!((counts.data_types_left_out, counts.unreadable), (1, 1));
-    world.options.leave_out_tombstones = true;
-    world.options.restart = true;
+    world.options.shared.leave_out_tombstones = true;
+    world.options.shared.restart = true;
     assert_eq!(world.import().unwrap().counts.tombstones_left_out, 1);
 }

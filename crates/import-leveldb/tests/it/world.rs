@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_disk::{Disk, MemoryDisk, OpenMode};
-use kvorum_import::{ImportError, ImportTarget, Progress, Summary, System};
+use kvorum_import::{ImportError, ImportTarget, Progress, SharedOptions, Summary, System};
 use kvorum_import_leveldb::{ImportOptions, import};
 use kvorum_runtime::{Executor, Runtime};
 
@@ -28,21 +28,24 @@ impl World {
     pub(crate) fn over(disk: Arc<dyn Disk>) -> Self {
         let executor = Runtime::simulated(7).unwrap();
         let server = FakeServer::start(&executor.runtime());
-        let options = ImportOptions {
+        let shared = SharedOptions {
             directories: vec![PathBuf::from("riak")],
-            slow_tiers: Vec::new(),
             state_directory: PathBuf::from("state"),
             target: Some(ImportTarget {
                 address: server.address,
                 name: "the server".to_owned(),
             }),
-            retention: None,
-            ignore_manifests: false,
             ignore_locks: false,
             leave_out_tombstones: false,
             connections: 4,
             patience: Duration::from_secs(10),
             restart: false,
+        };
+        let options = ImportOptions {
+            shared,
+            slow_tiers: Vec::new(),
+            retention: None,
+            ignore_manifests: false,
         };
         Self {
             executor,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_disk::{Disk, MemoryDisk, OpenMode};
-use kvorum_import::{ImportError, ImportTarget, Progress, Summary, System};
-use kvorum_import_leveled::{ImportOptions, import};
+use kvorum_import::{ImportError, ImportTarget, Progress, SharedOptions, Summary, System};
+use kvorum_import_leveled::import;
 use kvorum_runtime::{Executor, Runtime};
 
 use crate::fake_server::FakeServer;
@@ -17,7 +17,7 @@ pub(crate) struct World {
     executor: Executor,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) server: FakeServer,
-    pub(crate) options: ImportOptions,
+    pub(crate) options: SharedOptions,
     pub(crate) open_file: fn(&[PathBuf]) -> Option<(PathBuf, u32)>,
 }
 
@@ -29,7 +29,7 @@ impl World {
     pub(crate) fn over(disk: Arc<dyn Disk>) -> Self {
         let executor = Runtime::simulated(7).unwrap();
         let server = FakeServer::start(&executor.runtime());
-        let options = ImportOptions {
+        let options = SharedOptions {
             directories: vec![PathBuf::from("riak")],
             state_directory: PathBuf::from("state"),
             target: Some(ImportTarget {

@@ -2,7 +2,7 @@
 //! is told.
 
 use kvorum_backend::DayHours;
-use kvorum_backend_leveled::{JournalPolicy, LeveledSettings};
+use kvorum_backend_leveled::{CompressionPoint, JournalPolicy, LeveledSettings};
 use kvorum_settings::{self as settings, Settings};
 
 use super::shared_settings::{compression_of, segments_behind_max, sync_strategy};
@@ -31,6 +31,10 @@ pub(super) fn settings_of(settings: &Settings, memory: &Memory, drawn: u64) -> L
         log_segments_behind_max: segments_behind_max(settings, drawn >> 32),
         ledger_buffer_bytes: memory.buffer_of(drawn),
         compression: compression_of(leveled.compression),
+        compression_point: match leveled.compresses_when_collected {
+            true => CompressionPoint::OnCompact,
+            false => CompressionPoint::OnReceipt,
+        },
         ledger_compression: compression_of(ledger),
         ledger_compressed_from_level: count(leveled.compressed_from_level),
         journal_policy: JournalPolicy {

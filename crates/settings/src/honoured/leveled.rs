@@ -84,6 +84,21 @@ pub(super) const KEYS: &[Key] = &[
          Bodies that are there keep their packing.",
     ),
     key(
+        "leveled.compression_point",
+        Kind::Choice(&[
+            Choice::Takes("on_receipt", |settings| {
+                settings.leveled.compresses_when_collected = false;
+            }),
+            Choice::Takes("on_compact", |settings| {
+                settings.leveled.compresses_when_collected = true;
+            }),
+        ]),
+        "on_receipt",
+        "When bodies are packed: when they are put, or when they are moved out of the value log. \
+         With `on_compact` a put costs less, and a body that is soon replaced is not packed for nothing; \
+         until it is moved it takes more space.",
+    ),
+    key(
         "leveled.ledger_compression",
         Kind::Choice(&[
             Choice::Takes("as_store", |settings| {
