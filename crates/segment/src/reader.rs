@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bytes::{Buf as _, Bytes};
 use kvorum_disk::{Disk, DiskError, DiskFile, ErrorKind, OpenMode, Operation, Reading};
-use kvorum_encoding::{checksum, mask_checksum};
+use kvorum_encoding::{Codec, checksum, mask_checksum};
 
 use crate::file_header::{FILE_HEADER_LEN, check_file_header};
 use crate::record::{
     ChecksumSeed, Purpose, RECORD_HEADER_BYTES, RecordHeader, decode_header, raw_len,
 };
-use crate::{BatchPlace, Codec, EncodedBack, Location, Part, Result, SegmentError, SegmentId};
+use crate::{BatchPlace, EncodedBack, Location, Part, Result, SegmentError, SegmentId};
 
 /// The front of a record, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
