@@ -30,7 +30,7 @@ use crate::read_cache::ReadCache;
 use crate::recovery::Recovery;
 use crate::segment::segment_number;
 use crate::snapshot::BitcaskSnapshot;
-use crate::store::{Counters, Store, WriteSide};
+use crate::store::{Counters, Store};
 use crate::unread::UnreadRecords;
 use crate::upkeep::{Upkeep, owed_bytes};
 
@@ -84,7 +84,6 @@ impl Bitcask {
         let recovery = Recovery {
             disk: &*disk,
             directory,
-            settings: &settings,
             meta: &meta,
             fingerprints,
             lost,
@@ -93,7 +92,8 @@ impl Bitcask {
         let mut recovered = recovery.run()?;
         if log.is_some() {
             // Nothing is put to the store's own files any more.
-            recovered.retiring.extend(recovered.active.take());
+            let writer = &mut recovered.writer;
+            writer.retiring.extend(writer.active.take());
         }
         let sequence = recovered.catalog.last_sequence;
         let counters = Counters {
@@ -103,14 +103,7 @@ impl Bitcask {
             ..Counters::default()
         };
         let store = Arc::new_cyclic(|this: &Weak<Store>| Store {
-            writer: Mutex::new(WriteSide {
-                active: recovered.active,
-                prepared: recovered.prepared,
-                retiring: recovered.retiring,
-                unsynced: recovered.unsynced,
-                next_segment: recovered.next_segment,
-                last_sequence: sequence,
-            }),
+            writer: Mutex::new(recovered.writer),
             catalog: RwLock::new(recovered.catalog),
             keydir: recovered.keydir,
             identity: AtomicU64::new(meta.identity),

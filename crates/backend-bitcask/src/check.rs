@@ -2,8 +2,7 @@
 //!
 //! Every checksum of every file is computed; a hint is compared with the keys of its segment, and a log
 //! hint with the records that it names, in the node's log too where that is at hand; and the key directory of the checkpoint is compared with one that is rebuilt from the segments, a share of
-//! its shards at a time, so that memory is bounded by what the checkpoint takes and
-//! [`CheckOptions::keys_at_once`].
+//! its shards at a time, so that memory is bounded by what the checkpoint takes and `KEYS_AT_ONCE`.
 
 mod directory;
 mod log_hints;
@@ -34,23 +33,8 @@ pub use self::log_in_files::{FindLog, FoundLog, LogInFiles};
 /// Names shown of one finding at most.
 const KEYS_SHOWN_MAX: usize = 20;
 
-/// How a store is checked.
-#[derive(Clone, Copy, Debug)]
-pub struct CheckOptions {
-    /// The store is in use: only what is finished is looked at, the sealed segments and their hints.
-    pub is_live: bool,
-    /// Keys of the rebuilt directory that are kept in memory at once, about 100 bytes each.
-    pub keys_at_once: u64,
-}
-
-impl Default for CheckOptions {
-    fn default() -> Self {
-        Self {
-            is_live: false,
-            keys_at_once: 1 << 20,
-        }
-    }
-}
+/// Keys of the rebuilt directory that are kept in memory at once, about 100 bytes each.
+const KEYS_AT_ONCE: u64 = 1 << 20;
 
 /// Something that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +130,7 @@ pub fn is_store(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> 
 pub use crate::bitcask::LOCK_NAME;
 pub use crate::meta::{find_store, identity_of};
 
-/// Checks a store. `progress` is told of every piece of work, in bytes; `find_log` is asked for the node's
+/// Checks a store; of one in use (`is_live`) only what is finished is looked at. `progress` is told of every piece of work, in bytes; `find_log` is asked for the node's
 /// log, of which log hints speak.
 ///
 /// # Errors
@@ -154,14 +138,14 @@ pub use crate::meta::{find_store, identity_of};
 pub fn check_store<'a>(
     disk: &'a dyn Disk,
     directory: &'a Path,
-    options: CheckOptions,
+    is_live: bool,
     find_log: FindLog<'a>,
     progress: &'a dyn Fn(u64),
 ) -> Result<Checked> {
     let mut check = StoreCheck {
         disk,
         directory,
-        options,
+        is_live,
         find_log,
         progress,
         found: Checked::default(),
@@ -174,7 +158,8 @@ pub fn check_store<'a>(
 struct StoreCheck<'a> {
     disk: &'a dyn Disk,
     directory: &'a Path,
-    options: CheckOptions,
+    /// The store is in use: only what is finished is looked at, the sealed segments and their hints.
+    is_live: bool,
     find_log: FindLog<'a>,
     progress: &'a dyn Fn(u64),
     found: Checked,
@@ -231,7 +216,7 @@ impl StoreCheck<'_> {
         }
         let is_sound =
             read.damaged.is_empty() && read.foreign.is_empty() && read.missing.is_empty();
-        if read.is_uneven && is_sound && !self.options.is_live {
+        if read.is_uneven && is_sound && !self.is_live {
             let note = "the two copies of the store's identity differ; the newer one counts";
             self.found.notes.push(note.to_owned());
         }
@@ -248,7 +233,7 @@ impl StoreCheck<'_> {
     /// Every checksum in files that are no segments.
     fn check_small_files(&mut self) -> Result<()> {
         let mut names: Vec<String> = meta::NAMES.map(str::to_owned).to_vec();
-        if !self.options.is_live {
+        if !self.is_live {
             names.push(CHECKPOINT_NAME.to_owned());
         }
         names.push("lost/index".to_owned());
@@ -280,7 +265,7 @@ impl StoreCheck<'_> {
     /// True for a file of a store in use that was removed meanwhile.
     fn is_gone(&self, name: &str) -> Result<bool> {
         let path = self.directory.join(name);
-        Ok(self.options.is_live && self.disk.info(&path).into_backend()?.is_none())
+        Ok(self.is_live && self.disk.info(&path).into_backend()?.is_none())
     }
 
     fn read(&mut self, bytes: u64) {
@@ -289,7 +274,7 @@ impl StoreCheck<'_> {
     }
 
     fn open_checkpoint(&mut self, meta: &Meta) -> Result<Option<Checkpoint>> {
-        if self.options.is_live {
+        if self.is_live {
             return Ok(None);
         }
         let why = match Checkpoint::open(self.disk, self.directory, meta.identity) {
@@ -357,7 +342,7 @@ impl StoreCheck<'_> {
         let options = ScanOptions::durable_to(durable_to);
         let mut scan = reader.scan(options).into_backend()?;
         let seal = scan.seal();
-        if self.options.is_live && seal.is_none() {
+        if self.is_live && seal.is_none() {
             let note = format!("{name} is being written and was left out");
             self.found.notes.push(note);
             return Ok(());

@@ -1,8 +1,9 @@
 //! Writing checkpoints in steps: when one is due, and how it goes on beside puts and merges.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind, Urgency};
+use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind};
 use kvorum_storage_errors::IntoBackend;
 
 use crate::checkpoint::{CheckpointWriter, Covered, PLACE_BYTES, SEGMENT_BYTES};
@@ -53,7 +54,6 @@ impl Store {
         checkpointing: &Checkpointing,
         catalog: &Catalog,
     ) -> Option<Task> {
-        let order = std::sync::atomic::Ordering::Relaxed;
         let keys = self.keydir.len();
         let cost_bytes = self.checkpoint_bytes(catalog);
         let bytes_max = self.settings.checkpoint_after_bytes;
@@ -61,15 +61,10 @@ impl Store {
         let records_max = CHECKPOINT_RECORDS_MIN.max(keys / 4);
         let is_due = checkpointing.job.is_some()
             || checkpointing.is_last_wrong
-            || self.counters.unchecked_bytes.load(order) >= bytes_max
-            || self.counters.unchecked_records.load(order) >= records_max
+            || self.counters.unchecked_bytes.load(Ordering::Relaxed) >= bytes_max
+            || self.counters.unchecked_records.load(Ordering::Relaxed) >= records_max
             || self.is_far_behind_log(catalog);
-        is_due.then_some(Task {
-            kind: TaskKind::Checkpoint,
-            subject: 0,
-            urgency: Urgency::Normal,
-            cost_bytes,
-        })
+        is_due.then_some(Task::normal(TaskKind::Checkpoint, 0, cost_bytes))
     }
 
     /// What a checkpoint takes, about.
@@ -92,8 +87,7 @@ impl Store {
         let Some(log) = &self.log else {
             return false;
         };
-        let order = std::sync::atomic::Ordering::Acquire;
-        let covered = self.covered.load(order);
+        let covered = self.covered.load(Ordering::Acquire);
         let behind_max = log.segments_behind_max(self.settings.log_segments_behind_max);
         let far = log.newest_segment().saturating_sub(behind_max);
         let mut old = catalog.shared.range(..far);
@@ -135,8 +129,7 @@ impl Store {
         cost_bytes += finished.into_backend()?;
         checkpointing.is_last_wrong = false;
         Counters::add(&self.counters.written_bytes, cost_bytes);
-        let order = std::sync::atomic::Ordering::AcqRel;
-        self.covered.fetch_max(job.sequence, order);
+        self.covered.fetch_max(job.sequence, Ordering::AcqRel);
         if let Some(log) = &self.log {
             log.usage_changed();
         }
@@ -153,9 +146,8 @@ impl Store {
         let (covered, places) = {
             let writer = self.writer.lock();
             let mut catalog = self.catalog.write();
-            let order = std::sync::atomic::Ordering::Relaxed;
-            self.counters.unchecked_bytes.store(0, order);
-            self.counters.unchecked_records.store(0, order);
+            self.counters.unchecked_bytes.store(0, Ordering::Relaxed);
+            self.counters.unchecked_records.store(0, Ordering::Relaxed);
             let places = catalog.hold_places();
             let segments = catalog.segments.iter();
             let covered = Covered {
@@ -191,7 +183,7 @@ impl Store {
         };
         let log_id = log.log_id();
         let is_known = self.meta.lock().shared_log == log_id;
-        let is_first = self.covered.load(std::sync::atomic::Ordering::Acquire) == 0;
+        let is_first = self.covered.load(Ordering::Acquire) == 0;
         let is_due = if is_known { is_first } else { is_in_log };
         if !is_due {
             return Ok(());

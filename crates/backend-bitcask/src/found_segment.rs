@@ -5,12 +5,9 @@ use std::sync::Arc;
 
 use kvorum_backend::Result;
 use kvorum_disk::Disk;
-use kvorum_segment::{
-    FILE_HEADER_BYTES, ResumeAt, ScanEnd, SegmentWriter, Tail as ScanTail, WriterOptions,
-};
+use kvorum_segment::{FILE_HEADER_BYTES, ResumeAt, ScanEnd, SegmentWriter, Tail as ScanTail};
 use kvorum_storage_errors::IntoBackend;
 
-use crate::BitcaskSettings;
 use crate::key_table::KeyEntry;
 use crate::segment::{Segment, segment_id};
 use crate::segment_stats::SegmentStats;
@@ -71,7 +68,6 @@ impl Found {
         &self,
         disk: &dyn Disk,
         path: &Path,
-        settings: &BitcaskSettings,
         rewrite_from: Option<u64>,
     ) -> Result<SegmentWriter> {
         let at = ResumeAt {
@@ -80,11 +76,8 @@ impl Found {
             sequence_min: self.stats.sequence_min,
             sequence_max: self.stats.sequence_max,
         };
-        let options = WriterOptions {
-            preallocate_bytes: settings.preallocate_bytes,
-        };
         let id = self.segment.reader.id();
         let id = segment_id(id.log_id, self.segment.number, self.segment.is_merged);
-        SegmentWriter::resume(disk, path, id, options, at, rewrite_from).into_backend()
+        SegmentWriter::resume(disk, path, id, at, rewrite_from).into_backend()
     }
 }

@@ -11,8 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{LostRange, Result, StepBudget, StepOutcome, Task};
-use kvorum_backend::{TaskKind, Urgency};
+use kvorum_backend::{LostRange, Result, StepBudget, StepOutcome, Task, TaskKind};
 use kvorum_disk::{Disk, Reading};
 use kvorum_segment::{RECORD_ALIGN_BYTES, Scan, ScanOptions, Scanned};
 
@@ -100,12 +99,11 @@ impl Store {
             }
             (None, None) => return None,
         };
-        Some(Task {
-            kind: TaskKind::Hint,
-            subject: u64::from(LOG_HINT_SUBJECT),
-            urgency: Urgency::Normal,
+        Some(Task::normal(
+            TaskKind::Hint,
+            u64::from(LOG_HINT_SUBJECT),
             cost_bytes,
-        })
+        ))
     }
 
     fn wanted(&self, catalog: &Catalog) -> Option<Wanted> {

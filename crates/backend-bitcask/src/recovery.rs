@@ -10,14 +10,13 @@ use kvorum_backend::{LostRange, Result, SUSPECT_NAME, StoreId, mark_suspect, new
 use kvorum_disk::{Disk, EntryKind, remove_if_there};
 use kvorum_planted_defects::is_planted;
 use kvorum_segment::{
-    FILE_HEADER_BYTES, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader, SegmentSync,
-    SegmentWriter, Tail as ScanTail, file_name, list_segments,
+    FILE_HEADER_BYTES, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader,
+    Tail as ScanTail, file_name, list_segments,
 };
 use kvorum_storage_errors::{IntoBackend, from_segment};
 
 use kvorum_value_log::{UNKNOWN_SEQUENCES, ValueLog, Whereabouts};
 
-use crate::BitcaskSettings;
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Covered, PlaceNumber};
 use crate::fingerprint::Fingerprints;
 use crate::found_segment::Found;
@@ -32,18 +31,14 @@ use crate::segment_stats::SegmentStats;
 use crate::segments::{Catalog, SegmentEntry};
 use crate::shared::{SharedEntry, Standing};
 use crate::shared_place::{SharedPlace, lost_name};
+use crate::store::WriteSide;
 use crate::tail::Tail;
 
 /// What opening found.
 pub(crate) struct Recovered {
     pub(crate) catalog: Catalog,
     pub(crate) keydir: Keydir,
-    pub(crate) active: Option<SegmentWriter>,
-    /// A segment behind the active one that nothing was put to yet.
-    pub(crate) prepared: Option<SegmentWriter>,
-    pub(crate) retiring: Vec<SegmentWriter>,
-    pub(crate) unsynced: Vec<(u32, SegmentSync)>,
-    pub(crate) next_segment: u32,
+    pub(crate) writer: WriteSide,
     pub(crate) lost: LostLog,
     pub(crate) torn_bytes: u64,
     /// Bytes of records that the checkpoint does not cover.
@@ -67,7 +62,6 @@ struct Opened {
 pub(crate) struct Recovery<'a> {
     pub(crate) disk: &'a dyn Disk,
     pub(crate) directory: &'a Path,
-    pub(crate) settings: &'a BitcaskSettings,
     pub(crate) meta: &'a Meta,
     pub(crate) fingerprints: Fingerprints,
     pub(crate) lost: LostLog,
@@ -532,11 +526,10 @@ impl Recovery<'_> {
         let mut recovered = Recovered {
             catalog: Catalog::new(),
             keydir,
-            active: None,
-            prepared: None,
-            retiring: Vec::new(),
-            unsynced: Vec::new(),
-            next_segment: covered.next_segment.max(self.meta.next_segment).max(1),
+            writer: WriteSide {
+                next_segment: covered.next_segment.max(self.meta.next_segment).max(1),
+                ..WriteSide::default()
+            },
             torn_bytes: 0,
             tail_bytes: 0,
             tail_records,
@@ -547,9 +540,10 @@ impl Recovery<'_> {
         let mut sequence = covered.sequence.max(self.meta.sequence);
         let last_appended = found.iter().rev().find(|(_, it)| !it.segment.is_merged);
         let last_appended = last_appended.map(|(number, _)| *number);
+        let side = &mut recovered.writer;
         for (number, it) in found {
             sequence = sequence.max(it.stats.sequence_max);
-            recovered.next_segment = recovered.next_segment.max(number + 1);
+            side.next_segment = side.next_segment.max(number + 1);
             recovered.tail_bytes += it.tail_bytes;
             if let ScanTail::Torn { len } = it.end.tail {
                 recovered.torn_bytes += len;
@@ -558,24 +552,24 @@ impl Recovery<'_> {
                 let path = self.directory.join(file_name(u64::from(number)));
                 let rewrite_from = is_suspect.then_some(it.end.durable_to);
                 let writer = it
-                    .resume(self.disk, &path, self.settings, rewrite_from)
+                    .resume(self.disk, &path, rewrite_from)
                     // An earlier run may not have synced what the page cache shows.
                     .inspect_err(|_| mark_suspect(self.disk, self.directory))?;
                 let is_prepared = it.stats.records == 0
-                    && recovered.active.is_some()
+                    && side.active.is_some()
                     && last_appended == Some(number)
                     && !covered.segments.contains_key(&number);
                 if is_prepared {
-                    recovered.prepared = Some(writer);
+                    side.prepared = Some(writer);
                     continue;
                 }
-                recovered.unsynced.push((number, writer.sync_handle()));
+                side.unsynced.push((number, writer.sync_handle()));
                 let last = if it.segment.is_merged {
                     Some(writer)
                 } else {
-                    recovered.active.replace(writer)
+                    side.active.replace(writer)
                 };
-                recovered.retiring.extend(last);
+                side.retiring.extend(last);
             }
             let entry = SegmentEntry::new(it.segment, it.stats, it.is_sealed);
             recovered.catalog.add_segment(entry);
@@ -593,6 +587,7 @@ impl Recovery<'_> {
         recovered.catalog.count_all_live(&recovered.keydir);
         recovered.keydir.show_places(&recovered.catalog.places);
         recovered.catalog.last_sequence = sequence;
+        recovered.writer.last_sequence = sequence;
         Ok(recovered)
     }
 

@@ -220,13 +220,13 @@ impl Catalog {
         let Some(entry) = self.segments.remove(&number) else {
             unreachable!("segment {number} is taken out, and is not in the catalog");
         };
-        let place = entry.segment.place;
+        let held = WeakPlace::Own(Arc::downgrade(&entry.segment));
+        self.give_up_place(entry.segment.place, held, entry.stats.data_end);
+    }
+
+    fn give_up_place(&mut self, place: u32, held: WeakPlace, bytes: u64) {
         self.places = Arc::new(self.places.with(place, None));
-        self.removed.push(Removed {
-            held: WeakPlace::Own(Arc::downgrade(&entry.segment)),
-            place,
-            bytes: entry.stats.data_end,
-        });
+        self.removed.push(Removed { held, place, bytes });
     }
 
     /// Lets go of a segment of the log that no slot points to. Readers that hold it go on.
@@ -234,13 +234,8 @@ impl Catalog {
         let Some(entry) = self.shared.remove(&number) else {
             unreachable!("log segment {number} is let go of, and is not in the catalog");
         };
-        let place = entry.place.index;
-        self.places = Arc::new(self.places.with(place, None));
-        self.removed.push(Removed {
-            held: WeakPlace::Shared(Arc::downgrade(&entry.place)),
-            place,
-            bytes: 0,
-        });
+        let held = WeakPlace::Shared(Arc::downgrade(&entry.place));
+        self.give_up_place(entry.place.index, held, 0);
     }
 
     /// Takes out all segments and returns their numbers. Nothing counts as held any more.

@@ -30,8 +30,6 @@ pub struct BitcaskSettings {
     pub file_bytes_max: u64,
     /// How new bodies are stored.
     pub compression: Compression,
-    /// Space is reserved in pieces of this size ahead of writes; 0 for none.
-    pub preallocate_bytes: u64,
     /// A checkpoint is due after this many bytes of records, or after 16 times its own size if that
     /// is more: what a crash leaves to be replayed. Many small records make one due sooner.
     pub checkpoint_after_bytes: u64,
@@ -95,7 +93,6 @@ impl Default for BitcaskSettings {
             merge: MergeSettings::default(),
             file_bytes_max: 2 << 30,
             compression: Compression::None,
-            preallocate_bytes: 0,
             checkpoint_after_bytes: 64 << 20,
             log_segments_behind_max: 32,
             log_hint_records_min: 4096,

@@ -50,19 +50,8 @@ impl BitcaskSnapshot {
         filter: &FoldFilter,
         visit: &mut dyn FnMut(&SeenKey) -> Result<Going>,
     ) -> Result<FoldEnd> {
-        if is_planted!(SnapshotSeesLaterWrites) {
-            return self.walk_seen(&seen_now(&self.store), range, filter, visit);
-        }
-        self.walk_seen(&self.seen, range, filter, visit)
-    }
-
-    fn walk_seen(
-        &self,
-        seen: &Seen,
-        range: &FoldRange,
-        filter: &FoldFilter,
-        visit: &mut dyn FnMut(&SeenKey) -> Result<Going>,
-    ) -> Result<FoldEnd> {
+        let later = is_planted!(SnapshotSeesLaterWrites).then(|| seen_now(&self.store));
+        let seen = later.as_ref().unwrap_or(&self.seen);
         // Where a walk goes on that ends now.
         let mut rest = start_of(range);
         let mut has_stopped = false;

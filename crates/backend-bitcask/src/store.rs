@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use kvorum_backend::{ErrorKind, GroupSync, Intake, Result, Written};
 use kvorum_disk::{Disk, DiskLock};
-use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
+use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, file_name};
 use kvorum_storage_errors::{IntoBackend, from_segment};
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::{Mutex, RwLock};
@@ -76,6 +76,7 @@ pub(crate) struct Store {
 }
 
 /// What the writer's lock protects.
+#[derive(Default)]
 pub(crate) struct WriteSide {
     pub(crate) active: Option<SegmentWriter>,
     /// The segment that follows the active one, created ahead of time and not known to readers.
@@ -160,10 +161,7 @@ impl Store {
     pub(crate) fn create_file(&self, number: u32, is_merged: bool) -> Result<SegmentWriter> {
         let id = segment_id(self.log_id(), number, is_merged);
         let path = self.directory.join(file_name(id.number));
-        let options = WriterOptions {
-            preallocate_bytes: self.settings.preallocate_bytes,
-        };
-        SegmentWriter::create(&*self.disk, &path, id, options).into_backend()
+        SegmentWriter::create(&*self.disk, &path, id).into_backend()
     }
 
     /// Makes a new segment known to readers.

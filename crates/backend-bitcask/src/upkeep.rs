@@ -1,5 +1,7 @@
 //! Upkeep: what is owed, and its steps. The order and the pace are somebody else's.
 
+use std::sync::atomic::Ordering;
+
 use kvorum_backend::{
     BackendError, Result, Scrubbing, StepBudget, StepOutcome, SyncStrategy, Task, TaskKind,
     Timestamp, Unreadable, Unsynced, Urgency,
@@ -98,12 +100,13 @@ impl Store {
         tasks.extend(self.checkpoint_due(&upkeep.checkpointing, &catalog));
         drop(catalog);
         tasks.extend(self.scrub_due(&mut upkeep.scrub, now));
-        tasks.extend(upkeep.merging.unremoved.iter().map(|number| Task {
-            kind: TaskKind::Reclaim,
-            subject: u64::from(*number),
-            urgency: Urgency::Normal,
-            cost_bytes: 0,
-        }));
+        tasks.extend(
+            upkeep
+                .merging
+                .unremoved
+                .iter()
+                .map(|number| Task::normal(TaskKind::Reclaim, u64::from(*number), 0)),
+        );
         tasks.sort_by_key(|task| std::cmp::Reverse(task.urgency));
         tasks
     }
@@ -179,8 +182,7 @@ impl Store {
         let headroom = self.intake.headroom();
         let least = headroom.store_file_bytes(small.max(FILE_BYTES_AIM_MIN));
         let aim = headroom.file_bytes(part.max(least));
-        self.file_bytes_aim
-            .store(aim, std::sync::atomic::Ordering::Relaxed);
+        self.file_bytes_aim.store(aim, Ordering::Relaxed);
     }
 
     /// The settings of merges at present. While puts are refused for want of space, merges wait neither for
@@ -205,13 +207,9 @@ impl Store {
     /// The next segment is created before puts need it, for that waits for the device.
     fn next_segment_due(&self) -> Option<Task> {
         let writer = self.writer.lock();
-        self.is_next_wanted(&writer).then_some(Task {
-            kind: TaskKind::Flush,
-            // Always the same, so that it is left alone for a while when it fails, as on a full disk.
-            subject: 0,
-            urgency: Urgency::Normal,
-            cost_bytes: FILE_HEADER_BYTES,
-        })
+        // Always of one subject, so that it is left alone for a while when it fails, as on a full disk.
+        self.is_next_wanted(&writer)
+            .then_some(Task::normal(TaskKind::Flush, 0, FILE_HEADER_BYTES))
     }
 
     fn prepare_next_segment(&self) -> Result<StepOutcome> {
@@ -250,7 +248,7 @@ impl Store {
 
     /// True when batches in the node's log may wait for a sync that nobody asked for.
     fn is_log_unsynced(&self, writer: &WriteSide) -> bool {
-        let durable = self.durable.load(std::sync::atomic::Ordering::Acquire);
+        let durable = self.durable.load(Ordering::Acquire);
         self.log.is_some()
             && self.settings.sync != SyncStrategy::Grouped
             && writer.last_sequence > durable
@@ -268,12 +266,7 @@ impl Store {
             return Some(merge_task(entry, TaskKind::Expire, 0, Urgency::Normal));
         }
         if self.expired_in_log(catalog, now).is_some() {
-            return Some(Task {
-                kind: TaskKind::Expire,
-                subject: u64::from(EXPIRES_IN_LOG),
-                urgency: Urgency::Normal,
-                cost_bytes: 0,
-            });
+            return Some(Task::normal(TaskKind::Expire, u64::from(EXPIRES_IN_LOG), 0));
         }
         let settings = self.merge_settings();
         if !settings.policy.allows(now) {
@@ -509,8 +502,7 @@ impl Store {
 
     pub(crate) fn mark_damaged(&self, number: u32) {
         if let Some(entry) = self.catalog.read().segments.get(&number) {
-            let order = std::sync::atomic::Ordering::Relaxed;
-            entry.segment.is_damaged.store(true, order);
+            entry.segment.is_damaged.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -565,18 +557,16 @@ fn hints_due(upkeep: &Upkeep, catalog: &Catalog, has_room: bool) -> Vec<Task> {
             Some(**number) == output || (!entry.is_sealed && Some(**number) == active);
         !is_written_to && (!entry.is_sealed || has_room && wants_hint(entry))
     });
-    let task = |(number, entry): (&u32, &SegmentEntry)| Task {
-        kind: TaskKind::Hint,
-        subject: u64::from(*number),
-        urgency: Urgency::Normal,
-        cost_bytes: entry.stats.data_bytes(),
+    let task = |(number, entry): (&u32, &SegmentEntry)| {
+        Task::normal(TaskKind::Hint, u64::from(*number), entry.stats.data_bytes())
     };
     wanting.map(task).collect()
 }
 
 fn wants_hint(entry: &SegmentEntry) -> bool {
-    let order = std::sync::atomic::Ordering::Relaxed;
-    entry.is_sealed && entry.segment.hint.read().is_none() && !entry.segment.is_damaged.load(order)
+    entry.is_sealed
+        && entry.segment.hint.read().is_none()
+        && !entry.segment.is_damaged.load(Ordering::Relaxed)
 }
 
 fn merge_task(entry: &SegmentEntry, kind: TaskKind, done_bytes: u64, urgency: Urgency) -> Task {

@@ -2,6 +2,7 @@
 //! readers in one step.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
     BackendError, Batch, Durability, Durable, ErrorKind, Fields, OldEntry, Purpose, Receipt,
@@ -266,9 +267,8 @@ impl Store {
 
     /// The length at which a segment is full, at present.
     pub(crate) fn file_bytes_max(&self) -> u64 {
-        let order = std::sync::atomic::Ordering::Relaxed;
         let bytes_max = self.settings.file_bytes_max.min(OFFSET_BYTES_MAX);
-        bytes_max.min(self.file_bytes_aim.load(order))
+        bytes_max.min(self.file_bytes_aim.load(Ordering::Relaxed))
     }
 
     /// True when records of this length belong to another segment.

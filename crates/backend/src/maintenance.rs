@@ -74,6 +74,18 @@ pub struct Task {
     pub cost_bytes: u64,
 }
 
+impl Task {
+    /// A task that is neither pressing nor left for idle times.
+    pub fn normal(kind: TaskKind, subject: u64, cost_bytes: u64) -> Self {
+        Self {
+            kind,
+            subject,
+            urgency: Urgency::Normal,
+            cost_bytes,
+        }
+    }
+}
+
 /// The most that one step may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepBudget {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use kvorum_encoding::{ByteReader, checksum, mask_checksum};
+use kvorum_import::inflate_lz4;
 
 /// What follows a block's contents: how they are compressed, and a checksum.
 pub(crate) const TRAILER_BYTES: usize = 5;
@@ -58,7 +59,7 @@ pub fn inflate(block: &Bytes) -> Result<Bytes, BlockError> {
     match *kind {
         0 | 3 => Ok(block.slice(..contents.len())),
         1 => inflate_snappy(contents),
-        2 => inflate_lz4(contents),
+        2 => inflate_lz4(contents, INFLATED_BYTES_MAX).ok_or(BlockError::Inflation),
         kind => Err(BlockError::Compression { kind }),
     }
 }
@@ -74,22 +75,6 @@ fn inflate_snappy(contents: &[u8]) -> Result<Bytes, BlockError> {
     match written == Ok(len) {
         true => Ok(inflated.into()),
         false => Err(BlockError::Inflation),
-    }
-}
-
-fn inflate_lz4(contents: &[u8]) -> Result<Bytes, BlockError> {
-    let (len, packed) = contents
-        .split_first_chunk::<4>()
-        .ok_or(BlockError::Inflation)?;
-    let len = usize::try_from(u32::from_le_bytes(*len)).map_err(|_| BlockError::Inflation)?;
-    // A byte of LZ4 stands for 255 bytes at most.
-    if len > INFLATED_BYTES_MAX.min(packed.len().saturating_mul(255)) {
-        return Err(BlockError::Inflation);
-    }
-    let mut inflated = vec![0; len];
-    match lz4_flex::block::decompress_into(packed, &mut inflated) {
-        Ok(written) if written == len => Ok(inflated.into()),
-        _ => Err(BlockError::Inflation),
     }
 }
 

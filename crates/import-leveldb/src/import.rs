@@ -66,7 +66,8 @@ pub async fn import(
 /// # Errors
 /// [`ImportError`], as [`import()`] would fail at its beginning.
 pub fn check_source(system: &System, options: &ImportOptions) -> Result<(), ImportError> {
-    Source::find(system, options)?;
+    let (tiers, ignores) = (&options.slow_tiers, options.ignore_manifests);
+    Source::find(system, &options.shared, tiers, ignores)?;
     Ok(())
 }
 
@@ -86,7 +87,10 @@ struct Run {
 impl Run {
     fn open(system: System, options: &ImportOptions) -> Result<Self, ImportError> {
         let disk = &*system.disk;
-        let (source, passed_over) = Source::find(&system, options)?;
+        let (source, passed_over) = {
+            let (tiers, ignores) = (&options.slow_tiers, options.ignore_manifests);
+            Source::find(&system, &options.shared, tiers, ignores)?
+        };
         let (directory, lock) = options.shared.take_directory(disk)?;
         let choices = Choices {
             target: options.shared.target_name(),

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use kvorum_disk::{DirectoryEntry, Disk, EntryKind, OpenMode};
-use kvorum_import::{Batch, ImportError, Judgement, PassedOver, StoreKind, System, find_stores};
+use kvorum_import::{
+    Batch, ImportError, Judgement, PassedOver, SharedOptions, StoreKind, System, find_stores,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::ImportOptions;
 use crate::log_file::{Logged, read_log};
 use crate::manifest::Manifest;
 use crate::merge::{SortedFile, SortedForm};
@@ -74,9 +75,11 @@ impl Source {
     /// Finds the stores in and below `roots`, and what it leaves out; `slow_tiers` are empty or one for each root.
     pub(crate) fn find(
         system: &System,
-        options: &ImportOptions,
+        options: &SharedOptions,
+        slow_tiers: &[PathBuf],
+        ignore_manifests: bool,
     ) -> Result<(Self, Vec<PassedOver>), ImportError> {
-        let (roots, slow_tiers) = (&options.shared.directories, &options.slow_tiers);
+        let roots = &options.directories;
         if !slow_tiers.is_empty() && slow_tiers.len() != roots.len() {
             return Err(ImportError::TierCount {
                 tiers: slow_tiers.len(),
@@ -92,14 +95,13 @@ impl Source {
             for store in found.stores {
                 let slow = slow_tiers.get(number);
                 let slow = slow.map(|slow| slow.join(&store.below_root));
-                let ignore_manifests = options.ignore_manifests;
                 let opened = open_store(disk, &store.path, slow.as_deref(), ignore_manifests)?;
                 stores.push(opened);
             }
         }
         stores.sort_by(|a: &Store, b| a.path.cmp(&b.path));
         stores.dedup_by(|a, b| a.path == b.path);
-        if !options.shared.ignore_locks {
+        if !options.ignore_locks {
             for store in &stores {
                 let lock = store.path.join(LOCK);
                 if let Some(process) = (system.lock_holder)(&lock) {

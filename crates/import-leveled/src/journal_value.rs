@@ -5,6 +5,7 @@ use std::io::Read;
 
 use bytes::Bytes;
 use kvorum_import::external_term::{Term, TermError};
+use kvorum_import::inflate_lz4;
 
 /// Seconds from the beginning of the year 0, from which Erlang counts, to the Unix epoch.
 const UNIX_EPOCH_SECS: u64 = 62_167_219_200;
@@ -94,7 +95,9 @@ impl JournalValue {
         }
         match self.flags & METHOD_BITS {
             METHOD_ZLIB => read_limited(flate2::read::ZlibDecoder::new(&self.packed[..])),
-            METHOD_LZ4 => inflate_lz4(&self.packed),
+            METHOD_LZ4 => {
+                inflate_lz4(&self.packed, INFLATED_BYTES_MAX as usize).ok_or(ValueError::Inflation)
+            }
             METHOD_ZSTD => {
                 let decoder = zstd::stream::read::Decoder::with_buffer(&self.packed[..]);
                 read_limited(decoder.map_err(|_| ValueError::Inflation)?)
@@ -150,23 +153,6 @@ fn read_limited(reader: impl Read) -> Result<Bytes, ValueError> {
         .read_to_end(&mut inflated);
     match read {
         Ok(len) if len as u64 <= u64::from(INFLATED_BYTES_MAX) => Ok(inflated.into()),
-        _ => Err(ValueError::Inflation),
-    }
-}
-
-fn inflate_lz4(packed: &[u8]) -> Result<Bytes, ValueError> {
-    let (len, block) = packed
-        .split_first_chunk::<4>()
-        .ok_or(ValueError::Inflation)?;
-    let len = u32::from_le_bytes(*len);
-    let inflated_len = usize::try_from(len).map_err(|_| ValueError::Inflation)?;
-    // A byte of LZ4 stands for 255 bytes at most.
-    if len > INFLATED_BYTES_MAX || inflated_len > block.len().saturating_mul(255) {
-        return Err(ValueError::Inflation);
-    }
-    let mut inflated = vec![0; inflated_len];
-    match lz4_flex::block::decompress_into(block, &mut inflated) {
-        Ok(written) if written == inflated_len => Ok(inflated.into()),
         _ => Err(ValueError::Inflation),
     }
 }

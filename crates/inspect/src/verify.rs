@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use kvorum_backend_bitcask::check::{CheckOptions, Checked, LOCK_NAME, check_store, is_store};
+use kvorum_backend_bitcask::check::{Checked, LOCK_NAME, check_store, is_store};
 use kvorum_disk::anatomy::Pieces;
 use kvorum_disk::{Disk, DiskLock, EntryKind, ErrorKind};
 use kvorum_lsm_repair::check::{ListedFile, contents};
@@ -233,12 +233,8 @@ impl Plan {
         let mut checked = Checked::default();
         match unit {
             Unit::Store(directory) => {
-                let options = CheckOptions {
-                    is_live,
-                    ..CheckOptions::default()
-                };
                 let find_log = |log_id| value_logs::find_for_store(disk, &self.value_logs, log_id);
-                let found = check_store(disk, directory, options, &find_log, progress)?;
+                let found = check_store(disk, directory, is_live, &find_log, progress)?;
                 checked.add(found, &self.name_of(directory));
             }
             Unit::TableStore(directory) => {

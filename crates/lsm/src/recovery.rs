@@ -15,7 +15,7 @@ use kvorum_encoding::KeyRange;
 use kvorum_ordered_tree::{DoubtKind, Doubts};
 use kvorum_segment::{
     Compression, Compressor, FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned,
-    SegmentError, SegmentReader, SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
+    SegmentError, SegmentReader, SegmentWriter, StoredRecord, Tail, parse_file_name,
 };
 use kvorum_tiers::SlowSide;
 use kvorum_value_log::{Holds, ValueLog};
@@ -494,8 +494,7 @@ impl Recovery {
         };
         let id = log_id(manifest.identity, found.number);
         let path = log_path(&self.directory, found.number);
-        let options = WriterOptions::default();
-        SegmentWriter::resume(&*self.disk, &path, id, options, at, rewrite_from).into_backend()
+        SegmentWriter::resume(&*self.disk, &path, id, at, rewrite_from).into_backend()
     }
 }
 

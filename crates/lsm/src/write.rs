@@ -12,7 +12,7 @@ use kvorum_backend::{
     SyncStrategy, SyncTicket,
 };
 use kvorum_planted_defects::is_planted;
-use kvorum_segment::{SegmentWriter, WriterOptions};
+use kvorum_segment::SegmentWriter;
 use kvorum_sst::hash_key;
 use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
 
@@ -219,8 +219,7 @@ impl Store {
         let number = self.take_number();
         let id = log_id(self.identity(), number);
         let path = log_path(&self.directory, number);
-        let options = WriterOptions::default();
-        SegmentWriter::create(&*self.disk, &path, id, options).into_backend()
+        SegmentWriter::create(&*self.disk, &path, id).into_backend()
     }
 
     fn insert(&self, ops: &[Op], sequence: u64) {

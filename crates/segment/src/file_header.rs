@@ -69,13 +69,8 @@ pub(crate) fn check_file_header(bytes: &[u8], expected: &SegmentId, path: &Path)
     let computed = mask_checksum(checksum(covered));
     if magic != MAGIC || stored != computed {
         let (got, expected) = (u64::from(computed), u64::from(stored));
-        return Err(SegmentError::damaged(
-            path,
-            0,
-            Part::FileHeader,
-            got,
-            expected,
-        ));
+        let damaged = SegmentError::damaged(path, 0, Part::FileHeader, got, expected);
+        return Err(damaged);
     }
     if version > VERSION {
         return Err(SegmentError::NewerFormat {

@@ -41,4 +41,4 @@ pub use record::{
 pub use scan::{Damage, Remains, Scan, ScanEnd, ScanOptions, Scanned, Tail};
 pub use seal::Seal;
 pub use sync::SegmentSync;
-pub use writer::{ResumeAt, SEGMENT_BYTES_MAX, SegmentWriter, WriterOptions};
+pub use writer::{ResumeAt, SEGMENT_BYTES_MAX, SegmentWriter};

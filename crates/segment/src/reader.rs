@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bytes::{Buf as _, Bytes};
 use kvorum_disk::{Disk, DiskError, DiskFile, ErrorKind, OpenMode, Operation, Reading};
-use kvorum_encoding::{checksum, mask_checksum};
+use kvorum_encoding::{Codec, checksum, mask_checksum};
 
 use crate::file_header::{FILE_HEADER_LEN, check_file_header};
 use crate::record::{
     ChecksumSeed, Purpose, RECORD_HEADER_BYTES, RecordHeader, decode_header, raw_len,
 };
-use crate::{BatchPlace, Codec, EncodedBack, Location, Part, Result, SegmentError, SegmentId};
+use crate::{BatchPlace, EncodedBack, Location, Part, Result, SegmentError, SegmentId};
 
 /// The front of a record, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,10 +210,11 @@ impl SegmentReader {
             .max(RECORD_HEADER_BYTES);
         let mut bytes = self.read_bytes(at.offset, hint, reading)?;
         let mut header = self.data_header(&bytes, at.offset)?;
-        let needed = match upto {
+        let needed_of = |header: &RecordHeader| match upto {
             Part::Back => header.len(),
             _ => header.front_end(),
         };
+        let needed = needed_of(&header);
         if needed > bytes.len() as u64 {
             self.check_inside(at.offset, needed)?;
             let hint = usize::try_from(needed).unwrap_or(usize::MAX);
@@ -221,19 +222,11 @@ impl SegmentReader {
             // The checksum speaks for what was read now, and not for what was read before.
             header = self.data_header(&bytes, at.offset)?;
         }
-        let needed = match upto {
-            Part::Back => header.len(),
-            _ => header.front_end(),
-        };
+        let needed = needed_of(&header);
         if needed > bytes.len() as u64 {
             let got = bytes.len() as u64;
-            return Err(SegmentError::damaged(
-                self.path(),
-                at.offset,
-                upto,
-                got,
-                needed,
-            ));
+            let damaged = SegmentError::damaged(self.path(), at.offset, upto, got, needed);
+            return Err(damaged);
         }
         check_front(&header, &bytes, at.offset, self.path())?;
         Ok((header, bytes.into()))
@@ -253,13 +246,8 @@ impl SegmentReader {
         let rest = self.file.len()?.saturating_sub(offset);
         if needed > rest {
             let part = Part::RecordHeader;
-            return Err(SegmentError::damaged(
-                self.path(),
-                offset,
-                part,
-                rest,
-                needed,
-            ));
+            let damaged = SegmentError::damaged(self.path(), offset, part, rest, needed);
+            return Err(damaged);
         }
         Ok(())
     }
@@ -311,13 +299,8 @@ pub(crate) fn check_front(
     let got = header.front_checksum_of(&bytes[..front_end(header)]);
     if got != header.front_checksum {
         let expected = u64::from(header.front_checksum);
-        return Err(SegmentError::damaged(
-            path,
-            offset,
-            Part::Front,
-            u64::from(got),
-            expected,
-        ));
+        let damaged = SegmentError::damaged(path, offset, Part::Front, u64::from(got), expected);
+        return Err(damaged);
     }
     Ok(())
 }
@@ -356,13 +339,8 @@ pub(crate) fn stored_record(
     let got = mask_checksum(computed);
     if got != header.back_checksum {
         let expected = u64::from(header.back_checksum);
-        return Err(SegmentError::damaged(
-            path,
-            offset,
-            Part::Back,
-            u64::from(got),
-            expected,
-        ));
+        let damaged = SegmentError::damaged(path, offset, Part::Back, u64::from(got), expected);
+        return Err(damaged);
     }
     let head = stored_front(header, bytes, offset);
     Ok(StoredRecord {

@@ -1,8 +1,8 @@
 //! The record: what a segment is a row of.
 
-use kvorum_encoding::{ByteReader, checksum_append, mask_checksum};
+use kvorum_encoding::{ByteReader, Codec, checksum_append, mask_checksum};
 
-use crate::{Codec, EncodedBack, SegmentId};
+use crate::{EncodedBack, SegmentId};
 
 /// The length of the fixed header.
 pub const RECORD_HEADER_BYTES: usize = 32;

@@ -25,14 +25,6 @@ const REWRITTEN_AT_ONCE_BYTES: usize = 1 << 20;
 const DIFFERENCES_MAX: u32 = 8;
 const PADDING: [u8; 8] = [0; 8];
 
-/// How a writer behaves.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct WriterOptions {
-    /// Reserve space in pieces of this many bytes ahead of the end; 0 for none. What is reserved
-    /// reads as zeros, at which a scan stops.
-    pub preallocate_bytes: u64,
-}
-
 /// Where a writer goes on in a segment that was not sealed; learnt by scanning it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResumeAt {
@@ -51,7 +43,6 @@ pub struct SegmentWriter {
     file: Arc<dyn DiskFile>,
     id: SegmentId,
     seed: ChecksumSeed,
-    options: WriterOptions,
     sync: SegmentSync,
     at: ResumeAt,
     marked_to: u64,
@@ -63,12 +54,7 @@ pub struct SegmentWriter {
 
 impl SegmentWriter {
     /// Creates a segment that must not exist. When this returns, the file and its name are durable.
-    pub fn create(
-        disk: &dyn Disk,
-        path: &Path,
-        id: SegmentId,
-        options: WriterOptions,
-    ) -> Result<Self> {
+    pub fn create(disk: &dyn Disk, path: &Path, id: SegmentId) -> Result<Self> {
         let file = disk.open(path, OpenMode::CreateNew)?;
         if let Err(error) = publish(disk, &*file, path, &id) {
             // What is left behind would only be in the way of the next try; opening the log copes
@@ -80,7 +66,7 @@ impl SegmentWriter {
             end: FILE_HEADER_BYTES,
             ..ResumeAt::default()
         };
-        Ok(Self::over(file, id, options, at))
+        Ok(Self::over(file, id, at))
     }
 
     /// Goes on in a segment that was not sealed: cuts what stands behind `at.end` and makes what is
@@ -92,7 +78,6 @@ impl SegmentWriter {
         disk: &dyn Disk,
         path: &Path,
         id: SegmentId,
-        options: WriterOptions,
         at: ResumeAt,
         rewrite_from: Option<u64>,
     ) -> Result<Self> {
@@ -105,16 +90,15 @@ impl SegmentWriter {
             rewrite(&*file, path, from, end)?;
         }
         file.sync()?;
-        Ok(Self::over(file, id, options, ResumeAt { end, ..at }))
+        Ok(Self::over(file, id, ResumeAt { end, ..at }))
     }
 
-    fn over(file: Arc<dyn DiskFile>, id: SegmentId, options: WriterOptions, at: ResumeAt) -> Self {
+    fn over(file: Arc<dyn DiskFile>, id: SegmentId, at: ResumeAt) -> Self {
         Self {
             sync: SegmentSync::new(file.clone(), at.end),
             file,
             id,
             seed: ChecksumSeed::of(&id),
-            options,
             at,
             marked_to: at.end,
             allocated_to: at.end,
@@ -255,7 +239,6 @@ impl SegmentWriter {
         let len = Self::appended_len(records);
         let end = self.at.end + len;
         self.cut_if_needed()?;
-        self.reserve(end)?;
         let synced_to = self.sync.synced_to();
         let is_gathered = len <= GATHERED_BYTES_MAX || 3 * records.len() > PARTS_MAX;
         let fronts = self.encode(records, purpose, synced_to, is_gathered, locations);
@@ -325,17 +308,6 @@ impl SegmentWriter {
             self.allocated_to = self.at.end;
             self.needs_cut = false;
         }
-        Ok(())
-    }
-
-    fn reserve(&mut self, end: u64) -> Result<()> {
-        let step = self.options.preallocate_bytes;
-        if step == 0 || end <= self.allocated_to {
-            return Ok(());
-        }
-        let to = end.next_multiple_of(step);
-        self.file.allocate(to)?;
-        self.allocated_to = to;
         Ok(())
     }
 

@@ -7,14 +7,14 @@ use std::path::Path;
 use bytes::Bytes;
 use kvorum_disk::anatomy::{Check, Dissection, Piece};
 use kvorum_disk::{Disk, DiskError, OpenMode, Operation, Reading};
-use kvorum_encoding::{ByteReader, checksum, mask_checksum};
+use kvorum_encoding::{ByteReader, Codec, checksum, mask_checksum};
 
 use crate::footer::{
     FILE_HEADER_BYTES, FOOTER_BYTES, FOOTER_MAGIC, MAGIC, footer_checksum, header_id,
 };
 use crate::frame::{FRAME_HEADER_BYTES, FrameReader};
 use crate::salvage::{Walked, walk};
-use crate::{Block, BlockCursor, BlockHandle, Codec, Part, Properties, SstError, TableId};
+use crate::{Block, BlockCursor, BlockHandle, Part, Properties, SstError, TableId};
 
 /// What a table's file begins with.
 pub const TABLE_MAGIC: [u8; 8] = MAGIC;

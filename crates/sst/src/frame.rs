@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_disk::{DiskFile, Reading};
-use kvorum_encoding::{ByteReader, checksum, checksum_append, mask_checksum};
+use kvorum_encoding::{ByteReader, Codec, checksum, checksum_append, mask_checksum};
 
-use crate::{Codec, Part, Result, SstError};
+use crate::{Part, Result, SstError};
 
 /// The length of a frame's header.
 pub(crate) const FRAME_HEADER_BYTES: usize = 20;

@@ -13,9 +13,10 @@ use crate::frame::{ChecksumSeed, FRAME_HEADER_BYTES, put_frame_header};
 use crate::partition::{DataEntry, Modified, Partition, separator};
 use crate::segment_sets::{folded, put_set};
 use crate::{
-    BlockHandle, Codec, Compression, Facts, FilterKind, KnownTable, Mark, Marks, Part, Properties,
-    Result, SstError, TableId,
+    BlockHandle, Facts, FilterKind, KnownTable, Mark, Marks, Part, Properties, Result, SstError,
+    TableId,
 };
+use kvorum_encoding::{Codec, Compression};
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 1 << 20;

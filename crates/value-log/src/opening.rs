@@ -14,7 +14,7 @@ use kvorum_backend::{BackendError, ErrorKind, Result, Sequence, StoreId};
 use kvorum_disk::{Disk, OpenMode, create_directory_durably};
 use kvorum_segment::{
     FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentAnatomy, SegmentError,
-    SegmentId, SegmentReader, SegmentWriter, Tail, WriterOptions, file_name, list_segments,
+    SegmentId, SegmentReader, SegmentWriter, Tail, file_name, list_segments,
 };
 
 use crate::contents::{Contents, contents_path};
@@ -203,9 +203,8 @@ pub(crate) struct TornEnd {
 impl TornEnd {
     /// Cuts the segment behind its last whole batch, and makes durable what stands before that.
     pub(crate) fn end(&self, disk: &dyn Disk) -> std::result::Result<(), SegmentError> {
-        let options = WriterOptions::default();
         let from = Some(self.rewrite_from);
-        let mut writer = SegmentWriter::resume(disk, &self.path, self.id, options, self.at, from)?;
+        let mut writer = SegmentWriter::resume(disk, &self.path, self.id, self.at, from)?;
         match writer.seal() {
             // It stays without a seal: the next opening reads it once more.
             Err(error) if from_segment(&error).kind() == ErrorKind::Full => Ok(()),

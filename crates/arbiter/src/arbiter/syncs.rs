@@ -108,10 +108,5 @@ impl Arbiter {
 
 /// A sync that a store was not heard to ask for.
 fn sync_task() -> Task {
-    Task {
-        kind: TaskKind::Sync,
-        subject: 0,
-        urgency: Urgency::Normal,
-        cost_bytes: 0,
-    }
+    Task::normal(TaskKind::Sync, 0, 0)
 }

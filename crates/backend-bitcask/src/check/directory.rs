@@ -6,7 +6,7 @@ use kvorum_backend::Result;
 use kvorum_segment::{ScanOptions, Scanned};
 use kvorum_storage_errors::IntoBackend;
 
-use super::{Finding, KEYS_SHOWN_MAX, StoreCheck};
+use super::{Finding, KEYS_AT_ONCE, KEYS_SHOWN_MAX, StoreCheck};
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, PlaceNumber};
 use crate::fingerprint::Fingerprints;
 use crate::key_table::KeyEntry;
@@ -43,8 +43,7 @@ impl StoreCheck<'_> {
         }
         self.found.slots = keydir.len();
         let records: u64 = self.segments.values().map(|it| it.records).sum();
-        let at_once = self.options.keys_at_once.max(1);
-        let passes = usize::try_from(records.div_ceil(at_once)).unwrap_or(SHARDS);
+        let passes = usize::try_from(records.div_ceil(KEYS_AT_ONCE)).unwrap_or(SHARDS);
         let width = SHARDS.div_ceil(passes.clamp(1, SHARDS));
         let mut wrong = Vec::new();
         for first in (0..SHARDS).step_by(width) {

@@ -12,7 +12,7 @@ use kvorum_backend::{Backend, ErrorKind, StepBudget, TaskKind, Timestamp};
 use kvorum_backend_bitcask::check::identity_of;
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk, OpenMode, Reading};
-use kvorum_segment::{BatchPlace, EncodedBack, Record, SegmentId, SegmentWriter, WriterOptions};
+use kvorum_segment::{BatchPlace, EncodedBack, Record, SegmentId, SegmentWriter};
 
 use crate::store::{NOW, at, body_of, do_all, do_task, folded, key, open, put, try_open};
 
@@ -143,8 +143,7 @@ fn a_merge_reports_a_record_that_it_cannot_understand_and_copies_the_others() {
         number,
         kind,
     };
-    let options = WriterOptions::default();
-    let mut writer = SegmentWriter::create(&disk, &segment(number), id, options).unwrap();
+    let mut writer = SegmentWriter::create(&disk, &segment(number), id).unwrap();
     let garbled = |sequence, kind| Record {
         sequence,
         kind,

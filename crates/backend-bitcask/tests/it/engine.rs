@@ -92,7 +92,6 @@ fn settings(variation: u32) -> BitcaskSettings {
         },
         _ => BitcaskSettings {
             compression: Compression::Zstd(1),
-            preallocate_bytes: 2048,
             sync: SyncStrategy::None,
             checkpoint_after_bytes: 1 << 30,
             ..eager

@@ -2,7 +2,7 @@
 
 use kvorum_disk::Reading;
 use kvorum_disk::{Disk, OpenMode};
-use kvorum_segment::{RecordFront, SegmentAnatomy, SegmentWriter, WriterOptions};
+use kvorum_segment::{RecordFront, SegmentAnatomy, SegmentWriter};
 
 use crate::log::{ID, append, new_disk, path};
 
@@ -18,8 +18,7 @@ fn no_front(_: &RecordFront<'_>) -> Option<Vec<kvorum_disk::anatomy::Field>> {
 fn what_is_appended_between_two_reads_is_no_damage() {
     for appended in [1, 9, 4000] {
         let disk = new_disk();
-        let options = WriterOptions::default();
-        let mut writer = SegmentWriter::create(&disk, path(), ID, options).unwrap();
+        let mut writer = SegmentWriter::create(&disk, path(), ID).unwrap();
         writer.reserve_to(RESERVED_BYTES).unwrap();
         append(&mut writer, 1..=2);
         let mut anatomy = SegmentAnatomy::open(&disk, path(), None, 0, no_front).unwrap();

@@ -10,7 +10,7 @@ use std::path::Path;
 use kvorum_disk::{Disk, MemoryDisk, OpenMode};
 use kvorum_segment::{
     BatchPlace, EncodedBack, Record, ScanEnd, ScanOptions, Scanned, SegmentId, SegmentReader,
-    SegmentWriter, WriterOptions,
+    SegmentWriter,
 };
 
 pub(crate) const ID: SegmentId = SegmentId {
@@ -31,7 +31,7 @@ pub(crate) fn new_disk() -> MemoryDisk {
 }
 
 pub(crate) fn create(disk: &dyn Disk) -> SegmentWriter {
-    SegmentWriter::create(disk, path(), ID, WriterOptions::default()).unwrap()
+    SegmentWriter::create(disk, path(), ID).unwrap()
 }
 
 pub(crate) fn record(sequence: u64, back: &[u8]) -> Record<'_> {

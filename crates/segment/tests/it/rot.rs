@@ -2,7 +2,7 @@
 
 use kvorum_disk::{Disk, MemoryDisk, OpenMode, Reading};
 use kvorum_segment::{
-    FILE_HEADER_BYTES, Location, ScanOptions, SegmentReader, SegmentWriter, Tail, WriterOptions,
+    FILE_HEADER_BYTES, Location, ScanOptions, SegmentReader, SegmentWriter, Tail,
 };
 
 use crate::log::{ID, append, contents, create, flip, new_disk, path, record};
@@ -178,10 +178,8 @@ fn random_bytes_are_scanned_to_their_end() {
 #[test]
 fn reserved_zeros_are_the_end_even_where_everything_was_durable() {
     let disk = new_disk();
-    let options = WriterOptions {
-        preallocate_bytes: 4096,
-    };
-    let mut writer = SegmentWriter::create(&disk, path(), ID, options).unwrap();
+    let mut writer = SegmentWriter::create(&disk, path(), ID).unwrap();
+    writer.reserve_to(4096).unwrap();
     append(&mut writer, 1..=3);
     let known = ScanOptions {
         durable_to: u64::MAX,

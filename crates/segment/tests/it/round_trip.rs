@@ -4,7 +4,7 @@ use bytes::Bytes;
 use kvorum_disk::Reading;
 use kvorum_segment::{
     BatchPlace, Compression, Compressor, Location, Record, ScanOptions, Scanned, SegmentWriter,
-    Tail, WriterOptions,
+    Tail,
 };
 use proptest::prelude::*;
 
@@ -68,10 +68,8 @@ fn a_rough_location_of_a_long_record_may_reach_beyond_the_end() {
 #[test]
 fn a_sealed_segment_says_what_it_holds() {
     let disk = new_disk();
-    let options = WriterOptions {
-        preallocate_bytes: 4096,
-    };
-    let mut writer = SegmentWriter::create(&disk, path(), ID, options).unwrap();
+    let mut writer = SegmentWriter::create(&disk, path(), ID).unwrap();
+    writer.reserve_to(4096).unwrap();
     append(&mut writer, 5..=9);
     let before = contents(&disk, ScanOptions::default());
     assert_eq!(before.sequences, [5, 6, 7, 8, 9]);

@@ -5,7 +5,6 @@ use kvorum_disk::{
 };
 use kvorum_segment::{
     BatchPlace, Record, ResumeAt, ScanOptions, SegmentError, SegmentReader, SegmentWriter, Tail,
-    WriterOptions,
 };
 
 use crate::log::{ID, append, contents, create, flip, new_disk, path, record};
@@ -68,8 +67,7 @@ fn a_writer_resumes_behind_what_is_whole() {
             records: found.sequences.len() as u64,
             ..ResumeAt::default()
         };
-        let options = WriterOptions::default();
-        let mut writer = SegmentWriter::resume(&disk, path(), ID, options, at, None).unwrap();
+        let mut writer = SegmentWriter::resume(&disk, path(), ID, at, None).unwrap();
         append(&mut writer, 10..=11);
         writer.sync_handle().sync().unwrap();
         disk.crash(CrashOptions::nothing_unsynced());
@@ -95,9 +93,8 @@ fn what_a_failed_sync_lost_is_written_again() {
         end: found.end.clean_to,
         ..ResumeAt::default()
     };
-    let options = WriterOptions::default();
     let again = Some(found.end.durable_to);
-    SegmentWriter::resume(&disk, path(), ID, options, at, again).unwrap();
+    SegmentWriter::resume(&disk, path(), ID, at, again).unwrap();
     memory.crash(CrashOptions::nothing_unsynced());
     assert_eq!(
         contents(&memory, ScanOptions::default()).sequences,
@@ -120,7 +117,7 @@ fn a_bit_that_flips_while_it_is_read_is_not_written_back() {
         };
         let resume = |disk: &FaultyDisk| {
             let again = Some(kvorum_segment::FILE_HEADER_BYTES);
-            SegmentWriter::resume(disk, path(), ID, WriterOptions::default(), at, again).map(drop)
+            SegmentWriter::resume(disk, path(), ID, at, again).map(drop)
         };
         for nth in 1..=2 {
             let disk = FaultyDisk::over_memory(&memory);
@@ -149,7 +146,7 @@ fn a_failed_creation_leaves_no_file_in_the_way() {
     let full = FaultyDisk::over_memory(&disk);
     let no_space = Fault::Error(ErrorKind::NoSpace);
     full.add_rule(Rule::new(no_space).on(Operation::Write));
-    let failed = SegmentWriter::create(&full, path(), ID, WriterOptions::default());
+    let failed = SegmentWriter::create(&full, path(), ID);
     assert!(matches!(failed, Err(SegmentError::Disk(_))));
     assert_eq!(disk.info(path()).unwrap(), None);
     full.heal();

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kvorum_backend::{BackendError, ErrorKind, Purpose};
 use kvorum_disk::{Disk, Headroom, PUT_FILE_BYTES_MIN, Reserve};
-use kvorum_segment::{FILE_HEADER_BYTES, SegmentId, SegmentWriter, WriterOptions, file_name};
+use kvorum_segment::{FILE_HEADER_BYTES, SegmentId, SegmentWriter, file_name};
 use parking_lot::Mutex;
 
 use crate::files::failure::{GroupFailure, Written, failed_creation};
@@ -185,7 +185,7 @@ impl Room {
         if is_left {
             let _created_or_refused_next = self.disk.remove_file(&path);
         }
-        let created = SegmentWriter::create(&*self.disk, &path, id, WriterOptions::default());
+        let created = SegmentWriter::create(&*self.disk, &path, id);
         let mut writer = created.map_err(|error| failed_creation(&error))?;
         if let Err(error) = writer.reserve_to(end) {
             // Its number is the next one's.

@@ -1,0 +1,17 @@
+//! Compressed values as several of Riak's backends write them.
+
+use bytes::Bytes;
+
+/// Inflates an LZ4 block behind its inflated length, 32 bits in little-endian order; `None` where that
+/// cannot be done, or would give more than `bytes_max`.
+pub fn inflate_lz4(packed: &[u8], bytes_max: usize) -> Option<Bytes> {
+    let (len, block) = packed.split_first_chunk::<4>()?;
+    let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
+    // A byte of LZ4 stands for 255 bytes at most.
+    if len > bytes_max.min(block.len().saturating_mul(255)) {
+        return None;
+    }
+    let mut inflated = vec![0; len];
+    let written = lz4_flex::block::decompress_into(block, &mut inflated).ok()?;
+    (written == len).then(|| inflated.into())
+}
