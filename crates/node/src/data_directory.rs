@@ -505,7 +505,7 @@ mod tests {
             assert_eq!(parsed, layout, "{text:?}");
         }
         let later = parse_format(&encode(FORMAT_TITLE, 1, "layout 5\n"));
-        assert_eq!(later.map(|it| it.layout), Some(4));
+        assert_eq!(later.map(|it| it.layout), Some(5));
     }
 
     #[test]
@@ -526,7 +526,7 @@ mod tests {
             disk.remove_file(file).unwrap();
             open().unwrap();
         }
-        replace_file(&*disk, file, &encode(FORMAT_TITLE, 1, "layout 4\n")).unwrap();
+        replace_file(&*disk, file, &encode(FORMAT_TITLE, 1, "layout 5\n")).unwrap();
         let refused = open().unwrap_err().to_string();
         assert!(refused.contains("newer version wrote"), "{refused}");
     }

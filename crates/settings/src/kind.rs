@@ -30,6 +30,8 @@ pub enum Kind {
     ),
     /// A power of two within bounds.
     PowerOfTwo(RangeInclusive<u64>, fn(&mut Settings, u64)),
+    /// An hour of the day, 0 to 23.
+    Hour(fn(&mut Settings, u8)),
     /// 0 to 100, with or without `%`; a fraction is rounded.
     Percent(fn(&mut Settings, u8)),
     /// A duration from a smallest on; a bare number is in the unit.
@@ -123,6 +125,7 @@ impl Kind {
                 let value = integer(text, bounds).filter(|value| value.is_power_of_two())?;
                 set(settings, value);
             }
+            Kind::Hour(set) => set(settings, text.parse().ok().filter(|hour| *hour < 24)?),
             Kind::Percent(set) => set(settings, percent(text)?),
             Kind::Duration(unit, bounds, set) => {
                 let value = duration::parse(text, *unit).filter(|value| bounds.contains(value))?;
@@ -162,6 +165,7 @@ impl Kind {
                 format!("`{word}` or {}", range("a whole number", bounds))
             }
             Kind::PowerOfTwo(bounds, _) => range("a power of two", bounds),
+            Kind::Hour(_) => "a whole number from 0 to 23".to_owned(),
             Kind::Percent(_) => "a percentage from 0 to 100".to_owned(),
             Kind::Duration(unit, bounds, _) if bounds.start.is_zero() => {
                 format!(
@@ -214,7 +218,7 @@ impl Kind {
     pub fn label(&self) -> &'static str {
         match self {
             Kind::Flag(_) => "flag",
-            Kind::Integer(..) | Kind::IntegerOr(..) => "integer",
+            Kind::Integer(..) | Kind::IntegerOr(..) | Kind::Hour(_) => "integer",
             Kind::PowerOfTwo(..) => "power of two",
             Kind::Percent(_) => "percent",
             Kind::Duration(..) | Kind::DurationOr(..) | Kind::DeleteMode(_) => "duration",

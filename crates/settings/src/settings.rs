@@ -308,7 +308,7 @@ pub struct BitcaskSettings {
     /// `data_root`.
     pub data_root: PathBuf,
     /// `sync.strategy`; `None` follows `durability`. Ask [`Settings::bitcask_durability`].
-    pub sync_strategy: Option<SyncStrategy>,
+    pub sync_strategy: Option<DurabilityMode>,
     /// `sync.interval`.
     pub sync_interval: Duration,
     /// `max_file_size`.
@@ -341,17 +341,6 @@ pub struct BitcaskSettings {
     pub expiry_grace: Duration,
 }
 
-/// `bitcask.sync.strategy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SyncStrategy {
-    /// No syncs of our own.
-    None,
-    /// Every `bitcask.sync.interval`.
-    Interval,
-    /// Before each acknowledgement, many writes at a time.
-    Grouped,
-}
-
 /// How values are packed on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compression {
@@ -382,7 +371,7 @@ pub struct LeveldbSettings {
     /// `data_root`.
     pub data_root: PathBuf,
     /// `sync_on_write`; `None` follows `durability`. Ask [`Settings::leveldb_durability`].
-    pub sync_on_write: Option<bool>,
+    pub sync_on_write: Option<DurabilityMode>,
     /// `maximum_memory`, bytes for the whole node; `None` leaves it to the percentage.
     pub memory_bytes_max: Option<u64>,
     /// `maximum_memory.percent`: of what the machine or the container has.
@@ -436,7 +425,7 @@ pub struct LeveledSettings {
     /// `data_root`.
     pub data_root: PathBuf,
     /// `sync_strategy`; `None` follows `durability`. Ask [`Settings::leveled_durability`].
-    pub sync_strategy: Option<SyncStrategy>,
+    pub sync_strategy: Option<DurabilityMode>,
     /// `maximum_memory`, bytes for the whole node; `None` leaves it to the percentage.
     pub memory_bytes_max: Option<u64>,
     /// `maximum_memory.percent`: of what the machine or the container has.
@@ -561,33 +550,25 @@ impl Settings {
             StorageBackend::Bitcask => self.bitcask_durability(),
             StorageBackend::Leveldb => self.leveldb_durability(),
             StorageBackend::Leveled => self.leveled_durability(),
-            StorageBackend::Memory => Durability {
-                mode: DurabilityMode::None,
-                ..self.durability
-            },
+            StorageBackend::Memory => self.durability_with(Some(DurabilityMode::None)),
         }
     }
 
     /// When a write to the leveldb backend counts as done: `leveldb.sync_on_write` if it is set,
     /// else `durability`.
     pub fn leveldb_durability(&self) -> Durability {
-        let mode = match self.leveldb.sync_on_write {
-            None => return self.durability,
-            Some(true) => DurabilityMode::Grouped,
-            Some(false) => DurabilityMode::None,
-        };
-        Durability {
-            mode,
-            ..self.durability
-        }
+        self.durability_with(self.leveldb.sync_on_write)
     }
 
     /// When a write to the leveled backend counts as done: `leveled.sync_strategy` if it is set,
     /// else `durability`.
     pub fn leveled_durability(&self) -> Durability {
-        let mode = self.leveled.sync_strategy.map(SyncStrategy::mode);
+        self.durability_with(self.leveled.sync_strategy)
+    }
+
+    fn durability_with(&self, own: Option<DurabilityMode>) -> Durability {
         Durability {
-            mode: mode.unwrap_or(self.durability.mode),
+            mode: own.unwrap_or(self.durability.mode),
             ..self.durability
         }
     }
@@ -597,8 +578,8 @@ impl Settings {
     pub fn bitcask_durability(&self) -> Durability {
         match self.bitcask.sync_strategy {
             None => self.durability,
-            Some(strategy) => Durability {
-                mode: strategy.mode(),
+            Some(mode) => Durability {
+                mode,
                 interval: self.bitcask.sync_interval,
             },
         }
@@ -623,16 +604,6 @@ impl Settings {
             memory: MemorySettings::default(),
             maintenance: MaintenanceSettings::default(),
             log: LogSettings::default(),
-        }
-    }
-}
-
-impl SyncStrategy {
-    fn mode(self) -> DurabilityMode {
-        match self {
-            SyncStrategy::None => DurabilityMode::None,
-            SyncStrategy::Interval => DurabilityMode::Interval,
-            SyncStrategy::Grouped => DurabilityMode::Grouped,
         }
     }
 }

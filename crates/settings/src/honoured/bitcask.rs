@@ -5,12 +5,7 @@ use std::time::Duration;
 use crate::duration::Unit;
 use crate::key::{Key, key, own_key};
 use crate::kind::{Choice, Kind};
-use crate::settings::{Compression, MergePolicy, SyncStrategy};
-
-/// An hour of the day; the range makes the conversion exact.
-const fn hour(set: fn(&mut crate::Settings, u64)) -> Kind {
-    Kind::Integer(0..=23, set)
-}
+use crate::settings::{Compression, DurabilityMode, MergePolicy};
 
 pub(super) const KEYS: &[Key] = &[
     key(
@@ -23,13 +18,13 @@ pub(super) const KEYS: &[Key] = &[
         "bitcask.sync.strategy",
         Kind::Choice(&[
             Choice::Takes("none", |settings| {
-                settings.bitcask.sync_strategy = Some(SyncStrategy::None);
+                settings.bitcask.sync_strategy = Some(DurabilityMode::None);
             }),
             Choice::Takes("interval", |settings| {
-                settings.bitcask.sync_strategy = Some(SyncStrategy::Interval);
+                settings.bitcask.sync_strategy = Some(DurabilityMode::Interval);
             }),
             Choice::Takes("o_sync", |settings| {
-                settings.bitcask.sync_strategy = Some(SyncStrategy::Grouped);
+                settings.bitcask.sync_strategy = Some(DurabilityMode::Grouped);
             }),
         ]),
         None,
@@ -113,17 +108,13 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "bitcask.merge.window.start",
-        hour(|settings, value| {
-            settings.bitcask.merge_window_start_hour = u8::try_from(value).unwrap_or(0);
-        }),
+        Kind::Hour(|settings, value| settings.bitcask.merge_window_start_hour = value),
         "0",
         "The first hour of the merge window, UTC; Riak goes by the machine's local time.",
     ),
     key(
         "bitcask.merge.window.end",
-        hour(|settings, value| {
-            settings.bitcask.merge_window_end_hour = u8::try_from(value).unwrap_or(23);
-        }),
+        Kind::Hour(|settings, value| settings.bitcask.merge_window_end_hour = value),
         "23",
         "The last hour of the merge window, itself included; UTC as well. \
          A window that ends before it starts goes past midnight.",

@@ -3,7 +3,7 @@
 use crate::duration::Unit;
 use crate::key::{Key, key};
 use crate::kind::{Choice, Kind};
-use crate::settings::Compression;
+use crate::settings::{Compression, DurabilityMode};
 
 pub(super) const KEYS: &[Key] = &[
     key(
@@ -55,7 +55,14 @@ pub(super) const KEYS: &[Key] = &[
     ),
     Key::new(
         "leveldb.sync_on_write",
-        Kind::Flag(|settings, value| settings.leveldb.sync_on_write = Some(value)),
+        Kind::Flag(|settings, is_on| {
+            let mode = if is_on {
+                DurabilityMode::Grouped
+            } else {
+                DurabilityMode::None
+            };
+            settings.leveldb.sync_on_write = Some(mode);
+        }),
         None,
         "Riak's name for `durability`, for this backend alone; where it is set, it decides. \
          `on` acknowledges what is on stable storage, as `durability = grouped` does; \

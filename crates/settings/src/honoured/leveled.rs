@@ -2,11 +2,7 @@
 
 use crate::key::{Key, key, own_key};
 use crate::kind::{Choice, Kind};
-use crate::settings::{Compression, Settings, SyncStrategy};
-
-const fn hour(set: fn(&mut Settings, u64)) -> Kind {
-    Kind::Integer(0..=23, set)
-}
+use crate::settings::{Compression, DurabilityMode};
 
 pub(super) const KEYS: &[Key] = &[
     key(
@@ -20,13 +16,13 @@ pub(super) const KEYS: &[Key] = &[
         "leveled.sync_strategy",
         Kind::Choice(&[
             Choice::Takes("none", |settings| {
-                settings.leveled.sync_strategy = Some(SyncStrategy::None);
+                settings.leveled.sync_strategy = Some(DurabilityMode::None);
             }),
             Choice::Takes("sync", |settings| {
-                settings.leveled.sync_strategy = Some(SyncStrategy::Grouped);
+                settings.leveled.sync_strategy = Some(DurabilityMode::Grouped);
             }),
             Choice::Takes("riak_sync", |settings| {
-                settings.leveled.sync_strategy = Some(SyncStrategy::Grouped);
+                settings.leveled.sync_strategy = Some(DurabilityMode::Grouped);
             }),
         ]),
         None,
@@ -154,9 +150,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "leveled.compaction_low_hour",
-        hour(|settings, value| {
-            settings.leveled.compaction_first_hour = u8::try_from(value).unwrap_or(0);
-        }),
+        Kind::Hour(|settings, value| settings.leveled.compaction_first_hour = value),
         "0",
         "The first hour in which files of the journal are rewritten, UTC; Riak goes by the machine's local \
          time. \
@@ -164,9 +158,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "leveled.compaction_top_hour",
-        hour(|settings, value| {
-            settings.leveled.compaction_last_hour = u8::try_from(value).unwrap_or(23);
-        }),
+        Kind::Hour(|settings, value| settings.leveled.compaction_last_hour = value),
         "23",
         "The last of these hours, itself included; UTC as well. \
          Hours that end before they start go past midnight.",

@@ -15,7 +15,7 @@ fn name_of(key: &Key) -> String {
 fn values(key: &Key) -> Vec<String> {
     let texts: &[&str] = match key.kind {
         Kind::Flag(_) => &["on", "off"],
-        Kind::Integer(..) | Kind::IntegerOr(..) => &["1", "2", "7", "infinite"],
+        Kind::Integer(..) | Kind::IntegerOr(..) | Kind::Hour(_) => &["1", "2", "7", "infinite"],
         Kind::PowerOfTwo(..) => &["8", "256"],
         Kind::Percent(_) => &["7", "93%"],
         Kind::Duration(..) | Kind::DurationOr(..) => &["7s", "3w"],
