@@ -24,10 +24,6 @@ impl From<SstError> for Unread {
 }
 
 /// What a layer tells of a key.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is returned and taken apart at once, for each table that a read asks"
-)]
 enum Told {
     Nothing,
     Entry(Entry),
