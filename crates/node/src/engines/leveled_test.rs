@@ -37,7 +37,7 @@ fn store(lines: &[&str]) -> LeveledSettings {
 type Effect = (&'static str, fn());
 
 /// All that are honoured.
-const EFFECTS: [Effect; 13] = [
+const EFFECTS: [Effect; 14] = [
     ("leveled.data_root", stores_are_where_data_root_says),
     ("leveled.sync_strategy", a_write_is_synced_as_told),
     (
@@ -50,6 +50,10 @@ const EFFECTS: [Effect; 13] = [
     ),
     ("leveled.ledger_buffer", a_full_buffer_becomes_a_table),
     ("leveled.compression_method", bodies_are_packed_as_told),
+    (
+        "leveled.compression_point",
+        bodies_are_packed_when_they_are_put_or_moved,
+    ),
     ("leveled.ledger_compression", tables_are_packed_as_told),
     (
         "leveled.compression_level",
@@ -247,6 +251,33 @@ fn bodies_are_packed_as_told() {
     assert!(none > 300 * BODY_BYTES as u64, "{none}");
     assert!(lz4 < none / 2 && zstd < lz4, "{lz4}, {zstd}");
     assert_eq!(native, zstd);
+}
+
+/// What bodies take of the value log, and of files of the journal once they were moved.
+fn logged_and_moved_bytes(lines: &[&str]) -> (u64, u64) {
+    let disk = MemoryDisk::new();
+    let running = run_node(&disk, lines);
+    let log = running.log.as_ref().unwrap();
+    let before = log.status().bytes;
+    running.fill(0..100);
+    let logged = log.status().bytes - before;
+    // Others make the segments worth collecting.
+    (0..200).for_each(|_| running.put(u32::MAX, text(1, BODY_BYTES)));
+    running.flush(&disk);
+    running.collect();
+    (logged, bytes(&disk, ".journal").iter().sum())
+}
+
+fn bodies_are_packed_when_they_are_put_or_moved() {
+    let plain = logged_and_moved_bytes(&["leveled.compression_method = none"]);
+    let receipt = logged_and_moved_bytes(&["leveled.compression_point = on_receipt"]);
+    let compact = logged_and_moved_bytes(&["leveled.compression_point = on_compact"]);
+    assert!(receipt.0 < plain.0 / 2, "{plain:?}, {receipt:?}");
+    assert_eq!(compact.0, plain.0);
+    assert!(
+        compact.1 > 0 && compact.1 < plain.1 / 2,
+        "{plain:?}, {compact:?}"
+    );
 }
 
 /// The length of the table of a ledger with 2,000 keys.

@@ -224,10 +224,10 @@ fn a_group_is_not_failed_by_what_did_not_fit_behind_it() {
     let file = Path::new("values").join(file_name(later.segment.into()));
     disk.add_rule(Rule::new(no_space).on(Operation::Write).path(&file));
     assert!(is_written(
-        files.write(&[ours.clone()], LogPromise::Durable)
+        files.write(std::slice::from_ref(&ours), LogPromise::Durable)
     ));
     assert!(files.is_stalled(), "and whoever appends next learns of it");
-    let failure = files.write(&[later.clone()], LogPromise::Durable);
+    let failure = files.write(std::slice::from_ref(&later), LogPromise::Durable);
     let Err(GroupFailure::ThisGroup(error)) = failure else {
         unreachable!("it could not be written");
     };
