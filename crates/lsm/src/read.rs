@@ -4,7 +4,7 @@ use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Lookup, LostRange, Result, Timestamp};
 use kvorum_disk::Reading;
 use kvorum_segment::StoredBack;
-use kvorum_sst::{ReadContext, hash_key};
+use kvorum_sst::hash_key;
 use kvorum_storage_errors::{from_segment, from_sst};
 use kvorum_value_log::LogSegment;
 
@@ -14,7 +14,7 @@ use crate::log::{key_of_entry, restored};
 use crate::logged::lost_name;
 use crate::lost::shown;
 use crate::store::Store;
-use crate::version::Version;
+use crate::version::{Collected, Version};
 use crate::{Body, Entry, LoggedPlace, Value};
 
 impl Store {
@@ -129,15 +129,16 @@ impl Store {
         let entry = (key, sequence, place);
         let read = match version.segment(place.at.segment) {
             _ if place.len == 0 => return Ok(Lookup::Found(Bytes::new())),
-            Some(segment) => read_logged(&segment, entry, reading),
-            None => Err(corrupt(place, "the segment is not there")),
-        };
-        // The log has let go of the segment, or it is another log's, or damaged.
-        let read = match read {
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                read_collected(version, entry, &self.read_side.at_journal(reading), error)
-            }
-            read => read,
+            Some(segment) => match read_logged(&segment, entry, reading) {
+                // It is another log's, or damaged.
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    self.read_collected(version, entry, reading, || error)
+                }
+                read => read,
+            },
+            None => self.read_collected(version, entry, reading, || {
+                corrupt(place, "neither the segment nor a copy is there")
+            }),
         };
         if let (Ok(Lookup::Found(body)), true) = (&read, may_keep) {
             cache.keep_body(bodies, &place.at, sequence, body);
@@ -149,6 +150,24 @@ impl Store {
             self.note_lost_body(key, place);
         }
         read
+    }
+
+    /// A body that the log does not have, from the journal files; `missing` is what to say where they have not
+    /// got it either.
+    fn read_collected(
+        &self,
+        version: &Version,
+        (key, sequence, place): (&[u8], u64, &LoggedPlace),
+        reading: Reading,
+        missing: impl FnOnce() -> BackendError,
+    ) -> Result<Lookup<Bytes>> {
+        let context = self.read_side.at_journal(reading);
+        match version.read_journal(&place.at, sequence, &context)? {
+            Collected::WouldBlock => Ok(Lookup::WouldBlock),
+            Collected::Nowhere => Err(missing()),
+            Collected::Record(record) if record.key == key => checked(place, &record.back),
+            Collected::Record(_) => Err(corrupt(place, "another record is in the journal")),
+        }
     }
 
     /// Tells of a body in the value log that cannot be read.
@@ -166,34 +185,6 @@ fn corrupt(place: &LoggedPlace, what: &str) -> BackendError {
     let (number, offset) = (place.at.segment, place.at.record.offset);
     let detail = format!("body at byte {offset} of segment {number} of the value log: {what}");
     BackendError::new(ErrorKind::Corrupt, detail)
-}
-
-/// A body that the log does not have, from the journal files; `damage` says why it does not.
-fn read_collected(
-    version: &Version,
-    (key, sequence, place): (&[u8], u64, &LoggedPlace),
-    context: &ReadContext<'_>,
-    mut damage: BackendError,
-) -> Result<Lookup<Bytes>> {
-    for file in version.journal_of(place.at.segment) {
-        let record = match file.read(&place.at, sequence, context) {
-            Ok(None) => return Ok(Lookup::WouldBlock),
-            Ok(Some(None)) => continue,
-            Ok(Some(Some(record))) => record,
-            // Another file may have the record too.
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                damage = error;
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        return if record.key == key {
-            checked(place, &record.back)
-        } else {
-            Err(corrupt(place, "another record is in the journal"))
-        };
-    }
-    Err(damage)
 }
 
 /// The body that a record has, if it is as long as its entry says.

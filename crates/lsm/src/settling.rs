@@ -5,7 +5,8 @@
 //! walked over, in steps, for those whose bodies stand there.
 
 use bytes::Bytes;
-use kvorum_backend::{LostRange, Result, StepBudget, StepOutcome};
+use kvorum_backend::{ErrorKind, LostRange, Result, StepBudget, StepOutcome};
+use kvorum_disk::Reading;
 use kvorum_sst::ScanFilter;
 
 use crate::Entry;
@@ -14,6 +15,7 @@ use crate::logged::lost_name;
 use crate::merge::{MergeWalk, Merged};
 use crate::relocation::{Relocating, logged_at};
 use crate::store::Store;
+use crate::version::{Collected, Version};
 
 /// So many bodies are told one by one; the rest of a segment's are counted.
 const TOLD_MAX: u64 = 1_000;
@@ -99,7 +101,7 @@ impl Settling {
                     return Ok((cost_bytes, true));
                 }
                 Merged::Hidden => {}
-                Merged::Entry(entry) => search.tell_if_left(store, &entry),
+                Merged::Entry(entry) => search.tell_if_left(store, &version, &entry)?,
             }
             cost_bytes = search.walk.bytes() - before;
         }
@@ -109,16 +111,25 @@ impl Settling {
 }
 
 impl Search {
-    fn tell_if_left(&mut self, store: &Store, entry: &Entry) {
+    fn tell_if_left(&mut self, store: &Store, version: &Version, entry: &Entry) -> Result<()> {
         let place = logged_at(entry).filter(|it| it.at.segment == self.segment);
-        if let Some(place) = place {
-            self.found += 1;
-            if self.found <= TOLD_MAX {
-                store.note_lost_body(self.walk.key(), &place);
-            } else {
-                self.bytes += place.at.record.len;
-            }
+        let Some(place) = place else {
+            return Ok(());
+        };
+        // An entry of a store with a journal names the place for ever.
+        let context = store.read_side.at_journal(Reading::MayBlock);
+        match version.read_journal(&place.at, entry.sequence, &context) {
+            Ok(Collected::Record(_)) => return Ok(()),
+            Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+            _ => {}
         }
+        self.found += 1;
+        if self.found <= TOLD_MAX {
+            store.note_lost_body(self.walk.key(), &place);
+        } else {
+            self.bytes += place.at.record.len;
+        }
+        Ok(())
     }
 
     fn tell_rest(&self, store: &Store) {

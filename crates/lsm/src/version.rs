@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kvorum_backend::{ErrorKind, Result};
 use kvorum_encoding::{KeyRange, successor};
-use kvorum_sst::{Mark, MarkKind, Marks, Properties, Table};
+use kvorum_sst::{Mark, MarkKind, Marks, Properties, ReadContext, Table};
 
-use kvorum_value_log::LogSegment;
+use kvorum_value_log::{LogPlace, LogSegment};
 
 use crate::blob::BlobFile;
-use crate::journal::JournalFile;
+use crate::journal::{JournalFile, JournalRecord};
 use crate::logged::segment_of;
 use crate::memtable::Memtable;
 use crate::policy::{Shape, TableShape, layers};
@@ -74,6 +75,14 @@ impl Outline {
             tables.get(at).is_some_and(|it| it.overlaps(from, to))
         })
     }
+}
+
+/// A record of the journal, as its files have it.
+pub(crate) enum Collected {
+    Record(JournalRecord),
+    Nowhere,
+    /// The read would have had to wait.
+    WouldBlock,
 }
 
 /// An immutable view of a store.
@@ -228,6 +237,30 @@ impl Version {
     pub(crate) fn keep_segments(&mut self, more: Vec<Arc<LogSegment>>) {
         let numbered = more.into_iter().map(|it| (it.number(), it));
         Arc::make_mut(&mut self.segments).extend(numbered);
+    }
+
+    /// The record of a batch that was logged at a place, if the log let go of it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] where a file cannot be read that may have it, and no other has it.
+    pub(crate) fn read_journal(
+        &self,
+        at: &LogPlace,
+        sequence: u64,
+        context: &ReadContext<'_>,
+    ) -> Result<Collected> {
+        let mut damage = None;
+        for file in self.journal_of(at.segment) {
+            match file.read(at, sequence, context) {
+                Ok(None) => return Ok(Collected::WouldBlock),
+                Ok(Some(None)) => {}
+                Ok(Some(Some(record))) => return Ok(Collected::Record(record)),
+                // Another file may have the record too.
+                Err(error) if error.kind() == ErrorKind::Corrupt => damage = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        damage.map_or(Ok(Collected::Nowhere), Err)
     }
 
     /// Takes over the segments that memtables kept whose entries are in tables now, and lets go of those
