@@ -130,8 +130,8 @@ pub fn is_store(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> 
 pub use crate::bitcask::LOCK_NAME;
 pub use crate::meta::{find_store, identity_of};
 
-/// Checks a store; of one in use (`is_live`) only what is finished is looked at. `progress` is told of every piece of work, in bytes; `find_log` is asked for the node's
-/// log, of which log hints speak.
+/// Checks a store; of one in use (`is_live`) only what is finished is looked at. `progress` gets the bytes of every
+/// piece of work; `find_log` gives the value log that log hints speak of.
 ///
 /// # Errors
 /// Those of the disk; damage is what is returned otherwise.

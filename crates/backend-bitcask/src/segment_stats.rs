@@ -120,7 +120,7 @@ impl SegmentStats {
             .saturating_sub(self.removal_bytes)
     }
 
-    /// What a seal behind its records says.
+    /// The contents of a seal behind its records.
     pub(crate) fn seal(&self) -> Seal {
         Seal {
             data_end: self.data_end,

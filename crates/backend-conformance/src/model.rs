@@ -47,7 +47,7 @@ impl Seen {
         }
     }
 
-    /// What a fold has shown.
+    /// An entry as a fold has shown it.
     pub(crate) fn visited(visited: Visited<'_>) -> Self {
         Self {
             key: visited.key.clone(),

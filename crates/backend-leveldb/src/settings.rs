@@ -7,13 +7,13 @@ use kvorum_lsm::policy::PolicySettings;
 use kvorum_lsm::{Compression, LsmSettings, SyncStrategy};
 use kvorum_tiers::Tiers;
 
-/// How a store behaves and performs.
+/// Behaviour and performance of a store.
 #[derive(Clone, Debug)]
 pub struct LeveldbSettings {
     // Behaviour.
     /// The opener's knowledge of the store.
     pub belonging: Belonging,
-    /// What [`kvorum_backend::Durability::BackendDefault`] promises, and when the log is synced.
+    /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the log.
     pub sync: SyncStrategy,
     /// Entries are gone this long after their last modification; `None` for never.
     pub expiry: Option<Duration>,

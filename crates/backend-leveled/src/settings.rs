@@ -7,13 +7,13 @@ use kvorum_index_entries::keyspace::is_object;
 use kvorum_lsm::policy::PolicySettings;
 use kvorum_lsm::{Compression, CompressionPoint, JournalPolicy, LsmSettings, SyncStrategy};
 
-/// How a store behaves and performs.
+/// Behaviour and performance of a store.
 #[derive(Clone, Debug)]
 pub struct LeveledSettings {
     // Behaviour.
     /// The opener's knowledge of the store.
     pub belonging: Belonging,
-    /// What [`kvorum_backend::Durability::BackendDefault`] promises, and when the journal is synced.
+    /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the journal.
     pub sync: SyncStrategy,
     /// Entries are gone this long after their last modification; `None` for never.
     pub expiry: Option<Duration>,
@@ -26,11 +26,11 @@ pub struct LeveledSettings {
     /// A smaller one is flushed as well when the oldest of what it has stands more than so many segments of the
     /// journal behind the newest: that is what is read again after a crash.
     pub log_segments_behind_max: u32,
-    /// How bodies are compressed.
+    /// Compression of bodies.
     pub compression: Compression,
     /// When they are: `compression` holds from then on.
     pub compression_point: CompressionPoint,
-    /// How tables of the ledger are compressed, if they are.
+    /// Compression of the ledger's tables.
     pub ledger_compression: Compression,
     /// The first level of which tables are.
     pub ledger_compressed_from_level: usize,

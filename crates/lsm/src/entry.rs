@@ -110,6 +110,12 @@ impl Entry {
         }
     }
 
+    /// True when the record of this batch at this place, a segment and an offset, is the entry's.
+    pub(crate) fn is_record(&self, sequence: u64, place: (u32, u64)) -> bool {
+        let at = self.logged_at().filter(|_| self.sequence == sequence);
+        at.is_some_and(|it| (it.segment, it.record.offset) == place)
+    }
+
     /// True of an encoded entry that says where older records of its key may be.
     pub(crate) fn has_older(bytes: &[u8]) -> bool {
         bytes.first().is_some_and(|flags| flags & HAS_OLDER != 0)

@@ -17,11 +17,11 @@ use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_encoding::{ByteReader, Truncated, checksum, put_varint};
 use kvorum_segment::{Codec, Compressor, StoredBack};
 use kvorum_sst::{ReadContext, Table, hash_key};
+use kvorum_storage_errors::from_sst;
 use kvorum_value_log::{LogPlace, LoggedRecord};
 
 use crate::log::{decode_front, key_of_entry};
 use crate::{Entry, Op};
-use kvorum_storage_errors::from_sst;
 
 /// The length of the names of records in a file.
 pub(crate) const NAME_BYTES: usize = 20;

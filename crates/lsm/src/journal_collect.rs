@@ -12,6 +12,7 @@ use kvorum_backend::{
 };
 use kvorum_disk::Reading;
 use kvorum_sst::{ReadContext, ScanItem, ScanOptions, TableScan};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::in_tables::newest_in_tables;
 use crate::install::exchange_journal;
@@ -22,7 +23,6 @@ use crate::scarcity::garbage_percent_where_scarce;
 use crate::store::Store;
 use crate::version::Version;
 use crate::written_journal::{self, JOURNAL_FILE_BYTES_MAX, JournalWriter, WrittenJournal};
-use kvorum_storage_errors::IntoBackend;
 
 /// Inputs are read in pieces of so many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
@@ -241,10 +241,7 @@ impl Job {
         let version = store.version.load();
         let context = store.read_side.at(Reading::MayBlock);
         let is_needed = match newest_in_tables(&version, &record.key, &context) {
-            Ok(newest) => newest
-                .filter(|it| it.sequence == record.sequence)
-                .and_then(|it| it.logged_at())
-                .is_some_and(|newest| (newest.segment, newest.record.offset) == place),
+            Ok(newest) => newest.is_some_and(|it| it.is_record(record.sequence, place)),
             // Where nobody can tell, the record stays, and the file is no cleaner than it was.
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 self.clean_to = 0;

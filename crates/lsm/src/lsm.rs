@@ -10,6 +10,7 @@ use kvorum_backend::{
     StepOutcome, StoreId, Task, Timestamp,
 };
 use kvorum_disk::{Disk, Reserve};
+use kvorum_storage_errors::IntoBackend;
 use kvorum_value_log::ValueLog;
 
 use crate::files::LOCK_NAME;
@@ -21,7 +22,6 @@ use crate::snapshot::LsmSnapshot;
 use crate::store::Store;
 use crate::upkeep::Upkeep;
 use crate::{DrawNumber, LsmSettings, Shared, Value};
-use kvorum_storage_errors::IntoBackend;
 
 /// A store of keys, each with fields, extra bytes, a head and a body.
 pub struct Lsm {

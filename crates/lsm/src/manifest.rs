@@ -18,9 +18,9 @@ use kvorum_ordered_tree::DoubtRecord;
 use kvorum_segment::SegmentAnatomy;
 use kvorum_sst::anatomy::TableAnatomy;
 use kvorum_sst::{KnownTable, Properties, TableId};
+use kvorum_storage_errors::IntoBackend;
 
 use crate::files::number_of;
-use kvorum_storage_errors::IntoBackend;
 
 /// The names of the two copies.
 pub const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
@@ -234,7 +234,7 @@ impl Manifest {
     /// ```
     pub fn encode(&self) -> Vec<u8> {
         let version = match (self.value_log, self.doubts.is_empty()) {
-            _ if !self.journal.is_empty() => VERSION,
+            _ if self.has_journal || !self.journal.is_empty() => VERSION,
             _ if !self.label.is_empty() => VERSION_WITH_LABEL,
             (0, true) => 1,
             (0, false) => 2,

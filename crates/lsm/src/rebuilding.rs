@@ -8,8 +8,10 @@
 //! have had, and that was not found yet, is answered as damaged and not as absent.
 //!
 //! Merges leave lost tables alone meanwhile ([`crate::merging`]), and those with a mark over what a block had:
-//! such a mark goes to the last level and stays there until then. The value log keeps its segments. Entries that are derived from others, as those
-//! of indexes, are not in the journal: their ranges are in doubt, which is for their owner to settle.
+//! such a mark goes to the last level and stays there until then. The value log keeps its segments.
+//!
+//! Entries that are derived from others, as those of indexes, are not in the journal: their ranges are in doubt,
+//! which is for their owner to settle.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -26,6 +28,7 @@ use kvorum_ordered_tree::DoubtKind;
 use kvorum_planted_defects::is_planted;
 use kvorum_segment::Location;
 use kvorum_sst::{ReadContext, ScanItem, ScanOptions, TableScan, hash_key};
+use kvorum_storage_errors::{IntoBackend, from_segment, from_sst};
 use kvorum_value_log::{LogPlace, Records, RecordsItem, Whereabouts};
 
 use crate::flush::Flushing;
@@ -36,7 +39,6 @@ use crate::logged::lost_name;
 use crate::store::Store;
 use crate::version::{LevelTable, Version};
 use crate::{Entry, Value};
-use kvorum_storage_errors::{IntoBackend, from_segment, from_sst};
 
 /// Journal files are read in pieces of so many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
@@ -103,21 +105,20 @@ pub(crate) fn lost_tables<'a>(
     store: &Store,
     version: &'a Version,
 ) -> impl Iterator<Item = &'a LevelTable> {
-    let has_journal = store.settings.journaled.is_some();
-    version
-        .tables()
-        .filter(move |it| has_journal && it.lost_ranges().next().is_some())
+    let tables = store.settings.journaled.map(|_| version.tables());
+    let tables = tables.into_iter().flatten();
+    tables.filter(|it| it.lost_ranges().next().is_some())
 }
 
 impl Rebuilding {
     pub(crate) fn due(&self, store: &Store, version: &Version) -> Option<Task> {
         let is_due = self.job.is_some() || lost_tables(store, version).next().is_some();
-        let files: u64 = version.journal.iter().map(|it| it.file_len).sum();
+        let files = || version.journal.iter().map(|it| it.file_len).sum::<u64>();
         is_due.then(|| Task {
             kind: TaskKind::Rebuild,
             subject: 0,
             urgency: Urgency::Normal,
-            cost_bytes: files + version.bytes_in_log(),
+            cost_bytes: files() + version.bytes_in_log(),
         })
     }
 

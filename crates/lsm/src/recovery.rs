@@ -17,6 +17,7 @@ use kvorum_segment::{
     Compression, Compressor, FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned,
     SegmentError, SegmentReader, SegmentWriter, StoredRecord, Tail, parse_file_name,
 };
+use kvorum_storage_errors::{IntoBackend, from_segment};
 use kvorum_tiers::SlowSide;
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
@@ -35,7 +36,6 @@ use crate::replaced::Replaced;
 use crate::store::{Store, WriteSide};
 use crate::uncovered::Uncovered;
 use crate::{CompressionPoint, DrawNumber, LsmSettings, Shared};
-use kvorum_storage_errors::{IntoBackend, from_segment};
 
 /// What opening works with.
 pub(crate) struct Recovery {

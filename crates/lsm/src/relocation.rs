@@ -274,11 +274,9 @@ fn journaled(store: &Store, record: &LoggedRecord) -> Result<Option<JournalRecor
         return Ok(None);
     }
     let newest = newest_in_store(store, &moved.key)?;
-    let newest = newest.filter(|it| it.sequence == moved.sequence);
-    let newest = newest.and_then(|it| it.logged_at());
-    Ok(newest
-        .is_some_and(|newest| is_same(&newest, &record.place()))
-        .then_some(moved))
+    let place = (record.segment, record.stored.head.location.offset);
+    let is_newest = newest.is_some_and(|it| it.is_record(moved.sequence, place));
+    Ok(is_newest.then_some(moved))
 }
 
 /// What a key holds, if its body stands at this place of the log. Where a newer layer cannot be read

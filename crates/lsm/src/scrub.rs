@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use kvorum_backend::{Result, ScrubFile, Scrubbing, StepOutcome, Task, Timestamp};
 use kvorum_sst::{DamageSink, NoCache, ReadContext, ScanItem, ScanOptions, Table, TableScan};
+use kvorum_storage_errors::{IntoBackend, from_sst};
 
 use crate::store::Store;
 use crate::version::Version;
-use kvorum_storage_errors::{IntoBackend, from_sst};
 
 /// A file that is being read.
 pub(crate) struct ScrubJob {

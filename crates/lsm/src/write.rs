@@ -14,13 +14,13 @@ use kvorum_backend::{
 use kvorum_planted_defects::is_planted;
 use kvorum_segment::SegmentWriter;
 use kvorum_sst::hash_key;
+use kvorum_storage_errors::IntoBackend;
 use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
 
 use crate::log::{Encoded, log_id, log_path, logged_records};
 use crate::logged::taken_bytes;
 use crate::op::Op;
 use crate::store::{Store, WriteSide};
-use kvorum_storage_errors::IntoBackend;
 
 /// What a writer saw before it decided what to write; see [`kvorum_ordered_tree::OrderedTree::put_if_unchanged`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::Disk;
 use kvorum_sst::{Compression, Facts, KnownTable, Table, TableId, TableOptions, TableWriter};
+use kvorum_storage_errors::IntoBackend;
 use kvorum_value_log::LogPlace;
 
 use crate::journal::{JournalFile, JournalRecord, NAME_BYTES, journal_path, name_of, place_named};
 use crate::store::Store;
-use kvorum_storage_errors::IntoBackend;
 
 /// A file that takes this many bytes is finished.
 pub(crate) const JOURNAL_FILE_BYTES_MAX: u64 = 256 << 20;

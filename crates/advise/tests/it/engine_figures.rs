@@ -133,7 +133,7 @@ fn leveldb_takes_the_disk_that_capacity_says() {
         let found = total_len(&disk, Path::new("store")) as f64;
         assert!(
             found < declared * 1.05 && found > declared * 0.75,
-            "{found} bytes on disk where {declared} are told"
+            "{found} bytes on disk where {declared} are declared"
         );
     }
 }
@@ -171,7 +171,7 @@ fn leveled_takes_the_disk_that_capacity_says() {
     let found = journal + ledger;
     assert!(
         found < declared * 1.05 && found > declared * 0.75,
-        "{journal} and {ledger} bytes on disk where {declared} are told"
+        "{journal} and {ledger} bytes on disk where {declared} are declared"
     );
 }
 
@@ -200,11 +200,11 @@ fn bitcask_takes_the_disk_and_memory_that_capacity_says() {
     let found = total_len(&disk, Path::new("store")) as f64;
     assert!(
         found < declared * 1.05,
-        "{found} bytes on disk where {declared} are told"
+        "{found} bytes on disk where {declared} are declared"
     );
     assert!(
         found > declared * 0.75,
-        "{found} bytes on disk where {declared} are told"
+        "{found} bytes on disk where {declared} are declared"
     );
     let per_key = memory as f64 / f64::from(KEYS);
     assert!(
