@@ -1,4 +1,5 @@
-//! Erlang terms as they stand in configuration files: the value type, its reader and its printer.
+//! Erlang terms as they stand in configuration files: the value type, its reader and its printer; and
+//! terms in Erlang's binary form, as they stand in Riak's objects ([`external_term`]).
 //!
 //! The language is that of Erlang's `file:consult`: a sequence of literal terms, each ended by a
 //! full stop. Configurations of basho_bench and `advanced.config` of Riak are such files, and a
@@ -6,6 +7,7 @@
 //!
 //! This crate must not depend on files, or on the meaning of any key.
 
+pub mod external_term;
 mod lex;
 mod parse;
 mod print;

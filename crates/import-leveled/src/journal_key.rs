@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use kvorum_encoding::Address;
-use kvorum_import::external_term::{FORMAT_BYTE, Term, TermError};
+use kvorum_erlang_terms::external_term::{FORMAT_BYTE, Term, TermError};
 use kvorum_import::metadata::{address_of, bucket_of_term};
 
 /// The first bytes of every key: an external term that is a tuple of three.

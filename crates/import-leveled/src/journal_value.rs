@@ -4,7 +4,7 @@
 use std::io::Read;
 
 use bytes::Bytes;
-use kvorum_import::external_term::{Term, TermError};
+use kvorum_erlang_terms::external_term::{Term, TermError};
 use kvorum_import::inflate_lz4;
 
 /// Seconds from the beginning of the year 0, from which Erlang counts, to the Unix epoch.

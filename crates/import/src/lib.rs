@@ -1,7 +1,7 @@
 //! What importers of Riak's backends have in common: everything behind the store's own format.
 //!
 //! An importer finds objects in a store, with one copy for each partition that has the key. Here the
-//! copies become objects ([`riak_object`], [`external_term`], [`metadata`], [`version_vector`]),
+//! copies become objects ([`riak_object`], [`metadata`], [`version_vector`]),
 //! replicas that differ are merged by Riak's rules ([`reconcile()`]), and the result is put `asis`
 //! into a server ([`Target`]), with counts, findings and progress told in one way.
 //!
@@ -16,7 +16,6 @@
 mod content;
 mod counts;
 mod error;
-pub mod external_term;
 mod file_window;
 mod findings;
 mod inflation;

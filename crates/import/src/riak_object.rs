@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::external_term::{FORMAT_BYTE, Term, TermError};
+use kvorum_erlang_terms::external_term::{FORMAT_BYTE, Term, TermError};
 use crate::metadata::RiakMetadata;
 use crate::version_vector::VersionVector;
 

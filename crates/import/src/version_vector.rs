@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use kvorum_erlang_terms::external_term::Term;
 use kvorum_object::{ActorId, Clock, Dot, Timestamp};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::external_term::Term;
 
 /// Keeps hashes of Riak's actors apart from other uses of the hash.
 const ACTOR_SEED: u64 = 0x7269_616b_2061_6374;

@@ -157,6 +157,90 @@ impl Term {
     }
 }
 
+impl Term {
+    /// The term's bytes, format byte in front, not compressed. A list of characters that was read as
+    /// [`Term::Text`] is written as one.
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT_BYTE];
+        put_term(&mut out, self);
+        out.into()
+    }
+}
+
+fn put_term(out: &mut Vec<u8>, term: &Term) {
+    match term {
+        Term::Integer(value) => put_integer(out, *value),
+        Term::Float(value) => {
+            out.push(70);
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+        Term::Atom(name) => put_short(out, 118, name),
+        Term::Text(text) => put_short(out, 107, text),
+        Term::Binary(bytes) => {
+            put_count(out, 109, bytes.len());
+            out.extend_from_slice(bytes);
+        }
+        Term::Tuple(elements) => {
+            match u8::try_from(elements.len()) {
+                Ok(count) => out.extend([104, count]),
+                Err(_) => put_count(out, 105, elements.len()),
+            }
+            elements.iter().for_each(|element| put_term(out, element));
+        }
+        Term::List(elements, None) if elements.is_empty() => out.push(106),
+        Term::List(elements, tail) => {
+            put_count(out, 108, elements.len());
+            elements.iter().for_each(|element| put_term(out, element));
+            match tail {
+                Some(tail) => put_term(out, tail),
+                None => out.push(106),
+            }
+        }
+        Term::Map(pairs) => {
+            put_count(out, 116, pairs.len());
+            for (key, value) in pairs {
+                put_term(out, key);
+                put_term(out, value);
+            }
+        }
+    }
+}
+
+fn put_integer(out: &mut Vec<u8>, value: i128) {
+    if let Ok(small) = u8::try_from(value) {
+        out.extend([97, small]);
+    } else if let Ok(word) = i32::try_from(value) {
+        out.push(98);
+        out.extend_from_slice(&word.to_be_bytes());
+    } else {
+        let magnitude = value.unsigned_abs().to_le_bytes();
+        let unused = magnitude.iter().rev().take_while(|byte| **byte == 0);
+        let len = magnitude.len() - unused.count();
+        let len_byte = u8::try_from(len).unwrap_or(u8::MAX);
+        out.extend([110, len_byte, u8::from(value < 0)]);
+        out.extend_from_slice(&magnitude[..len]);
+    }
+}
+
+/// # Panics
+/// If there are more than 4 billion of something.
+fn put_count(out: &mut Vec<u8>, tag: u8, count: usize) {
+    let count = u32::try_from(count);
+    assert!(count.is_ok(), "a term has no more than 2^32 elements or bytes");
+    out.push(tag);
+    out.extend_from_slice(&count.unwrap_or(0).to_be_bytes());
+}
+
+/// # Panics
+/// If an atom or a text is longer than 65,535 bytes, which Erlang allows for neither.
+fn put_short(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
+    let len = u16::try_from(bytes.len());
+    assert!(len.is_ok(), "an atom or a text has no more than 65,535 bytes");
+    out.push(tag);
+    out.extend_from_slice(&len.unwrap_or(0).to_be_bytes());
+    out.extend_from_slice(bytes);
+}
+
 fn inflate(bytes: &[u8]) -> Result<Bytes, TermError> {
     let (len, compressed) = bytes
         .split_first_chunk::<4>()
@@ -194,7 +278,7 @@ fn decode_bare(bytes: &Bytes, start: usize) -> Result<Term, TermError> {
 
 /// Reads a term piece by piece, for those of which the beginning is enough.
 #[derive(Debug)]
-pub(crate) struct TermReader<'a> {
+pub struct TermReader<'a> {
     bytes: &'a Bytes,
     offset: usize,
     terms: usize,
@@ -202,7 +286,10 @@ pub(crate) struct TermReader<'a> {
 
 impl<'a> TermReader<'a> {
     /// Begins behind the format byte; a compressed term is none of these.
-    pub(crate) fn begin(bytes: &'a Bytes) -> Result<Self, TermError> {
+    ///
+    /// # Errors
+    /// [`TermError`] where there is no format byte.
+    pub fn begin(bytes: &'a Bytes) -> Result<Self, TermError> {
         match bytes.first() {
             Some(&FORMAT_BYTE) => Ok(Self {
                 bytes,
@@ -215,7 +302,10 @@ impl<'a> TermReader<'a> {
     }
 
     /// Goes into a tuple, and returns the number of its elements, which come next.
-    pub(crate) fn tuple(&mut self) -> Result<usize, TermError> {
+    ///
+    /// # Errors
+    /// [`TermError`] where no tuple is next.
+    pub fn tuple(&mut self) -> Result<usize, TermError> {
         let offset = self.offset;
         let [tag] = self.array()?;
         match tag {
@@ -226,7 +316,10 @@ impl<'a> TermReader<'a> {
     }
 
     /// The next whole term.
-    pub(crate) fn next_term(&mut self) -> Result<Term, TermError> {
+    ///
+    /// # Errors
+    /// [`TermError`] where no whole term is next.
+    pub fn next_term(&mut self) -> Result<Term, TermError> {
         self.term(0)
     }
 }

@@ -1,0 +1,43 @@
+//! What one update changed, for replicas that have nearly the same value already.
+//!
+//! A clock with one number an actor can take an update in only when it has seen what the same actor
+//! did to the key before; and parts that the update replaced can be removed only where they have been
+//! seen, or they would come back. Both is in [`Delta::needs`]. A replica that has seen less asks for
+//! the whole value.
+
+use std::collections::BTreeMap;
+
+use crate::clock::Clock;
+use crate::deferred::Deferred;
+use crate::dot::Dot;
+use crate::dot_store::Dots;
+
+/// The change that one update made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delta<K, E> {
+    /// The update.
+    pub dot: Dot,
+    /// What a replica must have seen to take the change in.
+    pub needs: Clock,
+    /// The parts at the root that the update is about.
+    pub parts: BTreeMap<K, Touched<E>>,
+    /// Removes that waited at the replica that carried the update out.
+    pub deferred: Deferred,
+}
+
+/// A part that an update is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touched<E> {
+    /// The dots that the part had before the update.
+    pub replaced: Dots,
+    /// The part behind the update; `None` when it was removed.
+    pub part: Option<E>,
+}
+
+/// A delta came to a replica that has not seen what it builds on: the whole value is needed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the update builds on updates that this replica has not seen")]
+pub struct Gap {
+    /// What has to be seen first.
+    pub needs: Clock,
+}

@@ -1,0 +1,151 @@
+//! What clients ask of a data type: operations, and why one cannot be carried out.
+
+use bytes::Bytes;
+
+use crate::clock::Clock;
+use crate::dot::Dot;
+use crate::field_name::{FieldKind, FieldName};
+use crate::kind::Kind;
+
+/// One operation on one key; all of it is carried out, or nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Adds to a counter, or takes from it.
+    Counter(i128),
+    /// Changes a set, in this order.
+    Set(Vec<SetChange>),
+    /// Adds members to a set that only grows.
+    GrowSet(Vec<Bytes>),
+    /// Changes a map, in this order.
+    Map(Vec<FieldChange>),
+    /// Counts these values.
+    HyperLogLog(Vec<Bytes>),
+}
+
+/// One change of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetChange {
+    /// Adds a member.
+    Add(Bytes),
+    /// Removes a member: what the context has seen of it, or what this replica has of it.
+    Remove(Bytes),
+}
+
+/// One change of a map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldChange {
+    /// Removes a field with all that is in it, as far as it was seen.
+    Remove(FieldName),
+    /// Changes a field, which is made where it is not there.
+    Update {
+        /// The field's name; the operation says its kind.
+        name: Bytes,
+        /// The change.
+        operation: FieldOperation,
+    },
+}
+
+/// A change of the value in a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldOperation {
+    /// Adds to a counter, or takes from it.
+    Counter(i128),
+    /// Assigns a register.
+    Register(Bytes),
+    /// Enables a flag, or disables it.
+    Flag(bool),
+    /// Changes a set, in this order.
+    Set(Vec<SetChange>),
+    /// Changes a map, in this order.
+    Map(Vec<FieldChange>),
+}
+
+/// The circumstances in which an operation is carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Update<'a> {
+    /// A dot that no update had before.
+    pub dot: Dot,
+    /// The wall-clock time, in microseconds since the Unix epoch.
+    pub micros: u64,
+    /// What the client had seen of the key; without it, removes are about what this replica has.
+    pub context: Option<&'a Clock>,
+}
+
+/// What a remove did not find.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// A member of a set.
+    Member(Bytes),
+    /// A field of a map.
+    Field(FieldName),
+}
+
+/// The operation cannot be carried out; the value is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OperationError {
+    /// A remove without a context is about something that is not there. Fetch, and send the context.
+    #[error("what is to be removed is not present, and no context was given")]
+    NotPresent(Missing),
+    /// A counter would leave the range of 128 bits.
+    #[error("a counter would need more than 128 bits")]
+    CounterRange,
+    /// Maps in maps beyond [`DEPTH_MAX`].
+    #[error("maps are nested deeper than {DEPTH_MAX} levels")]
+    TooDeep,
+    /// The operation is for another type than the value has.
+    #[error("operation is for a {operation}, the value is a {value}")]
+    Kind {
+        /// What the operation is for.
+        operation: Kind,
+        /// What it met.
+        value: Kind,
+    },
+}
+
+/// The most levels of maps within maps.
+pub const DEPTH_MAX: usize = 64;
+
+impl Operation {
+    /// The type that the operation is for.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Counter(_) => Kind::Counter,
+            Self::Set(_) => Kind::Set,
+            Self::GrowSet(_) => Kind::GrowSet,
+            Self::Map(_) => Kind::Map,
+            Self::HyperLogLog(_) => Kind::HyperLogLog,
+        }
+    }
+}
+
+impl SetChange {
+    /// The member that is added or removed.
+    pub fn member(&self) -> &Bytes {
+        match self {
+            Self::Add(member) | Self::Remove(member) => member,
+        }
+    }
+}
+
+impl FieldChange {
+    /// The field that is changed or removed.
+    pub fn field(&self) -> FieldName {
+        match self {
+            Self::Remove(field) => field.clone(),
+            Self::Update { name, operation } => FieldName::new(name.clone(), operation.kind()),
+        }
+    }
+}
+
+impl FieldOperation {
+    /// The kind of field that the operation is for.
+    pub fn kind(&self) -> FieldKind {
+        match self {
+            Self::Counter(_) => FieldKind::Counter,
+            Self::Register(_) => FieldKind::Register,
+            Self::Flag(_) => FieldKind::Flag,
+            Self::Set(_) => FieldKind::Set,
+            Self::Map(_) => FieldKind::Map,
+        }
+    }
+}
