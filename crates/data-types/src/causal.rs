@@ -148,7 +148,7 @@ impl<E: Part> Causal<E::Name, E> {
             self.join_part(name, touched, delta.dot);
         }
         self.clock.observe(delta.dot);
-        self.deferred.merge(&delta.deferred);
+        self.deferred.merge(&delta.removes);
         self.settle();
         Ok(())
     }
@@ -206,19 +206,15 @@ impl<E: Part> Causal<E::Name, E> {
     ) -> Result<Delta<E::Name, E>, OperationError> {
         let found = |name: &E::Name| Some((name.clone(), self.parts.get(name)?.clone()));
         let mut parts: BTreeMap<E::Name, E> = names.iter().filter_map(found).collect();
-        let mut clock = self.clock.clone();
-        clock.observe(update.dot);
-        let mut deferred = Deferred::default();
+        let mut removes = Deferred::default();
         let mut scope = Scope {
             update,
-            clock: &clock,
-            deferred: &mut deferred,
+            removes: &mut removes,
             path: Vec::new(),
         };
         edit(&mut parts, &mut scope)?;
-        let delta = self.delta(names, parts, deferred, update.dot);
+        let delta = self.delta(names, parts, removes, update.dot);
         self.commit(&delta);
-        self.clock = clock;
         Ok(delta)
     }
 
@@ -227,7 +223,7 @@ impl<E: Part> Causal<E::Name, E> {
         &self,
         names: BTreeSet<E::Name>,
         mut parts: BTreeMap<E::Name, E>,
-        deferred: Deferred,
+        removes: Deferred,
         dot: Dot,
     ) -> Delta<E::Name, E> {
         let mut needs = Clock::new();
@@ -249,7 +245,7 @@ impl<E: Part> Causal<E::Name, E> {
             dot,
             needs,
             parts: touched,
-            deferred,
+            removes,
         }
     }
 
@@ -260,6 +256,8 @@ impl<E: Part> Causal<E::Name, E> {
                 None => self.parts.remove(name),
             };
         }
-        self.deferred.merge(&delta.deferred);
+        self.clock.observe(delta.dot);
+        self.deferred.merge(&delta.removes);
+        self.settle();
     }
 }

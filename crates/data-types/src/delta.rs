@@ -21,8 +21,9 @@ pub struct Delta<K, E> {
     pub needs: Clock,
     /// The parts at the root that the update is about.
     pub parts: BTreeMap<K, Touched<E>>,
-    /// Removes that waited at the replica that carried the update out.
-    pub deferred: Deferred,
+    /// The update's removes that had a context. A replica may hold some of what they are about that
+    /// the one that carried the update out held no more, or not yet.
+    pub removes: Deferred,
 }
 
 /// A part that an update is about.

@@ -87,7 +87,7 @@ impl<E: DeltaPart> Delta<E::Name, E> {
     ///            needs     clock
     ///            actors    clock   of all dots below
     ///            dot
-    ///            deferred
+    ///            removes   deferred
     ///            count     varint
     ///            part*             by strictly ascending name
     /// part     = name              a member: length varint, bytes; a field: see `put_name`
@@ -102,7 +102,7 @@ impl<E: DeltaPart> Delta<E::Name, E> {
         put_clock(&mut out, &self.needs);
         put_clock(&mut out, &clock);
         actors.put_dot(&mut out, self.dot);
-        put_deferred(&mut out, &self.deferred);
+        put_deferred(&mut out, &self.removes);
         put_varint(&mut out, self.parts.len() as u64);
         for (name, touched) in &self.parts {
             E::put_part_name(&mut out, name);
@@ -128,14 +128,14 @@ impl<E: DeltaPart> Delta<E::Name, E> {
         let needs = read_clock(&mut reader)?;
         let actors = ActorTable::of(&read_clock(&mut reader)?);
         let dot = actors.read_dot(&mut reader)?;
-        let deferred = read_deferred(&mut reader)?;
+        let removes = read_deferred(&mut reader)?;
         let parts = read_parts(&mut reader, &actors)?;
         check_end(&reader)?;
         let delta = Self {
             dot,
             needs,
             parts,
-            deferred,
+            removes,
         };
         match delta.is_consistent() {
             true => Ok(delta),

@@ -152,24 +152,20 @@ impl DotStore for Content {
 pub(crate) struct Scope<'a> {
     /// The operation's circumstances.
     pub(crate) update: Update<'a>,
-    /// What this replica has seen, the update among it.
-    pub(crate) clock: &'a Clock,
-    /// Removes that wait for updates that this replica has not seen.
-    pub(crate) deferred: &'a mut Deferred,
+    /// Removes with a context, for replicas that have not seen all of it.
+    pub(crate) removes: &'a mut Deferred,
     /// The maps around the value that is changed, from the outermost on.
     pub(crate) path: Vec<FieldName>,
 }
 
 impl Scope<'_> {
-    /// Removes from a part what the client has seen of it; what it has seen and this replica has not
-    /// is removed when it comes.
+    /// Removes from a part what the client has seen of it; what it has seen and a replica has not is
+    /// removed there when it comes.
     fn remove(&mut self, part: &mut impl DotStore, context: &Clock, removal: Removal) {
         part.remove_seen(context);
-        if !self.clock.descends(context) {
-            let path = self.path.clone();
-            self.deferred
-                .insert(context.clone(), Target { path, removal });
-        }
+        let path = self.path.clone();
+        self.removes
+            .insert(context.clone(), Target { path, removal });
     }
 }
 

@@ -177,9 +177,9 @@ impl PagedSet {
         source: &mut S,
     ) -> Result<(PageChange, Delta<Bytes, Dots>), PagedSetError<S::Error>> {
         let names = changes.iter().map(|change| change.member().clone());
-        self.change(names.collect(), source, |set| {
-            Ok(set.update(changes, update)?)
-        })
+        let mut names: BTreeSet<Bytes> = names.collect();
+        names.extend(waiting_members(&self.deferred));
+        self.change(names, source, |set| Ok(set.update(changes, update)?))
     }
 
     /// Takes in what an update at another replica changed; returns what to write.
@@ -193,7 +193,7 @@ impl PagedSet {
     ) -> Result<PageChange, PagedSetError<S::Error>> {
         let mut names: BTreeSet<Bytes> = delta.parts.keys().cloned().collect();
         names.extend(waiting_members(&self.deferred));
-        names.extend(waiting_members(&delta.deferred));
+        names.extend(waiting_members(&delta.removes));
         let (change, ()) = self.change(names, source, |set| Ok(set.join(delta)?))?;
         Ok(change)
     }
@@ -473,10 +473,13 @@ fn encode_page(members: &Members) -> Bytes {
 fn decode_page(bytes: &[u8]) -> Result<Members, DecodeError> {
     let mut reader = ByteReader::new(bytes);
     check_version(&mut reader)?;
-    let actors = ActorTable::of(&read_clock(&mut reader)?);
-    let members = read_members(&mut reader, &actors)?;
+    let clock = read_clock(&mut reader)?;
+    let members = read_members(&mut reader, &ActorTable::of(&clock))?;
     check_end(&reader)?;
-    Ok(members)
+    match clock == clock_of(&members) {
+        true => Ok(members),
+        false => Err(DecodeError::Malformed { offset: 1 }),
+    }
 }
 
 fn counted_bytes(member: &Bytes) -> u64 {
