@@ -44,7 +44,7 @@ fn counters_take_every_form_of_an_increment() {
     assert_eq!(shown_after(Kind::Counter, &bodies), r#"{"type":"counter","value":-11}"#);
     let large = ["9223372036854775807", "1", "123456789012345678901234567890"];
     let shown = shown_after(Kind::Counter, &large);
-    assert_eq!(shown, r#"{"type":"counter","value":123456789021569050938089343698}"#.replace("21569050938089343698", "21569050938144343698").as_str());
+    assert_eq!(shown, r#"{"type":"counter","value":123456789021569050938089343698}"#);
 }
 
 #[test]
