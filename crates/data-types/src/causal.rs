@@ -24,6 +24,12 @@ pub type Set = Causal<Bytes, Dots>;
 /// A map of fields.
 pub type Map = Causal<FieldName, Field>;
 
+/// What an update changed in a set.
+pub type SetDelta = Delta<Bytes, Dots>;
+
+/// What an update changed in a map.
+pub type MapDelta = Delta<FieldName, Field>;
+
 /// Parts by their names, and what has been seen of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Causal<K, E> {
@@ -43,7 +49,7 @@ impl<K, E> Default for Causal<K, E> {
 }
 
 /// What distinguishes sets from maps.
-pub(crate) trait Part: DotStore + Clone + Sized {
+pub trait Part: DotStore + Clone + Sized {
     /// The part's name.
     type Name: Ord + Clone;
 
@@ -78,7 +84,7 @@ impl Set {
         &mut self,
         changes: &[SetChange],
         update: Update<'_>,
-    ) -> Result<Delta<Bytes, Dots>, OperationError> {
+    ) -> Result<SetDelta, OperationError> {
         let names = changes.iter().map(|change| change.member().clone());
         self.change(names.collect(), update, |members, scope| {
             change_members(members, changes, scope)
@@ -100,7 +106,7 @@ impl Map {
         &mut self,
         changes: &[FieldChange],
         update: Update<'_>,
-    ) -> Result<Delta<FieldName, Field>, OperationError> {
+    ) -> Result<MapDelta, OperationError> {
         let names = changes.iter().map(FieldChange::field);
         self.change(names.collect(), update, |fields, scope| {
             change_fields(fields, changes, scope)
@@ -125,11 +131,10 @@ impl<K, E> Causal<K, E> {
     }
 }
 
-#[expect(private_bounds, reason = "no part but a set's and a map's is meant")]
 impl<E: Part> Causal<E::Name, E> {
     /// Takes in another replica's value. Commutative, associative and idempotent.
     pub fn merge(&mut self, other: Self) {
-        self.parts.merge(other.parts, &self.clock, &other.clock);
+        self.parts.reconcile(other.parts, &self.clock, &other.clock);
         self.clock.merge(&other.clock);
         self.deferred.merge(&other.deferred);
         self.settle();
@@ -169,7 +174,7 @@ impl<E: Part> Causal<E::Name, E> {
         let mut ours = self.parts.remove(&name);
         let merged = match (ours.take(), touched.part) {
             (Some(mut part), Some(their_part)) => {
-                part.merge(their_part, &self.clock, &seen);
+                part.reconcile(their_part, &self.clock, &seen);
                 Some(part)
             }
             (Some(mut part), None) => {

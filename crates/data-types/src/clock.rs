@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::dot::{Actor, Dot};
 
 /// A set of updates, asked for one at a time.
-pub(crate) trait Seen {
+pub trait Seen {
     /// True when the update is in the set.
     fn has_seen(&self, dot: Dot) -> bool;
 }

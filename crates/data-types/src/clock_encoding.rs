@@ -46,7 +46,7 @@ pub(crate) fn read_clock(reader: &mut ByteReader<'_>) -> Result<Clock, Truncated
 }
 
 /// The actors of a value, by which its dots are written.
-pub(crate) struct ActorTable(Vec<Dot>);
+pub struct ActorTable(Vec<Dot>);
 
 impl ActorTable {
     /// The table of a clock's actors.
@@ -65,7 +65,9 @@ impl ActorTable {
     /// If the clock has not seen the dot: a value holds nothing that it has not seen.
     pub(crate) fn put_dot(&self, out: &mut impl BufMut, dot: Dot) {
         let place = self.0.binary_search_by_key(&dot.actor, |it| it.actor);
-        let place = place.ok().filter(|place| dot.counter <= self.0[*place].counter);
+        let place = place
+            .ok()
+            .filter(|place| dot.counter <= self.0[*place].counter);
         assert!(place.is_some(), "{dot:?} is not in the clock of its value");
         put_varint(out, place.unwrap_or_default() as u64);
         put_varint(out, dot.counter);

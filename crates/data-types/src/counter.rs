@@ -76,7 +76,7 @@ impl Counter {
     /// never removed, so its own entries are the clock of what it has seen.
     pub fn merge_alone(&mut self, other: Self) {
         let (ours, theirs) = (clock_of(self), clock_of(&other));
-        self.merge(other, &ours, &theirs);
+        self.reconcile(other, &ours, &theirs);
     }
 
     /// What the tallies cover.
@@ -85,8 +85,7 @@ impl Counter {
     }
 
     fn place(&self, actor: Actor) -> Result<usize, usize> {
-        self.0
-            .binary_search_by_key(&actor, |tally| tally.dot.actor)
+        self.0.binary_search_by_key(&actor, |tally| tally.dot.actor)
     }
 
     fn tally_of(&self, actor: Actor) -> Option<&Tally> {
@@ -110,8 +109,9 @@ impl DotStore for Counter {
         self.0.retain(|tally| !context.has_seen(tally.dot));
     }
 
-    fn merge(&mut self, other: Self, ours: &dyn Seen, theirs: &dyn Seen) {
-        let has = |counter: &Self, dot: Dot| counter.tally_of(dot.actor).map(|it| it.dot) == Some(dot);
+    fn reconcile(&mut self, other: Self, ours: &dyn Seen, theirs: &dyn Seen) {
+        let has =
+            |counter: &Self, dot: Dot| counter.tally_of(dot.actor).map(|it| it.dot) == Some(dot);
         let news: SmallVec<[Tally; 3]> = other
             .0
             .iter()

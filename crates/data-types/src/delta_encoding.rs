@@ -23,10 +23,14 @@ const REMOVED: u8 = 0;
 const PRESENT: u8 = 1;
 
 /// How a delta's parts and their names are written.
-pub(crate) trait DeltaPart: Part {
+pub trait DeltaPart: Part {
+    /// Writes a part's name.
     fn put_part_name(out: &mut Vec<u8>, name: &Self::Name);
+    /// Reads a part's name.
     fn read_part_name(reader: &mut ByteReader<'_>) -> Result<Self::Name, Truncated>;
+    /// Writes a part.
     fn put_part(&self, out: &mut Vec<u8>, actors: &ActorTable);
+    /// Reads a part of this name.
     fn read_part(
         name: &Self::Name,
         reader: &mut ByteReader<'_>,
@@ -78,7 +82,6 @@ impl DeltaPart for Field {
     }
 }
 
-#[expect(private_bounds, reason = "no part but a set's and a map's is meant")]
 impl<E: DeltaPart> Delta<E::Name, E> {
     /// The bytes of the delta.
     ///
@@ -161,7 +164,11 @@ impl<E: DeltaPart> Delta<E::Name, E> {
     fn is_consistent(&self) -> bool {
         let is_needed = |dot: Dot| self.needs.contains(dot);
         self.parts.values().all(|touched| {
-            let mut is_known = touched.replaced.as_slice().iter().all(|dot| is_needed(*dot));
+            let mut is_known = touched
+                .replaced
+                .as_slice()
+                .iter()
+                .all(|dot| is_needed(*dot));
             if let Some(part) = &touched.part {
                 part.each_dot(&mut |dot| is_known &= dot == self.dot || is_needed(dot));
             }

@@ -13,7 +13,7 @@ use crate::clock::{Clock, Seen};
 use crate::dot::Dot;
 
 /// A part of a value that holds dots.
-pub(crate) trait DotStore {
+pub trait DotStore {
     /// True when no dot is held: the part is not in the value.
     fn is_empty(&self) -> bool;
 
@@ -21,7 +21,7 @@ pub(crate) trait DotStore {
     fn remove_seen(&mut self, context: &dyn Seen);
 
     /// Takes in the other side's part. `ours` and `theirs` are what the two sides have seen.
-    fn merge(&mut self, other: Self, ours: &dyn Seen, theirs: &dyn Seen);
+    fn reconcile(&mut self, other: Self, ours: &dyn Seen, theirs: &dyn Seen);
 
     /// Shows every dot that is held.
     fn each_dot(&self, visit: &mut dyn FnMut(Dot));
@@ -68,7 +68,7 @@ impl DotStore for Dots {
         self.0.retain(|dot| !context.has_seen(*dot));
     }
 
-    fn merge(&mut self, other: Self, ours: &dyn Seen, theirs: &dyn Seen) {
+    fn reconcile(&mut self, other: Self, ours: &dyn Seen, theirs: &dyn Seen) {
         let is_shared = |dot: &Dot| other.0.binary_search(dot).is_ok();
         let news: SmallVec<[Dot; 1]> = other
             .0
@@ -100,10 +100,10 @@ impl<K: Ord, S: DotStore> DotStore for BTreeMap<K, S> {
         });
     }
 
-    fn merge(&mut self, mut other: Self, ours: &dyn Seen, theirs: &dyn Seen) {
+    fn reconcile(&mut self, mut other: Self, ours: &dyn Seen, theirs: &dyn Seen) {
         self.retain(|key, part| {
             match other.remove(key) {
-                Some(their_part) => part.merge(their_part, ours, theirs),
+                Some(their_part) => part.reconcile(their_part, ours, theirs),
                 None => part.remove_seen(theirs),
             }
             !part.is_empty()

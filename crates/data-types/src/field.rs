@@ -90,9 +90,9 @@ impl DotStore for Field {
         self.content.remove_seen(context);
     }
 
-    fn merge(&mut self, other: Self, ours: &dyn Seen, theirs: &dyn Seen) {
-        self.presence.merge(other.presence, ours, theirs);
-        self.content.merge(other.content, ours, theirs);
+    fn reconcile(&mut self, other: Self, ours: &dyn Seen, theirs: &dyn Seen) {
+        self.presence.reconcile(other.presence, ours, theirs);
+        self.content.reconcile(other.content, ours, theirs);
     }
 
     fn each_dot(&self, visit: &mut dyn FnMut(Dot)) {
@@ -123,13 +123,13 @@ impl DotStore for Content {
     }
 
     /// Both sides have the kind that the field's name says; decoders see to it.
-    fn merge(&mut self, other: Self, ours: &dyn Seen, theirs: &dyn Seen) {
+    fn reconcile(&mut self, other: Self, ours: &dyn Seen, theirs: &dyn Seen) {
         match (self, other) {
-            (Self::Counter(our), Self::Counter(their)) => our.merge(their, ours, theirs),
-            (Self::Register(our), Self::Register(their)) => our.merge(their, ours, theirs),
-            (Self::Flag(our), Self::Flag(their)) => our.merge(their, ours, theirs),
-            (Self::Set(our), Self::Set(their)) => our.merge(their, ours, theirs),
-            (Self::Map(our), Self::Map(their)) => our.merge(their, ours, theirs),
+            (Self::Counter(our), Self::Counter(their)) => our.reconcile(their, ours, theirs),
+            (Self::Register(our), Self::Register(their)) => our.reconcile(their, ours, theirs),
+            (Self::Flag(our), Self::Flag(their)) => our.reconcile(their, ours, theirs),
+            (Self::Set(our), Self::Set(their)) => our.reconcile(their, ours, theirs),
+            (Self::Map(our), Self::Map(their)) => our.reconcile(their, ours, theirs),
             (our, their) => {
                 let (our, their) = (our.kind(), their.kind());
                 assert_eq!(our, their, "fields of one name have one kind");

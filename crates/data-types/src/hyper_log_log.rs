@@ -98,10 +98,10 @@ impl HyperLogLog {
 
     /// The estimated number of distinct values.
     pub fn estimate(&self) -> u64 {
-        let few = self.from_zero_registers();
+        let few = self.estimate_of_zeroes();
         let estimate = match few {
             Some(few) if few <= FEW_MAX[usize::from(self.precision - PRECISION_MIN)] => few,
-            _ => self.from_histogram(),
+            _ => self.estimate_of_histogram(),
         };
         whole(estimate)
     }
@@ -125,13 +125,13 @@ impl HyperLogLog {
     }
 
     /// The estimate by linear counting; `None` when no register is zero.
-    fn from_zero_registers(&self) -> Option<f64> {
+    fn estimate_of_zeroes(&self) -> Option<f64> {
         let zeroes = self.registers.iter().filter(|rank| **rank == 0).count();
         let (all, zeroes) = (float(self.registers.len()), float(zeroes));
         (zeroes > 0.0).then(|| all * (all / zeroes).ln())
     }
 
-    fn from_histogram(&self) -> f64 {
+    fn estimate_of_histogram(&self) -> f64 {
         let all = float(self.registers.len());
         let counts = self.histogram();
         let last = counts.len() - 1;

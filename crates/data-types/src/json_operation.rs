@@ -96,7 +96,9 @@ fn whole_number(body: &[u8]) -> Option<i128> {
 }
 
 fn take_context(json: &mut Value) -> Result<Option<Bytes>, JsonError> {
-    let found = json.as_object_mut().and_then(|it| it.shift_remove("context"));
+    let found = json
+        .as_object_mut()
+        .and_then(|it| it.shift_remove("context"));
     let Some(context) = found else {
         return Ok(None);
     };
@@ -112,7 +114,9 @@ fn bytes(text: &str) -> Bytes {
 /// The strings of a list of nothing but strings.
 fn strings(json: &Value) -> Option<Vec<Bytes>> {
     let elements = json.as_array()?.iter();
-    elements.map(|element| element.as_str().map(bytes)).collect()
+    elements
+        .map(|element| element.as_str().map(bytes))
+        .collect()
 }
 
 fn counter_operation(json: &Value) -> Result<i128, JsonError> {

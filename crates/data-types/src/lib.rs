@@ -48,7 +48,7 @@ mod riak_text;
 mod riak_value;
 mod value;
 
-pub use causal::{Causal, Map, Set};
+pub use causal::{Causal, Map, MapDelta, Set, SetDelta};
 pub use clock::Clock;
 pub use context::{decode_context, encode_context};
 pub use counter::{Counter, Tally};
@@ -73,7 +73,6 @@ pub use paged_set::{
 };
 pub use register::{Assignment, Register};
 pub use riak_value::{
-    RIAK_TAG, RiakFormError, RiakValue, decode_riak_value, encode_legacy_counter,
-    encode_riak_value,
+    RIAK_TAG, RiakFormError, RiakValue, decode_riak_value, encode_legacy_counter, encode_riak_value,
 };
 pub use value::{FieldValue, Value};

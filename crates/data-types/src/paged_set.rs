@@ -16,12 +16,12 @@ use bytes::{BufMut as _, Bytes};
 use kvorum_encoding::{ByteReader, put_varint};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use crate::causal::Set;
+use crate::causal::{Set, SetDelta};
 use crate::clock::Clock;
 use crate::clock_encoding::{ActorTable, put_clock, read_clock};
 use crate::decode_error::DecodeError;
 use crate::deferred::{Deferred, Removal};
-use crate::delta::{Delta, Gap};
+use crate::delta::Gap;
 use crate::dot_store::{DotStore as _, Dots, clock_of};
 use crate::encoding::{VERSION, check_end, check_version};
 use crate::field::Members;
@@ -92,7 +92,9 @@ pub enum PagedSetError<E: std::error::Error + 'static> {
         source: DecodeError,
     },
     /// The pages do not add up to the head: the copy is damaged.
-    #[error("pages of a set have {found} members, or others than its head says, which is {expected}")]
+    #[error(
+        "pages of a set have {found} members, or others than its head says, which is {expected}"
+    )]
     Digest {
         /// Members found.
         found: u64,
@@ -175,7 +177,7 @@ impl PagedSet {
         changes: &[SetChange],
         update: Update<'_>,
         source: &mut S,
-    ) -> Result<(PageChange, Delta<Bytes, Dots>), PagedSetError<S::Error>> {
+    ) -> Result<(PageChange, SetDelta), PagedSetError<S::Error>> {
         let names = changes.iter().map(|change| change.member().clone());
         let mut names: BTreeSet<Bytes> = names.collect();
         names.extend(waiting_members(&self.deferred));
@@ -188,7 +190,7 @@ impl PagedSet {
     /// [`PagedSetError`]; nothing is to be written.
     pub fn join<S: PageSource>(
         &self,
-        delta: Delta<Bytes, Dots>,
+        delta: SetDelta,
         source: &mut S,
     ) -> Result<PageChange, PagedSetError<S::Error>> {
         let mut names: BTreeSet<Bytes> = delta.parts.keys().cloned().collect();
@@ -421,7 +423,10 @@ impl<'a, S: PageSource> Pages<'a, S> {
     }
 
     fn changed(self) -> BTreeMap<u32, Option<Bytes>> {
-        let written = self.loaded.iter().filter(|(it, _)| self.changed.contains(it));
+        let written = self
+            .loaded
+            .iter()
+            .filter(|(it, _)| self.changed.contains(it));
         let written = written.map(|(number, members)| (*number, Some(encode_page(members))));
         let removed = self.removed.iter().map(|number| (*number, None));
         written.chain(removed).collect()

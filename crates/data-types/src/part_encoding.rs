@@ -50,7 +50,9 @@ pub(crate) fn read_members(
             offset: reader.offset(),
         };
         let member = read_bytes(reader)?;
-        let is_next = members.last_key_value().is_none_or(|(last, _)| *last < member);
+        let is_next = members
+            .last_key_value()
+            .is_none_or(|(last, _)| *last < member);
         let dots = actors.read_dots(reader)?;
         if !is_next || dots.as_slice().is_empty() {
             return Err(malformed);
@@ -186,10 +188,7 @@ fn put_register(out: &mut impl BufMut, register: &Register, actors: &ActorTable)
     }
 }
 
-fn read_register(
-    reader: &mut ByteReader<'_>,
-    actors: &ActorTable,
-) -> Result<Register, Truncated> {
+fn read_register(reader: &mut ByteReader<'_>, actors: &ActorTable) -> Result<Register, Truncated> {
     let count = reader.varint_len()?;
     let mut assignments = Vec::<Assignment>::new();
     for _ in 0..count {

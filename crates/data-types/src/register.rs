@@ -81,7 +81,7 @@ impl DotStore for Register {
         self.0.retain(|it| !context.has_seen(it.dot));
     }
 
-    fn merge(&mut self, mut other: Self, ours: &dyn Seen, theirs: &dyn Seen) {
+    fn reconcile(&mut self, mut other: Self, ours: &dyn Seen, theirs: &dyn Seen) {
         let our_dots: SmallVec<[Dot; 2]> = self.0.iter().map(|it| it.dot).collect();
         self.0
             .retain(|it| other.has(it.dot) || !theirs.has_seen(it.dot));

@@ -45,7 +45,9 @@ pub(crate) fn dot_of(term: &Term) -> Option<Dot> {
 /// An actor.
 pub(crate) fn actor_of(term: &Term) -> Option<Actor> {
     let bytes = term.as_binary()?;
-    let ours = bytes.strip_prefix(&[OUR_ACTOR]).and_then(|it| it.try_into().ok());
+    let ours = bytes
+        .strip_prefix(&[OUR_ACTOR])
+        .and_then(|it| it.try_into().ok());
     let number = ours.map_or_else(|| xxh3_64(bytes), u64::from_be_bytes);
     Some(Actor(number.max(1)))
 }

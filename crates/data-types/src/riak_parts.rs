@@ -19,7 +19,9 @@ use crate::field::{Content, Field, Fields, Members};
 use crate::field_name::{FieldKind, FieldName};
 use crate::operation::DEPTH_MAX;
 use crate::register::{Assignment, Register};
-use crate::riak_clock::{actor_of, actor_term, clock_of, clock_term, dot_of, dot_term, dots_of, dots_term};
+use crate::riak_clock::{
+    actor_of, actor_term, clock_of, clock_term, dot_of, dot_term, dots_of, dots_term,
+};
 
 /// Reads a set, `{Clock, Entries, Deferred}`.
 pub(crate) fn set_of(term: Term) -> Option<Set> {
@@ -122,11 +124,7 @@ fn target(path: &[FieldName], removal: Removal) -> Target {
     }
 }
 
-fn members_of(
-    term: Term,
-    path: &[FieldName],
-    deferred: &mut Deferred,
-) -> Option<(Members, Clock)> {
+fn members_of(term: Term, path: &[FieldName], deferred: &mut Deferred) -> Option<(Members, Clock)> {
     let [clock, entries, waiting] = tuple(term)?;
     let members = pairs_of(entries)?.into_iter().map(|(member, dots)| {
         let dots = dots_of(dots).filter(|dots| !dots.is_empty())?;
@@ -142,11 +140,7 @@ fn members_of(
     Some((members.collect::<Option<_>>()?, clock_of(clock)?))
 }
 
-fn fields_of(
-    term: Term,
-    path: &[FieldName],
-    deferred: &mut Deferred,
-) -> Option<(Fields, Clock)> {
+fn fields_of(term: Term, path: &[FieldName], deferred: &mut Deferred) -> Option<(Fields, Clock)> {
     let [clock, entries, waiting] = tuple(term)?;
     let mut fields = Fields::new();
     for (name, value) in pairs_of(entries)? {
@@ -176,7 +170,7 @@ fn field_of(term: Term, path: &[FieldName], deferred: &mut Deferred) -> Option<F
         let dot = dot_of(&dot)?;
         let (content, seen) = content_of(value, dot, path, deferred)?;
         field.presence.insert(dot);
-        field.content.merge(content, &clock, &seen);
+        field.content.reconcile(content, &clock, &seen);
         clock.merge(&seen);
     }
     let removed = removed_by(tombstone, kind)?;
@@ -272,11 +266,7 @@ fn register_of(term: Term, dot: Dot) -> Option<Register> {
 }
 
 /// A flag, `{Clock, Dots, [Context]}`.
-fn flag_of(
-    term: Term,
-    path: &[FieldName],
-    deferred: &mut Deferred,
-) -> Option<(Dots, Clock)> {
+fn flag_of(term: Term, path: &[FieldName], deferred: &mut Deferred) -> Option<(Dots, Clock)> {
     let [clock, dots, waiting] = tuple(term)?;
     for context in waiting.into_list()? {
         deferred.insert(clock_of(context)?, target(path, Removal::Flag));
@@ -342,15 +332,10 @@ fn waiting_at<T: Ord>(
     waiting
 }
 
-fn members_term(
-    members: &Members,
-    clock: &Clock,
-    path: &[FieldName],
-    deferred: &Deferred,
-) -> Term {
-    let entries = members.iter().map(|(member, dots)| {
-        pair(Term::Binary(member.clone()), dots_term(dots))
-    });
+fn members_term(members: &Members, clock: &Clock, path: &[FieldName], deferred: &Deferred) -> Term {
+    let entries = members
+        .iter()
+        .map(|(member, dots)| pair(Term::Binary(member.clone()), dots_term(dots)));
     let waiting = waiting_at(path, deferred, |removal| match removal {
         Removal::Member(member) => Some(member.clone()),
         Removal::Field(_) | Removal::Flag => None,
@@ -362,12 +347,7 @@ fn members_term(
     Term::Tuple(vec![clock_term(clock), list(entries), list(waiting)])
 }
 
-fn fields_term(
-    fields: &Fields,
-    clock: &Clock,
-    path: &[FieldName],
-    deferred: &Deferred,
-) -> Term {
+fn fields_term(fields: &Fields, clock: &Clock, path: &[FieldName], deferred: &Deferred) -> Term {
     let entries = fields.iter().map(|(name, field)| {
         let path = [path, std::slice::from_ref(name)].concat();
         pair(name_term(name), field_term(field, clock, &path, deferred))
@@ -376,9 +356,9 @@ fn fields_term(
         Removal::Field(name) => Some(name.clone()),
         Removal::Member(_) | Removal::Flag => None,
     });
-    let waiting = waiting.into_iter().map(|(context, names)| {
-        pair(clock_term(&context), list(names.iter().map(name_term)))
-    });
+    let waiting = waiting
+        .into_iter()
+        .map(|(context, names)| pair(clock_term(&context), list(names.iter().map(name_term))));
     Term::Tuple(vec![clock_term(clock), list(entries), list(waiting)])
 }
 
@@ -388,8 +368,10 @@ fn field_term(field: &Field, clock: &Clock, path: &[FieldName], deferred: &Defer
         field.content.each_dot(&mut |dot| presence.insert(dot));
     }
     let content = content_term(&field.content, clock, path, deferred);
-    let values = presence.as_slice().iter();
-    let values = values.map(|dot| pair(dot_term(*dot), content.clone()));
+    let values = presence.as_slice().iter().map(|dot| {
+        let assigned = assigned_at(&field.content, *dot);
+        pair(dot_term(*dot), assigned.unwrap_or_else(|| content.clone()))
+    });
     let tombstone = content_term(
         &Content::new(field.content.kind()),
         &Clock::new(),
@@ -399,12 +381,21 @@ fn field_term(field: &Field, clock: &Clock, path: &[FieldName], deferred: &Defer
     pair(list(values), tombstone)
 }
 
-fn content_term(
-    content: &Content,
-    clock: &Clock,
-    path: &[FieldName],
-    deferred: &Deferred,
-) -> Term {
+/// What a register was assigned by one update. Everything else is merged for all updates alike.
+fn assigned_at(content: &Content, dot: Dot) -> Option<Term> {
+    let Content::Register(register) = content else {
+        return None;
+    };
+    let mut assignments = register.assignments().iter();
+    let assignment = assignments.find(|assignment| assignment.dot == dot)?;
+    Some(register_term(assignment.value.clone(), assignment.micros))
+}
+
+fn register_term(value: Bytes, micros: u64) -> Term {
+    pair(Term::Binary(value), Term::Integer(micros.into()))
+}
+
+fn content_term(content: &Content, clock: &Clock, path: &[FieldName], deferred: &Deferred) -> Term {
     match content {
         Content::Counter(counter) => {
             let entries = counter.tallies().iter().map(tally_term);
@@ -412,7 +403,7 @@ fn content_term(
         }
         Content::Register(register) => {
             let (value, micros) = register.value();
-            pair(Term::Binary(value), Term::Integer(micros.into()))
+            register_term(value, micros)
         }
         Content::Flag(dots) => {
             let waiting = waiting_at(path, deferred, |removal| {

@@ -12,8 +12,8 @@ const BUFFER_SHARE: usize = 20;
 const BUFFER_MIN: usize = 16;
 
 /// Reads a sketch: registers as a list of `{Index, Rank}`, as six bits each in a row, or as both.
-pub(crate) fn sketch_of(term: Term) -> Option<HyperLogLog> {
-    let [name, precision, registers] = elements(&term)?;
+pub(crate) fn sketch_of(term: &Term) -> Option<HyperLogLog> {
+    let [name, precision, registers] = elements(term)?;
     let precision = u8::try_from(precision.as_u64()?).ok()?;
     if !name.is_atom("hyper") || !(PRECISION_MIN..=PRECISION_MAX).contains(&precision) {
         return None;

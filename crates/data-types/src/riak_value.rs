@@ -211,11 +211,7 @@ fn take_u8(rest: &mut Bytes, whole: &Bytes) -> Result<u8, RiakFormError> {
     rest.try_get_u8().map_err(|_| malformed(rest, whole))
 }
 
-fn take_exactly(
-    rest: &mut Bytes,
-    whole: &Bytes,
-    expected: &[u8],
-) -> Result<(), RiakFormError> {
+fn take_exactly(rest: &mut Bytes, whole: &Bytes, expected: &[u8]) -> Result<(), RiakFormError> {
     if !rest.starts_with(expected) {
         return Err(malformed(rest, whole));
     }
@@ -258,19 +254,22 @@ fn value_of(kind: Kind, term: Term) -> Option<DataType> {
             DataType::GrowSet(members.collect::<Option<_>>()?)
         }
         Kind::Map => DataType::Map(map_of(term)?),
-        Kind::HyperLogLog => DataType::HyperLogLog(sketch_of(term)?),
+        Kind::HyperLogLog => DataType::HyperLogLog(sketch_of(&term)?),
     })
 }
 
 /// A counter, `[{Actor, Increments, Decrements}]`.
 fn counter_of(term: Term) -> Option<Counter> {
-    let tallies = term.into_list()?.into_iter().map(|entry| match entry.as_tuple()? {
-        [actor, increments, decrements] => {
-            let (increments, decrements) = (sum_of(increments)?, sum_of(decrements)?);
-            Some(tally(actor_of(actor)?, increments, decrements))
-        }
-        _ => None,
-    });
+    let tallies = term
+        .into_list()?
+        .into_iter()
+        .map(|entry| match entry.as_tuple()? {
+            [actor, increments, decrements] => {
+                let (increments, decrements) = (sum_of(increments)?, sum_of(decrements)?);
+                Some(tally(actor_of(actor)?, increments, decrements))
+            }
+            _ => None,
+        });
     let tallies: Vec<Tally> = tallies.collect::<Option<_>>()?;
     Some(Counter::from_tallies(tallies))
 }
@@ -311,9 +310,8 @@ fn two_sums(rest: &mut Bytes, whole: &Bytes) -> Result<Counter, RiakFormError> {
         return Err(malformed(rest, whole));
     }
     let tallies = sums.into_iter();
-    let tallies = tallies.map(|(actor, (increments, decrements))| {
-        tally(actor, increments, decrements)
-    });
+    let tallies =
+        tallies.map(|(actor, (increments, decrements))| tally(actor, increments, decrements));
     Ok(Counter::from_tallies(tallies))
 }
 

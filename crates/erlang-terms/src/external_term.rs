@@ -16,8 +16,8 @@ const DEPTH_MAX: usize = 64;
 const TERMS_MAX: usize = 1 << 20;
 /// The most that a compressed term may inflate to, in bytes.
 const INFLATED_BYTES_MAX: u64 = 256 << 20;
-/// Integers of more bytes than this do not occur in Riak's metadata.
-const INTEGER_BYTES_MAX: usize = 15;
+/// Integers of more bytes than this do not occur in Riak's objects.
+const INTEGER_BYTES_MAX: usize = 16;
 
 /// A decoded term. What Riak's objects never hold (processes, functions, references) is an error.
 #[derive(Clone, Debug, PartialEq)]
@@ -226,7 +226,10 @@ fn put_integer(out: &mut Vec<u8>, value: i128) {
 /// If there are more than 4 billion of something.
 fn put_count(out: &mut Vec<u8>, tag: u8, count: usize) {
     let count = u32::try_from(count);
-    assert!(count.is_ok(), "a term has no more than 2^32 elements or bytes");
+    assert!(
+        count.is_ok(),
+        "a term has no more than 2^32 elements or bytes"
+    );
     out.push(tag);
     out.extend_from_slice(&count.unwrap_or(0).to_be_bytes());
 }
@@ -235,7 +238,10 @@ fn put_count(out: &mut Vec<u8>, tag: u8, count: usize) {
 /// If an atom or a text is longer than 65,535 bytes, which Erlang allows for neither.
 fn put_short(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     let len = u16::try_from(bytes.len());
-    assert!(len.is_ok(), "an atom or a text has no more than 65,535 bytes");
+    assert!(
+        len.is_ok(),
+        "an atom or a text has no more than 65,535 bytes"
+    );
     out.push(tag);
     out.extend_from_slice(&len.unwrap_or(0).to_be_bytes());
     out.extend_from_slice(bytes);
@@ -423,7 +429,8 @@ impl TermReader<'_> {
         let magnitude = digits
             .iter()
             .rev()
-            .fold(0i128, |value, digit| value << 8 | i128::from(*digit));
+            .fold(0u128, |value, digit| value << 8 | u128::from(*digit));
+        let magnitude = i128::try_from(magnitude).map_err(|_| TermError::TooLarge)?;
         Ok(Term::Integer(if sign == 0 {
             magnitude
         } else {

@@ -40,6 +40,28 @@ fn terms_of_every_kind_are_understood() {
 }
 
 #[test]
+fn integers_and_long_lists_are_read_back() {
+    let integers = [
+        0,
+        255,
+        256,
+        -1,
+        1 << 31,
+        -(1 << 31) - 1,
+        1 << 100,
+        -(1 << 100),
+    ];
+    for value in integers {
+        let term = Term::Integer(value);
+        assert_eq!(Term::decode(&term.encode()), Ok(term));
+    }
+    let long = vec![Term::Integer(1); 300];
+    for term in [Term::Tuple(long.clone()), Term::List(long, None)] {
+        assert_eq!(Term::decode(&term.encode()), Ok(term));
+    }
+}
+
+#[test]
 fn a_compressed_term_is_inflated_and_one_that_names_a_wrong_length_is_refused() {
     use std::io::Write as _;
     let plain = b"m\0\0\0\x05hello";
@@ -82,6 +104,16 @@ fn text_is_taken_from_binaries_strings_atoms_and_lists_of_characters() {
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_read_is_written_so_that_it_is_read_again(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        let mut whole = vec![131];
+        whole.extend(bytes);
+        if let Ok(term) = decode(&whole) {
+            let again = Term::decode(&term.encode());
+            prop_assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, TermError>(term)));
+        }
+    }
 
     #[test]
     fn no_bytes_whatever_bring_the_decoder_down(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {

@@ -1,8 +1,8 @@
 //! The metadata of a Riak object: a dictionary whose known names we carry over.
 
 use bytes::Bytes;
-use kvorum_erlang_terms::external_term::Term;
 use kvorum_encoding::{Address, Bucket, BucketType, Key};
+use kvorum_erlang_terms::external_term::Term;
 
 use crate::version_vector::RiakDot;
 

@@ -6,9 +6,8 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use kvorum_erlang_terms::external_term::TermReader;
 use kvorum_disk::Disk;
-
+use kvorum_erlang_terms::external_term::TermReader;
 
 /// Indexes are below 2^160.
 const INDEX_BYTES: usize = 20;

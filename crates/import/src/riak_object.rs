@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use kvorum_erlang_terms::external_term::{FORMAT_BYTE, Term, TermError};
 use crate::metadata::RiakMetadata;
 use crate::version_vector::VersionVector;
+use kvorum_erlang_terms::external_term::{FORMAT_BYTE, Term, TermError};
 
 const MAGIC: u8 = 53;
 const VERSION: u8 = 1;

@@ -13,7 +13,6 @@ use kvorum_erlang_terms::external_term::Term;
 use kvorum_object::{ActorId, Clock, Dot, Timestamp};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-
 /// Keeps hashes of Riak's actors apart from other uses of the hash.
 const ACTOR_SEED: u64 = 0x7269_616b_2061_6374;
 

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use kvorum_data_types::{
-    Actor, DataType, DecodeError, Delta, Dot, Dots, Field, FieldChange, FieldName, FieldOperation,
-    Kind, Operation, PagedSet, Set, SetChange, Update, decode_context, decode_riak_value,
-    encode_context, encode_legacy_counter, encode_riak_value,
+    Actor, DataType, DecodeError, Dot, FieldChange, FieldOperation, Kind, MapDelta, Operation,
+    PagedSet, Set, SetChange, SetDelta, Update, decode_context, decode_riak_value, encode_context,
+    encode_legacy_counter, encode_riak_value,
 };
 use proptest::prelude::*;
 
@@ -109,7 +109,12 @@ fn a_value_of_a_newer_version_says_so() {
 fn the_bytes_are_as_drawn() {
     let mut counter = DataType::new(Kind::Counter, 0);
     apply(&mut counter, 2, 1, &Operation::Counter(300));
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
     // Version, kind; one actor, 2, counter 1; one tally: actor 0, counter 1, sums 300 and 0.
     let drawn = "0101 01 0200000000000000 01 01 00 01 ac02 00 00 00".replace(' ', "");
     assert_eq!(hex(&counter.encode()), drawn);
@@ -181,11 +186,11 @@ fn take_as_anything(bytes: &Bytes) {
 }
 
 fn take_as_delta(bytes: &Bytes) {
-    if let Ok(delta) = Delta::<FieldName, Field>::decode(bytes) {
-        assert_eq!(Delta::decode(&delta.encode()), Ok(delta));
+    if let Ok(delta) = MapDelta::decode(bytes) {
+        assert_eq!(MapDelta::decode(&delta.encode()), Ok(delta));
     }
-    if let Ok(delta) = Delta::<Bytes, Dots>::decode(bytes) {
-        assert_eq!(Delta::decode(&delta.encode()), Ok(delta.clone()));
+    if let Ok(delta) = SetDelta::decode(bytes) {
+        assert_eq!(SetDelta::decode(&delta.encode()), Ok(delta.clone()));
         let mut set = Set::default();
         if set.join(delta).is_ok() {
             let set = DataType::Set(set);

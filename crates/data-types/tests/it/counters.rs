@@ -15,13 +15,14 @@ proptest! {
     ) {
         let mut counters = vec![Counter::default(); REPLICAS];
         let mut made = vec![Vec::<i128>::new(); REPLICAS];
-        let mut known = vec![[0usize; REPLICAS]; REPLICAS];
+        let mut known = [[0usize; REPLICAS]; REPLICAS];
         for ((at, from, by, is_merge), dot) in steps.into_iter().zip(1..) {
             if is_merge {
                 let other = counters[from].clone();
                 counters[at].merge_alone(other);
-                for actor in 0..REPLICAS {
-                    known[at][actor] = known[at][actor].max(known[from][actor]);
+                let theirs = known[from];
+                for (ours, theirs) in known[at].iter_mut().zip(theirs) {
+                    *ours = theirs.max(*ours);
                 }
             } else {
                 counters[at].count(by, Dot::new(Actor(at as u64), dot)).unwrap();

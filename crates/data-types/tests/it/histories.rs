@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 use kvorum_data_types::{
-    Actor, Clock, DataType, Delta, Dot, Field, FieldChange, FieldKind, FieldName, FieldOperation,
-    Map, Set, SetChange, Update,
+    Actor, Clock, DataType, Dot, FieldChange, FieldKind, FieldName, FieldOperation, Map, MapDelta,
+    Set, SetChange, SetDelta, Update,
 };
 use proptest::prelude::*;
 
@@ -110,7 +110,7 @@ trait Replicated: Clone + Default + PartialEq + std::fmt::Debug {
 
 impl Replicated for Set {
     type Change = SetChange;
-    type Delta = Delta<Bytes, kvorum_data_types::Dots>;
+    type Delta = SetDelta;
     type Shown = Vec<Bytes>;
 
     fn change(&mut self, changes: &[SetChange], update: Update<'_>) -> Option<Self::Delta> {
@@ -122,7 +122,7 @@ impl Replicated for Set {
     }
 
     fn join_delta(&mut self, delta: Self::Delta) -> bool {
-        let sent = Delta::decode(&delta.encode()).unwrap();
+        let sent = Self::Delta::decode(&delta.encode()).unwrap();
         assert_eq!(sent, delta);
         self.join(sent).is_ok()
     }
@@ -155,7 +155,7 @@ impl Replicated for Set {
 
 impl Replicated for Map {
     type Change = FieldChange;
-    type Delta = Delta<FieldName, Field>;
+    type Delta = MapDelta;
     type Shown = Vec<(FieldName, kvorum_data_types::FieldValue)>;
 
     fn change(&mut self, changes: &[FieldChange], update: Update<'_>) -> Option<Self::Delta> {
@@ -167,7 +167,7 @@ impl Replicated for Map {
     }
 
     fn join_delta(&mut self, delta: Self::Delta) -> bool {
-        let sent = Delta::decode(&delta.encode()).unwrap();
+        let sent = Self::Delta::decode(&delta.encode()).unwrap();
         assert_eq!(sent, delta);
         self.join(sent).is_ok()
     }

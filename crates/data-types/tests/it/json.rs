@@ -7,7 +7,9 @@ use kvorum_data_types::{
 };
 
 fn refusal(kind: Kind, body: &str) -> String {
-    operation_from_json(kind, body.as_bytes()).unwrap_err().to_string()
+    operation_from_json(kind, body.as_bytes())
+        .unwrap_err()
+        .to_string()
 }
 
 fn operation(kind: Kind, body: &str) -> Operation {
@@ -41,10 +43,16 @@ fn counters_take_every_form_of_an_increment() {
         r#"{"increment": -2}"#,
         "0",
     ];
-    assert_eq!(shown_after(Kind::Counter, &bodies), r#"{"type":"counter","value":-11}"#);
+    assert_eq!(
+        shown_after(Kind::Counter, &bodies),
+        r#"{"type":"counter","value":-11}"#
+    );
     let large = ["9223372036854775807", "1", "123456789012345678901234567890"];
     let shown = shown_after(Kind::Counter, &large);
-    assert_eq!(shown, r#"{"type":"counter","value":123456789021569050938089343698}"#);
+    assert_eq!(
+        shown,
+        r#"{"type":"counter","value":123456789021569050938089343698}"#
+    );
 }
 
 #[test]
@@ -66,13 +74,20 @@ fn bodies_that_are_no_increment_are_told_as_riak_tells_them() {
         assert_eq!(refusal(Kind::Counter, body), expected);
     }
     for body in ["", r#"{"increment":"#, "+5", "007"] {
-        assert!(refusal(Kind::Counter, body).starts_with("Couldn't decode JSON: "), "{body}");
+        assert!(
+            refusal(Kind::Counter, body).starts_with("Couldn't decode JSON: "),
+            "{body}"
+        );
     }
 }
 
 #[test]
 fn sets_take_their_verbs_in_order() {
-    let bodies = [r#"{"add":"apple"}"#, r#"{"add_all":["pear","plum","apple"]}"#, "{}"];
+    let bodies = [
+        r#"{"add":"apple"}"#,
+        r#"{"add_all":["pear","plum","apple"]}"#,
+        "{}",
+    ];
     let shown = r#"{"type":"set","value":["apple","pear","plum"]}"#;
     assert_eq!(shown_after(Kind::Set, &bodies), shown);
     let removed = [bodies[1], r#"{"remove_all":["pear","plum"],"add":"fig"}"#];
@@ -103,7 +118,10 @@ fn grow_only_sets_and_sketches_add_and_do_not_remove() {
     let bodies = [r#"{"add_all":["g2","g1"]}"#, r#"{"add":"g2"}"#];
     let shown = r#"{"type":"gset","value":["g1","g2"]}"#;
     assert_eq!(shown_after(Kind::GrowSet, &bodies), shown);
-    assert_eq!(shown_after(Kind::HyperLogLog, &bodies), r#"{"type":"hll","value":2}"#);
+    assert_eq!(
+        shown_after(Kind::HyperLogLog, &bodies),
+        r#"{"type":"hll","value":2}"#
+    );
     for (kind, name) in [(Kind::GrowSet, "gset"), (Kind::HyperLogLog, "hll")] {
         let expected = format!(r#"Invalid operation on datatype '{name}': {{"remove":"g1"}}"#);
         assert_eq!(refusal(kind, r#"{"remove":"g1"}"#), expected);
@@ -145,17 +163,41 @@ fn bodies_that_are_no_change_of_a_map_are_told_as_riak_tells_them() {
     let cases = [
         ("5", "Invalid operation on datatype 'map': 5"),
         (r#"["x"]"#, r#"Invalid operation on datatype 'map': ["x"]"#),
-        (r#"{"add":"x_counter"}"#, r#"Invalid operation on datatype 'map': "add""#),
+        (
+            r#"{"add":"x_counter"}"#,
+            r#"Invalid operation on datatype 'map': "add""#,
+        ),
         (r#"{"update":5}"#, "Couldn't decode JSON: {badmatch,5}"),
         (r#"{"update":{"name":1}}"#, "Invalid map field name 'name'"),
-        (r#"{"update":{"n_Counter":1}}"#, "Invalid map field name 'n_Counter'"),
-        (r#"{"update":{"r_register":5}}"#, "Invalid operation on datatype 'register': 5"),
-        (r#"{"update":{"f_flag":true}}"#, "Invalid operation on datatype 'flag': true"),
-        (r#"{"update":{"n_counter":"5"}}"#, r#"Invalid operation on datatype 'counter': "5""#),
-        (r#"{"update":{"m_map":{"a_counter":1}}}"#, r#"Invalid operation on datatype 'map': "a_counter""#),
-        (r#"{"remove":5}"#, r#"Invalid operation on datatype 'map': {"remove":5}"#),
+        (
+            r#"{"update":{"n_Counter":1}}"#,
+            "Invalid map field name 'n_Counter'",
+        ),
+        (
+            r#"{"update":{"r_register":5}}"#,
+            "Invalid operation on datatype 'register': 5",
+        ),
+        (
+            r#"{"update":{"f_flag":true}}"#,
+            "Invalid operation on datatype 'flag': true",
+        ),
+        (
+            r#"{"update":{"n_counter":"5"}}"#,
+            r#"Invalid operation on datatype 'counter': "5""#,
+        ),
+        (
+            r#"{"update":{"m_map":{"a_counter":1}}}"#,
+            r#"Invalid operation on datatype 'map': "a_counter""#,
+        ),
+        (
+            r#"{"remove":5}"#,
+            r#"Invalid operation on datatype 'map': {"remove":5}"#,
+        ),
         (r#"{"remove":"name"}"#, "Invalid map field name 'name'"),
-        (r#"{"remove":["a_set",5]}"#, "Couldn't decode JSON: function_clause"),
+        (
+            r#"{"remove":["a_set",5]}"#,
+            "Couldn't decode JSON: function_clause",
+        ),
     ];
     for (body, expected) in cases {
         assert_eq!(refusal(Kind::Map, body), expected);
@@ -180,8 +222,14 @@ fn a_context_goes_out_and_comes_back() {
     assert_eq!(sent, Some(context.clone()));
     assert!(!encode_context(&context).is_empty());
     let bad = |context: &str| format!(r#"{{"remove":"x","context":{context}}}"#);
-    assert_eq!(refusal(Kind::Set, &bad("5")), "Couldn't decode JSON: function_clause");
-    assert_eq!(refusal(Kind::Set, &bad(r#""!!!""#)), "Couldn't decode JSON: function_clause");
+    assert_eq!(
+        refusal(Kind::Set, &bad("5")),
+        "Couldn't decode JSON: function_clause"
+    );
+    assert_eq!(
+        refusal(Kind::Set, &bad(r#""!!!""#)),
+        "Couldn't decode JSON: function_clause"
+    );
     assert!(refusal(Kind::Set, &bad(r#""AAAA""#)).starts_with("Invalid context: "));
 }
 
@@ -189,5 +237,8 @@ fn a_context_goes_out_and_comes_back() {
 fn what_json_cannot_carry_is_refused() {
     let value = Value::Set(vec![Bytes::from_static(b"\xff")]);
     assert!(fetched_json(&value, None).is_err());
-    assert_eq!(not_found_json(Kind::Map), r#"{"type":"map","error":"notfound"}"#);
+    assert_eq!(
+        not_found_json(Kind::Map),
+        r#"{"type":"map","error":"notfound"}"#
+    );
 }

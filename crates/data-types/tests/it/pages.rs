@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use bytes::Bytes;
 use kvorum_data_types::{
-    Actor, Clock, Delta, Dot, PageChange, PageSource, PagedSet, PagedSetError, Set, SetChange,
+    Actor, Clock, Dot, PageChange, PageSource, PagedSet, PagedSetError, Set, SetChange, SetDelta,
     Update,
 };
 use proptest::prelude::*;
@@ -14,14 +14,17 @@ use proptest::prelude::*;
 #[derive(Clone)]
 struct Stored {
     head: PagedSet,
-    pages: BTreeMap<u32, Bytes>,
+    pages: Pages,
 }
 
-impl PageSource for BTreeMap<u32, Bytes> {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Pages(BTreeMap<u32, Bytes>);
+
+impl PageSource for Pages {
     type Error = Infallible;
 
     fn page(&mut self, number: u32) -> Result<Option<Bytes>, Infallible> {
-        Ok(self.get(&number).cloned())
+        Ok(self.0.get(&number).cloned())
     }
 }
 
@@ -30,7 +33,7 @@ impl Stored {
         let PageChange { head, pages } = PagedSet::split(set);
         let mut stored = Self {
             head,
-            pages: BTreeMap::new(),
+            pages: Pages::default(),
         };
         stored.write_pages(pages);
         stored
@@ -39,8 +42,8 @@ impl Stored {
     fn write_pages(&mut self, pages: BTreeMap<u32, Option<Bytes>>) {
         for (number, page) in pages {
             match page {
-                Some(page) => self.pages.insert(number, page),
-                None => self.pages.remove(&number),
+                Some(page) => self.pages.0.insert(number, page),
+                None => self.pages.0.remove(&number),
             };
         }
     }
@@ -56,7 +59,7 @@ impl Stored {
         bytes
     }
 
-    fn update(&mut self, changes: &[SetChange], update: Update<'_>) -> Option<Delta<Bytes, kvorum_data_types::Dots>> {
+    fn update(&mut self, changes: &[SetChange], update: Update<'_>) -> Option<SetDelta> {
         let found = self.head.update(changes, update, &mut self.pages);
         let (change, delta) = found.ok()?;
         self.write(change);
@@ -101,15 +104,20 @@ struct Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let numbers = prop::collection::vec(0..400u32, 1..60);
-    (0..2usize, numbers, prop::bool::weighted(0.4), any::<bool>(), prop::bool::weighted(0.8)).prop_map(
-        |(at, numbers, is_removal, with_context, joins)| Step {
+    (
+        0..2usize,
+        numbers,
+        prop::bool::weighted(0.4),
+        any::<bool>(),
+        prop::bool::weighted(0.8),
+    )
+        .prop_map(|(at, numbers, is_removal, with_context, joins)| Step {
             at,
             numbers,
             is_removal,
             with_context,
             joins,
-        },
-    )
+        })
 }
 
 proptest! {
@@ -163,10 +171,15 @@ fn bytes_of_an_addition(members: u32) -> usize {
     for number in members..members + 1000 {
         let changes = [SetChange::Add(member(number, 0))];
         let counter = u64::from(number) + 1;
-        let change = stored.head.update(&changes, update(1, counter, None), &mut stored.pages);
+        let change = stored
+            .head
+            .update(&changes, update(1, counter, None), &mut stored.pages);
         let (change, delta) = change.unwrap();
         bytes += stored.write(change);
-        assert!(delta.encode().len() < 100, "a delta does not grow with the set");
+        assert!(
+            delta.encode().len() < 100,
+            "a delta does not grow with the set"
+        );
     }
     bytes / 1000
 }
@@ -174,7 +187,10 @@ fn bytes_of_an_addition(members: u32) -> usize {
 #[test]
 fn an_addition_to_100_000_members_writes_what_one_to_1000_does() {
     let (few, many) = (bytes_of_an_addition(1000), bytes_of_an_addition(100_000));
-    assert!(many < few * 4, "{many} bytes, {few} with a hundredth of the members");
+    assert!(
+        many < few * 4,
+        "{many} bytes, {few} with a hundredth of the members"
+    );
     assert!(few < 4000, "{few} bytes");
 }
 
@@ -183,18 +199,20 @@ fn damage_to_pages_is_found() {
     let mut stored = Stored::of(&large_set(300));
     assert!(stored.head.page_count() > 2);
     let sound = stored.pages.clone();
-    for (number, page) in &sound {
+    for (number, page) in &sound.0 {
         for place in 0..page.len() {
             let mut changed = page.to_vec();
             changed[place] ^= 1 << (place % 8);
-            stored.pages.insert(*number, changed.into());
+            stored.pages.0.insert(*number, changed.into());
             let found = stored.head.assemble(&mut stored.pages);
             assert!(found.is_err(), "page {number}, byte {place}");
         }
-        stored.pages.remove(number);
+        stored.pages.0.remove(number);
         let found = stored.head.assemble(&mut stored.pages);
-        assert!(matches!(found, Err(PagedSetError::Missing { number: missing }) if missing == *number));
-        stored.pages.insert(*number, page.clone());
+        assert!(
+            matches!(found, Err(PagedSetError::Missing { number: missing }) if missing == *number)
+        );
+        stored.pages.0.insert(*number, page.clone());
     }
 }
 
@@ -205,8 +223,16 @@ fn equal_sets_have_equal_fingerprints_whatever_way_they_took() {
     for number in 300..500 {
         let changes = [SetChange::Add(member(number, 0))];
         let actor = u64::from(number % 3) + 1;
-        grown.update(&changes, update(actor, u64::from(number) + 1, None)).unwrap();
+        grown
+            .update(&changes, update(actor, u64::from(number) + 1, None))
+            .unwrap();
     }
-    assert_eq!(grown.head.fingerprint(), Stored::of(&set).head.fingerprint());
-    assert_ne!(grown.head.fingerprint(), Stored::of(&large_set(499)).head.fingerprint());
+    assert_eq!(
+        grown.head.fingerprint(),
+        Stored::of(&set).head.fingerprint()
+    );
+    assert_ne!(
+        grown.head.fingerprint(),
+        Stored::of(&large_set(499)).head.fingerprint()
+    );
 }

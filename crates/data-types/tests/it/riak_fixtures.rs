@@ -87,7 +87,8 @@ fn imported_values_are_stored_and_merged_with_themselves() {
 #[test]
 fn sketches_of_riak_have_its_precision() {
     for object in objects().iter().filter(|object| object["type"] == "hll") {
-        let DataType::HyperLogLog(sketch) = decode_riak_value(&stored(object)).unwrap().value else {
+        let DataType::HyperLogLog(sketch) = decode_riak_value(&stored(object)).unwrap().value
+        else {
             panic!("{object}");
         };
         assert_eq!(sketch.precision(), HyperLogLog::default().precision());

@@ -59,7 +59,11 @@ fn a_reduced_sketch_is_that_of_the_lower_precision() {
     for precision in PRECISION_MIN..=PRECISION_MAX {
         let mut reduced = full.clone();
         reduced.reduce(precision);
-        assert_eq!(reduced, sketch(precision, numbered(0..20_000)), "{precision}");
+        assert_eq!(
+            reduced,
+            sketch(precision, numbered(0..20_000)),
+            "{precision}"
+        );
         let mut merged = sketch(precision, numbered(0..10));
         merged.merge(&full);
         assert_eq!(merged, reduced);
