@@ -27,7 +27,7 @@ pub struct GetOptions {
     pub notfound_ok: Option<bool>,
     /// Replicas, at most the bucket's n_val.
     pub n_val: Option<u32>,
-    /// Whether stand-ins for primaries that are down may answer; they may where it is not said.
+    /// Stand-ins for primaries that are down may answer; `None` means that they may.
     pub sloppy_quorum: Option<bool>,
     /// When to give up.
     pub timeout: Option<Duration>,
@@ -50,7 +50,7 @@ pub struct PutOptions {
     pub sync_on_write: Option<SyncOnWrite>,
     /// Replicas, at most the bucket's n_val.
     pub n_val: Option<u32>,
-    /// Whether stand-ins for primaries that are down may be used; they may where it is not said.
+    /// Stand-ins for primaries that are down may be used; `None` means that they may.
     pub sloppy_quorum: Option<bool>,
     /// When to give up.
     pub timeout: Option<Duration>,
