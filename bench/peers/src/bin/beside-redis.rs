@@ -6,7 +6,7 @@
 //!
 //! Both servers keep every put (`durability = grouped`, `appendfsync always`) and are asked over the same
 //! number of connections, each with one request under way, by the same threads: values of 1 KB that do not
-//! compress, put under random keys, and then read again. Rounds go in turn. `redis-server` is Debian's
+//! compress, put under random keys, and then gets of the first thousand. Rounds go in turn. `redis-server` is Debian's
 //! package of that name, or the program that `--redis` names.
 
 use std::fs;
@@ -18,16 +18,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use clap::Parser;
+use kvorum_bench::process::ProcessUsage;
+use kvorum_bench::random::{Seed, WorkerRandom};
 use kvorum_protocol::frame::announced_bytes;
 use kvorum_protocol::request::{Get, GetOptions, Put, PutOptions};
 use kvorum_protocol::{MessageCode, pb};
 
 /// A server answers within this time of its start.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// Ticks of `/proc/PID/stat` in a second, on every Linux that we know of.
-const TICKS_PER_SECOND: f64 = 100.0;
+/// Gets ask for so many of the keys at most, which fit every cache.
+const READ_KEYS_MAX: u64 = 1_000;
+/// The bucket of all keys.
+const BUCKET: &[u8] = b"redis";
+/// The stream of the values that are there first; each connection's stands as far from it as its number.
+const SEED: Seed = Seed([42, 23, 12]);
 
 #[derive(Parser)]
 struct Arguments {
@@ -44,8 +50,8 @@ struct Arguments {
     seconds: u64,
     /// Connections.
     #[arg(long, default_value_t = 64)]
-    connections: u64,
-    /// Keys that are put and read.
+    connections: u32,
+    /// Keys that are put. The first thousand of them are read.
     #[arg(long, default_value_t = 10_000)]
     keys: u64,
     /// Bytes of a value.
@@ -57,6 +63,13 @@ struct Arguments {
     /// A setting of Kvorum's server, as KEY=VALUE; may be repeated.
     #[arg(long = "set")]
     settings: Vec<String>,
+}
+
+impl Arguments {
+    /// Keys that are read: the first ones.
+    fn read_keys(&self) -> u64 {
+        self.keys.min(READ_KEYS_MAX)
+    }
 }
 
 /// A protocol: how a request is written, and where its answer ends.
@@ -111,6 +124,7 @@ fn median(costs: &[Costs], of: fn(&Costs) -> f64) -> f64 {
 
 fn one_round(arguments: &Arguments, wire: Wire) -> Result<Costs> {
     let server = Server::start(arguments, wire)?;
+    server.fill(arguments)?;
     let put = server.load(arguments, true)?;
     // What the puts left to do is not the gets'.
     std::thread::sleep(Duration::from_secs(2));
@@ -155,7 +169,7 @@ impl Server {
 
     fn wait_until_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + READY_WITHIN;
-        let request = self.wire.request(true, 0, b"ready?")?;
+        let request = self.wire.put(0, &Bytes::from_static(b"ready?"))?;
         while Connection::open(self.address, self.wire)
             .and_then(|mut it| it.exchange(&request))
             .is_err()
@@ -170,26 +184,29 @@ impl Server {
         Ok(())
     }
 
+    /// Puts the keys that are read.
+    fn fill(&self, arguments: &Arguments) -> Result<()> {
+        let mut connection = Connection::open(self.address, self.wire)?;
+        let mut random = WorkerRandom::new(SEED);
+        for key in 0..arguments.read_keys() {
+            let value = value(&mut random, arguments.value_bytes);
+            connection.exchange(&self.wire.put(key, &value)?)?;
+        }
+        Ok(())
+    }
+
     /// Runs the connections for a phase. Returns the server's processor time for an operation, in
     /// microseconds.
     fn load(&self, arguments: &Arguments, is_put: bool) -> Result<f64> {
-        if is_put {
-            // All keys exist once the gets begin.
-            let mut connection = Connection::open(self.address, self.wire)?;
-            for key in 0..arguments.keys.min(1_000) {
-                let value = value(key, arguments.value_bytes);
-                connection.exchange(&self.wire.request(true, key, &value)?)?;
-            }
-        }
         let before = self.cpu_micros()?;
         let operations = AtomicU64::new(0);
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| -> Result<()> {
-            let threads: Vec<_> = (0..arguments.connections)
-                .map(|seed| {
+            let threads: Vec<_> = (1..=arguments.connections)
+                .map(|number| {
                     let (operations, is_over) = (&operations, &is_over);
                     scope.spawn(move || {
-                        self.one_connection(arguments, is_put, seed, operations, is_over)
+                        self.one_connection(arguments, is_put, number, operations, is_over)
                     })
                 })
                 .collect();
@@ -211,22 +228,22 @@ impl Server {
         &self,
         arguments: &Arguments,
         is_put: bool,
-        seed: u64,
+        number: u32,
         operations: &AtomicU64,
         is_over: &AtomicBool,
     ) -> Result<()> {
         let mut connection = Connection::open(self.address, self.wire)?;
-        let value = value(seed, arguments.value_bytes);
-        let mut random = seed + 1;
-        let keys = if is_put {
-            arguments.keys
-        } else {
-            arguments.keys.min(1_000)
-        };
+        let mut random = WorkerRandom::new(SEED.of_worker(number));
+        let value = value(&mut random, arguments.value_bytes);
         while !is_over.load(Ordering::Relaxed) {
-            advance(&mut random);
-            let key = (random >> 33) % keys;
-            connection.exchange(&self.wire.request(is_put, key, &value)?)?;
+            let request = if is_put {
+                let key = random.uniform(arguments.keys) - 1;
+                self.wire.put(key, &value)?
+            } else {
+                let key = random.uniform(arguments.read_keys()) - 1;
+                self.wire.get(key)?
+            };
+            connection.exchange(&request)?;
             operations.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
@@ -234,17 +251,8 @@ impl Server {
 
     /// Time in user mode and in the kernel, of all of the server's threads.
     fn cpu_micros(&self) -> Result<f64> {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-        // The second field is the program's name in parentheses, and may hold spaces.
-        let behind_name = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
-        let fields: Vec<&str> = behind_name.split(' ').collect();
-        let [user, system] =
-            [11, 12].map(|place: usize| fields.get(place).and_then(|it| it.parse().ok()));
-        let (Some(user), Some(system)): (Option<f64>, Option<f64>) = (user, system) else {
-            bail!("{path} has no times in its fields 14 and 15");
-        };
-        Ok((user + system) / TICKS_PER_SECOND * 1e6)
+        let usage = ProcessUsage::of(self.child.id()).context("read what the server used")?;
+        Ok(usage.cpu.as_secs_f64() * 1e6)
     }
 }
 
@@ -329,11 +337,19 @@ impl Wire {
         }
     }
 
-    fn request(self, is_put: bool, key: u64, value: &[u8]) -> Result<BytesMut> {
-        let key = format!("key-{key:010}");
+    fn put(self, key: u64, value: &Bytes) -> Result<BytesMut> {
+        let key = key_name(key);
         match self {
-            Self::Kvorum => kvorum_request(is_put, key.as_bytes(), value),
-            Self::Redis => Ok(redis_request(is_put, &key, value)),
+            Self::Kvorum => kvorum_put(key.as_bytes(), value),
+            Self::Redis => Ok(redis_request(&[b"SET", key.as_bytes(), value])),
+        }
+    }
+
+    fn get(self, key: u64) -> Result<BytesMut> {
+        let key = key_name(key);
+        match self {
+            Self::Kvorum => kvorum_get(key.as_bytes()),
+            Self::Redis => Ok(redis_request(&[b"GET", key.as_bytes()])),
         }
     }
 
@@ -346,31 +362,37 @@ impl Wire {
     }
 }
 
-fn kvorum_request(is_put: bool, key: &[u8], value: &[u8]) -> Result<BytesMut> {
+fn key_name(key: u64) -> String {
+    format!("key-{key:010}")
+}
+
+fn kvorum_put(key: &[u8], value: &Bytes) -> Result<BytesMut> {
+    let content = pb::RpbContent {
+        value: value.clone(),
+        ..pb::RpbContent::default()
+    };
+    let put = Put {
+        bucket_type: None,
+        bucket: BUCKET,
+        key: Some(key),
+        vclock: None,
+        content: &content,
+        options: &PutOptions::default(),
+    };
     let mut buffer = BytesMut::new();
-    if is_put {
-        let content = pb::RpbContent {
-            value: value.to_vec().into(),
-            ..pb::RpbContent::default()
-        };
-        let put = Put {
-            bucket_type: None,
-            bucket: b"redis",
-            key: Some(key),
-            vclock: None,
-            content: &content,
-            options: &PutOptions::default(),
-        };
-        put.encode(&mut buffer)?;
-    } else {
-        let get = Get {
-            bucket_type: None,
-            bucket: b"redis",
-            key,
-            options: &GetOptions::default(),
-        };
-        get.encode(&mut buffer)?;
-    }
+    put.encode(&mut buffer)?;
+    Ok(buffer)
+}
+
+fn kvorum_get(key: &[u8]) -> Result<BytesMut> {
+    let get = Get {
+        bucket_type: None,
+        bucket: BUCKET,
+        key,
+        options: &GetOptions::default(),
+    };
+    let mut buffer = BytesMut::new();
+    get.encode(&mut buffer)?;
     Ok(buffer)
 }
 
@@ -394,14 +416,13 @@ fn is_kvorum_answer(answer: &[u8]) -> Result<bool> {
     Ok(is_whole)
 }
 
-fn redis_request(is_put: bool, key: &str, value: &[u8]) -> BytesMut {
+/// A command and its arguments, each behind its length.
+fn redis_request(words: &[&[u8]]) -> BytesMut {
     let mut buffer = BytesMut::new();
-    let (count, command) = if is_put { (3, "SET") } else { (2, "GET") };
-    let front = format!("*{count}\r\n$3\r\n{command}\r\n${}\r\n{key}\r\n", key.len());
-    buffer.extend_from_slice(front.as_bytes());
-    if is_put {
-        buffer.extend_from_slice(format!("${}\r\n", value.len()).as_bytes());
-        buffer.extend_from_slice(value);
+    buffer.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        buffer.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        buffer.extend_from_slice(word);
         buffer.extend_from_slice(b"\r\n");
     }
     buffer
@@ -424,21 +445,9 @@ fn is_redis_answer(answer: &[u8]) -> Result<bool> {
     }
 }
 
-/// Bytes that do not compress, others for each seed.
-fn value(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut random = seed + 1;
-    let mut value = Vec::with_capacity(bytes + 8);
-    while value.len() < bytes {
-        advance(&mut random);
-        value.extend_from_slice(&random.to_le_bytes());
-    }
-    value.truncate(bytes);
-    value
-}
-
-/// One step of a linear congruential generator (Knuth's MMIX).
-fn advance(random: &mut u64) {
-    *random = random
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
+/// Bytes that do not compress.
+fn value(random: &mut WorkerRandom, bytes: usize) -> Bytes {
+    let mut value = vec![0; bytes];
+    random.fill(&mut value);
+    value.into()
 }
