@@ -73,12 +73,10 @@ impl Attempts {
     ) -> Result<Plan, RequestError> {
         let state = self.replicas.parts.cluster.look();
         let sloppy_quorum = sloppy_quorum.unwrap_or(true);
-        let plan = self.plan_with(&state, address, n_val, sloppy_quorum, purpose)?;
-        plan.check_objects_are_plain()?;
-        Ok(plan)
+        self.plan_with(&state, address, n_val, sloppy_quorum, purpose)
     }
 
-    /// A plan by a state, without a look at what the bucket holds.
+    /// A plan by a state.
     pub(crate) fn plan_with(
         &self,
         state: &ClusterState,

@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use kvorum_backend::Reading;
 use kvorum_cluster::{AgreedState, ClusterState, Command, ProposeError};
+use kvorum_data_types::{DataType, Kind};
 use kvorum_encoding::{Address, Bucket, BucketType, Key};
 use kvorum_object::{Clock, Object};
 use kvorum_properties::WithoutEffect;
 use kvorum_ring::{NodeId, Replica, Role};
 use kvorum_runtime::{Moment, Runtime};
+use kvorum_vnode::value_of_type;
 
 use crate::accounts::{Accounts, Progress};
 use crate::attempts::Attempts;
 use crate::coverage::Coverage;
+use crate::data_types;
 use crate::deleting::Deletes;
 use crate::error::RequestError;
 use crate::gate::{Gate, Pass};
@@ -165,8 +168,76 @@ impl Coordinator {
     /// Reads an object. A tombstone is returned as the object that it is; hiding it is the
     /// protocol's business, which may have been asked for its clock.
     ///
-    /// `arrived` is when the request came in.
+    /// `arrived` is when the request came in. Values of data types are in Riak's form.
     pub async fn get(
+        &self,
+        address: &Address,
+        options: &GetOptions,
+        arrived: Moment,
+    ) -> Result<Option<Arc<Object>>, RequestError> {
+        let found = self.read(address, options, arrived).await?;
+        Ok(found.map(|object| data_types::shown(object, &address.bucket_type)))
+    }
+
+    /// The data type of a bucket's objects; `None` where they are plain.
+    pub fn data_type_of(
+        &self,
+        bucket_type: &BucketType,
+        bucket: &Bucket,
+    ) -> Result<Option<Kind>, RequestError> {
+        let state = self.state();
+        let properties = data_types::properties_of(&state, bucket_type, bucket)?;
+        Ok(data_types::kind_of(properties))
+    }
+
+    /// Reads the value of a data type. An object without a value of the type counts as an empty value, and
+    /// a tombstone as nothing.
+    pub async fn fetch_data_type(
+        &self,
+        address: &Address,
+        kind: Kind,
+        options: &GetOptions,
+        arrived: Moment,
+    ) -> Result<Option<DataType>, RequestError> {
+        let state = self.state();
+        let properties = data_types::properties_of(&state, &address.bucket_type, &address.bucket)?;
+        let precision = properties.hll_precision();
+        let found = self.read(address, options, arrived).await?;
+        let live = found.filter(|object| !object.is_tombstone());
+        Ok(live.map(|object| value_of_type(&object, kind, precision)))
+    }
+
+    /// Carries out an operation on a data type, at most once, and returns the value that its coordinating
+    /// replica holds then. `context` is what the client had seen, for its removes.
+    pub async fn update_data_type(
+        &self,
+        address: &Address,
+        operation: kvorum_data_types::Operation,
+        context: Option<kvorum_data_types::Clock>,
+        options: &PutOptions,
+        arrived: Moment,
+    ) -> Result<DataType, RequestError> {
+        let (kind, state) = (operation.kind(), self.state());
+        let properties = data_types::properties_of(&state, &address.bucket_type, &address.bucket)?;
+        let update = Arc::new(data_types::update_in(properties, operation, context)?);
+        let precision = update.precision;
+        let mut progress = self.accounts.begin(arrived, options.timeout);
+        let outcome = match self.admit_put(&progress) {
+            Ok(_admitted) => {
+                self.slow_down(&mut progress).await;
+                let run = self.writes.apply(address, update, options, &mut progress);
+                run.await.map(|written| written.object)
+            }
+            Err(error) => Err(error),
+        };
+        let (object, error) = (outcome.as_deref().ok(), outcome.as_ref().err());
+        self.accounts
+            .finish(RequestKind::Put, address, error, object, &progress);
+        outcome.map(|object| value_of_type(&object, kind, precision))
+    }
+
+    /// Reads an object as it is stored.
+    async fn read(
         &self,
         address: &Address,
         options: &GetOptions,
@@ -213,10 +284,11 @@ impl Coordinator {
     pub async fn put(
         &self,
         address: &Address,
-        request: PutRequest,
+        mut request: PutRequest,
         options: &PutOptions,
         arrived: Moment,
     ) -> Result<Arc<Object>, RequestError> {
+        request.content = data_types::taken(request.content);
         let mut progress = self.accounts.begin(arrived, options.timeout);
         let mut kind = RequestKind::Put;
         let outcome = match self.admit_put(&progress) {
@@ -235,7 +307,7 @@ impl Coordinator {
         let (object, error) = (outcome.as_deref().ok(), outcome.as_ref().err());
         self.accounts
             .finish(kind, address, error, object, &progress);
-        outcome
+        outcome.map(|object| data_types::shown(object, &address.bucket_type))
     }
 
     /// Deletes an object: writes a tombstone over the version that the client names, or over what a

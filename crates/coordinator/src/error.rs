@@ -145,13 +145,15 @@ pub enum RequestError {
     /// The bucket's backend has no secondary indexes; its name. Use another backend for it.
     #[error("{{error,{{indexes_not_supported,{0}}}}}")]
     IndexesNotSupported(String),
-    /// The bucket's type is for objects of this data type, and there are no data types yet. Use a type
-    /// without one.
-    #[error(
-        "data types are not supported yet: the bucket type is for {0} objects; use a bucket type without \
-         datatype"
-    )]
-    DatatypesNotSupported(&'static str),
+    /// A counter in a bucket without data type that keeps one value alone. Set `allow_mult`.
+    #[error("\"Counters require bucket property 'allow_mult=true'\"")]
+    CountersNeedSiblings,
+    /// A remove without a context named what is not there; Riak's term for it. Fetch, and send the context.
+    #[error("{0}")]
+    NotPresent(String),
+    /// An operation on a data type cannot be carried out; why. Fix the request.
+    #[error("{0}")]
+    OperationRefused(String),
     /// The disk is full: writes are refused until there is room. Reads go on.
     #[error("disk_full: the disk of a replica has no room, see its node's log; reads go on")]
     DiskFull(String),
@@ -186,6 +188,8 @@ impl RequestError {
             | ReplicaFailure::Unwritable(detail) => Self::Storage(detail),
             ReplicaFailure::Internal(detail) => Self::Internal(detail),
             ReplicaFailure::IndexesNotSupported(engine) => Self::IndexesNotSupported(engine),
+            ReplicaFailure::NotPresent(term) => Self::NotPresent(term),
+            ReplicaFailure::OperationRefused(detail) => Self::OperationRefused(detail),
             ReplicaFailure::NotOpen { is_failed: false } => Self::VnodeOpening,
             ReplicaFailure::NotOpen { is_failed: true } => Self::VnodeFailed,
             // The ring has moved on between planning and asking: the next plan will know.
@@ -203,6 +207,9 @@ impl RequestError {
             Self::MatchFound
                 | Self::Modified
                 | Self::ConditionNotFound
+                | Self::NotPresent(_)
+                | Self::OperationRefused(_)
+                | Self::CountersNeedSiblings
                 | Self::VnodeOpening
                 | Self::VnodeFailed
         )

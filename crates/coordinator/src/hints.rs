@@ -277,6 +277,7 @@ fn under(partition: Partition, mut operation: Operation) -> Operation {
     match &mut operation {
         Operation::Get { key, .. }
         | Operation::Coordinate { key, .. }
+        | Operation::Apply { key, .. }
         | Operation::Store { key, .. }
         | Operation::Mend { key, .. }
         | Operation::Reap { key, .. } => *key = prefixed(partition, key),

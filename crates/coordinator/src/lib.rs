@@ -24,6 +24,7 @@ mod accounts;
 mod attempts;
 mod coordinator;
 mod coverage;
+mod data_types;
 mod deleting;
 mod error;
 mod failure_log;

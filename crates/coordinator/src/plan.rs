@@ -4,7 +4,7 @@ use kvorum_cluster::ClusterState;
 use kvorum_encoding::{Address, StorageKey};
 use kvorum_object::Resolution;
 use kvorum_planted_defects::is_planted;
-use kvorum_properties::{BucketProperties, Datatype, KeyFunction, Quorum, SyncOnWrite};
+use kvorum_properties::{BucketProperties, KeyFunction, Quorum, SyncOnWrite};
 use kvorum_ring::{
     KeyHash, NodeId, Position, PreferenceList, Replica, Role, WriteReplica, position,
 };
@@ -66,7 +66,6 @@ pub(crate) struct PlanProperties {
     pub(crate) sync_on_write: SyncOnWrite,
     pub(crate) is_write_once: bool,
     resolution: Resolution,
-    datatype: Option<Datatype>,
 }
 
 impl From<&BucketProperties> for PlanProperties {
@@ -84,7 +83,6 @@ impl From<&BucketProperties> for PlanProperties {
             sync_on_write: properties.sync_on_write,
             is_write_once: properties.is_write_once(),
             resolution: Resolution::keeping_siblings(properties.keeps_siblings()),
-            datatype: properties.datatype,
         }
     }
 }
@@ -215,15 +213,6 @@ impl Plan {
                 .replicas
                 .iter()
                 .all(|replica| replica.role == Role::Primary)
-    }
-
-    /// Refuses requests for objects of a data type: there are none yet, and a plain object in their place
-    /// would stand in the way of those that come.
-    pub(crate) fn check_objects_are_plain(&self) -> Result<(), RequestError> {
-        match self.properties.datatype {
-            Some(datatype) => Err(RequestError::DatatypesNotSupported(datatype.word())),
-            None => Ok(()),
-        }
     }
 
     pub(crate) fn resolution(&self) -> Resolution {

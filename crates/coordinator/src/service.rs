@@ -51,6 +51,7 @@ impl ReplicaService {
     fn has_room_for(&self, operation: &Operation) -> bool {
         let makes_room = match operation {
             Operation::Coordinate { update, .. } => update.content.metadata.deleted,
+            Operation::Apply { .. } => false,
             Operation::Store { object, .. } => object.is_tombstone(),
             Operation::Get { .. } | Operation::Mend { .. } | Operation::Reap { .. } => true,
         };

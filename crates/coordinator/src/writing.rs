@@ -14,7 +14,9 @@ use kvorum_object::Object;
 use kvorum_planted_defects::is_planted;
 use kvorum_properties::SyncOnWrite;
 use kvorum_ring::Role;
-use kvorum_vnode::{ClientUpdate, Condition, Operation, ReplicaFailure, ReplicaReply};
+use kvorum_vnode::{
+    ClientUpdate, Condition, DataTypeUpdate, Operation, ReplicaFailure, ReplicaReply,
+};
 use smallvec::SmallVec;
 
 use crate::accounts::Progress;
@@ -42,6 +44,8 @@ pub(crate) struct Written {
 enum Payload {
     /// A client's write, which a replica is to give its dot.
     Update(Arc<ClientUpdate>),
+    /// An operation on a data type, which a replica is to carry out and give its dot.
+    Operation(Arc<DataTypeUpdate>),
     /// An object that every replica merges.
     AsIs(Arc<Object>),
     /// An object that an earlier attempt of this put made.
@@ -97,7 +101,7 @@ impl Writes {
         options: &PutOptions,
         progress: &mut Progress,
     ) -> Result<Written, RequestError> {
-        let mut plan = self.plan(address, options)?;
+        let plan = self.plan(address, options)?;
         let is_as_is = request.kind == PutKind::AsIs;
         if request.condition != Condition::Always && (is_as_is || plan.replicas.len() > 1) {
             plan.write_quorums(options)?;
@@ -109,7 +113,33 @@ impl Writes {
                 request.condition = Condition::NothingBeyond(seen);
             }
         }
-        let mut payload = self.payload(request, &plan);
+        let payload = self.payload(request, &plan);
+        self.write(address, (plan, payload), options, progress)
+            .await
+    }
+
+    /// Carries out an operation on a data type, at most once.
+    pub(crate) async fn apply(
+        &self,
+        address: &Address,
+        update: Arc<DataTypeUpdate>,
+        options: &PutOptions,
+        progress: &mut Progress,
+    ) -> Result<Written, RequestError> {
+        let plan = self.plan(address, options)?;
+        let payload = Payload::Operation(update);
+        self.write(address, (plan, payload), options, progress)
+            .await
+    }
+
+    /// Writes a payload by a plan, and goes on with another plan after an attempt that has done nothing.
+    async fn write(
+        &self,
+        address: &Address,
+        (mut plan, mut payload): (Plan, Payload),
+        options: &PutOptions,
+        progress: &mut Progress,
+    ) -> Result<Written, RequestError> {
         let mut pauses = Pauses::default();
         loop {
             let mut run = self.start(plan, payload, options)?;
@@ -169,7 +199,7 @@ impl Writes {
     ) -> Result<PutRun, RequestError> {
         let quorums = plan.write_quorums(options)?;
         let (machine, effects) = match &payload {
-            Payload::Update(_) => {
+            Payload::Update(_) | Payload::Operation(_) => {
                 let coordinators = self.coordinators(&plan);
                 PutMachine::start(plan.write_replicas(), &coordinators, quorums)
             }
@@ -411,8 +441,10 @@ impl PutRun {
             return Some(self.payload.clone());
         }
         match (&self.payload, &self.made) {
-            (Payload::Update(_), Some(made)) => Some(Payload::Made(made.clone())),
-            (Payload::Update(_), None) if self.is_in_doubt => None,
+            (Payload::Update(_) | Payload::Operation(_), Some(made)) => {
+                Some(Payload::Made(made.clone()))
+            }
+            (Payload::Update(_) | Payload::Operation(_), None) if self.is_in_doubt => None,
             (payload, _) => Some(payload.clone()),
         }
     }
@@ -431,14 +463,20 @@ impl PutRun {
             SyncOnWrite::Backend => Durability::BackendDefault,
             SyncOnWrite::One | SyncOnWrite::All => Durability::Grouped,
         };
-        let Payload::Update(update) = &self.payload else {
-            return None;
-        };
-        Some(Operation::Coordinate {
-            key: self.plan.key.clone(),
-            update: update.clone(),
-            durability,
-        })
+        let key = self.plan.key.clone();
+        match &self.payload {
+            Payload::Update(update) => Some(Operation::Coordinate {
+                key,
+                update: update.clone(),
+                durability,
+            }),
+            Payload::Operation(update) => Some(Operation::Apply {
+                key,
+                update: update.clone(),
+                durability,
+            }),
+            Payload::AsIs(_) | Payload::Made(_) => None,
+        }
     }
 
     fn store(&self, object: Arc<Object>) -> Operation {

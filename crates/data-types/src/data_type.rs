@@ -46,6 +46,21 @@ impl DataType {
         }
     }
 
+    /// The value in an object's sibling, if its content type is that of a data type and its bytes are a
+    /// value of it; `None` for a plain sibling.
+    pub fn in_content(content_type: &[u8], bytes: &[u8]) -> Option<Self> {
+        let kind = Kind::from_content_type(content_type)?;
+        let value = Self::decode(bytes).ok()?;
+        (value.kind() == kind).then_some(value)
+    }
+
+    /// Brings a sketch down to the precision that its bucket wants; others stay as they are.
+    pub fn reduce(&mut self, precision: u8) {
+        if let Self::HyperLogLog(sketch) = self {
+            sketch.reduce(precision);
+        }
+    }
+
     /// The type.
     pub fn kind(&self) -> Kind {
         match self {

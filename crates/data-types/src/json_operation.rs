@@ -102,9 +102,23 @@ fn take_context(json: &mut Value) -> Result<Option<Bytes>, JsonError> {
     let Some(context) = found else {
         return Ok(None);
     };
-    let decoded = context.as_str().and_then(|text| STANDARD.decode(text).ok());
-    let decoded = decoded.ok_or_else(|| decode_error("function_clause"))?;
-    Ok(Some(decoded.into()))
+    let Some(text) = context.as_str() else {
+        return Err(decode_error("function_clause"));
+    };
+    match STANDARD.decode(text) {
+        Ok(decoded) => Ok(Some(decoded.into())),
+        Err(_) => Err(decode_error(base64_failure(text.as_bytes()))),
+    }
+}
+
+/// How Erlang fails over a text that is no base64: over a letter of a group of four, or over the rest.
+fn base64_failure(text: &[u8]) -> &'static str {
+    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
+    let has_others = |group: &[u8]| !group.iter().all(is_letter);
+    match text.chunks_exact(4).any(has_others) {
+        true => "badarg",
+        false => "function_clause",
+    }
 }
 
 fn bytes(text: &str) -> Bytes {

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// What the content types of all data types begin with.
+const CONTENT_TYPE_START: &[u8] = b"application/riak_";
+
 /// A data type, as the bucket property `datatype` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -52,6 +55,15 @@ impl Kind {
             Self::Map => "application/riak_map",
             Self::HyperLogLog => "application/riak_hll",
         }
+    }
+
+    /// The type of objects with that content type.
+    pub fn from_content_type(content_type: &[u8]) -> Option<Self> {
+        if !content_type.starts_with(CONTENT_TYPE_START) {
+            return None;
+        }
+        let mut all = Self::ALL.into_iter();
+        all.find(|kind| kind.content_type().as_bytes() == content_type)
     }
 
     /// True for the types whose removes need a context.

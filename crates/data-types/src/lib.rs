@@ -38,6 +38,7 @@ mod json_operation;
 mod json_value;
 mod kind;
 mod operation;
+mod operation_encoding;
 mod page_key;
 mod paged_set;
 mod part_encoding;

@@ -6,13 +6,12 @@
 
 use bytes::Bytes;
 use kvorum_client::pb;
+use kvorum_data_types::{RIAK_TAG, decode_riak_value};
 use kvorum_object::Timestamp;
 
 use crate::counts::Counts;
 use crate::riak_object::{RiakObject, RiakSibling, ValueForm};
 
-/// The first byte of Riak's data types.
-const DATA_TYPE_TAG: u8 = 69;
 const DATA_TYPE_CONTENT: &[u8] = b"application/riak_";
 /// What HTTP clients of Riak get for a value that is an Erlang term.
 const TERM_CONTENT_TYPE: &[u8] = b"application/x-erlang-binary";
@@ -26,11 +25,26 @@ pub struct ObjectPuts {
     pub contents: Vec<pb::RpbContent>,
 }
 
-/// True for a counter, set, map or the like, whose inner form is Riak's own.
-pub(crate) fn is_data_type(object: &RiakObject) -> bool {
-    object.siblings.iter().any(|sibling| {
+/// The siblings that are counters, sets, maps or the like. The server takes them in Riak's form.
+pub(crate) fn data_types(object: &RiakObject) -> impl Iterator<Item = &RiakSibling> {
+    object.siblings.iter().filter(|sibling| {
         sibling.metadata.content_type.starts_with(DATA_TYPE_CONTENT)
-            && sibling.value.first() == Some(&DATA_TYPE_TAG)
+            && sibling.value.first() == Some(&RIAK_TAG)
+    })
+}
+
+/// Why a data type among the siblings cannot be taken over, if one cannot.
+pub(crate) fn unreadable_data_type(object: &RiakObject) -> Option<String> {
+    data_types(object).find_map(|sibling| {
+        let content_type = &sibling.metadata.content_type;
+        match decode_riak_value(&sibling.value) {
+            Ok(read) if read.value.kind().content_type().as_bytes() == content_type => None,
+            Ok(read) => Some(format!(
+                "a {} of Riak's under another type",
+                read.value.kind()
+            )),
+            Err(error) => Some(error.to_string()),
+        }
     })
 }
 

@@ -49,7 +49,9 @@ pub struct Counts {
     pub metadata_left_out: u64,
     /// Links that named a bucket type, which was dropped.
     pub link_types_left_out: u64,
-    /// Data types, which are not imported.
+    /// Objects with data types, put in Riak's form.
+    pub data_types: u64,
+    /// Objects with data types that cannot be read.
     pub data_types_left_out: u64,
     /// Objects that the server refused.
     pub refused: u64,

@@ -85,11 +85,12 @@ impl Batch {
         place: Place,
         leave_out_tombstones: bool,
     ) {
-        if content::is_data_type(&object) {
+        if let Some(reason) = content::unreadable_data_type(&object) {
             self.counts.data_types_left_out += 1;
-            let reason = "a data type of Riak's, which is not imported".to_owned();
+            let reason = format!("not imported: {reason}");
             return self.note(place, Some(address.to_string()), reason);
         }
+        self.counts.data_types += u64::from(content::data_types(&object).next().is_some());
         if content::is_tombstone(&object) {
             if leave_out_tombstones {
                 self.counts.tombstones_left_out += 1;

@@ -129,7 +129,14 @@ impl fmt::Display for Summary {
                 "hint files were not believed; their data files were scanned",
             ),
             (counts.unreadable, "places could NOT be read"),
-            (counts.data_types_left_out, "data types were NOT imported"),
+            (
+                counts.data_types,
+                "objects are counters, sets, maps or other data types",
+            ),
+            (
+                counts.data_types_left_out,
+                "data types could not be read and were NOT imported",
+            ),
             (
                 counts.metadata_left_out,
                 "metadata entries were NOT imported",

@@ -48,4 +48,4 @@ pub use object_encoding::Encoded;
 pub use resolution::{Resolution, resolve};
 pub use sibling::{Sibling, SiblingHead};
 pub use timestamp::Timestamp;
-pub use update::{Stored, UpdateError, Write, update, update_needs_body};
+pub use update::{Stored, Succession, UpdateError, Write, succeed, update, update_needs_body};

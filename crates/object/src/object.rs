@@ -88,6 +88,13 @@ impl Object {
         Self::new(clock, siblings)
     }
 
+    /// An object of a clock and siblings; `None` without siblings, or if they are not in the order of their
+    /// dots.
+    pub fn of_parts(clock: Clock, siblings: Vec<Sibling>) -> Option<Self> {
+        let is_object = !siblings.is_empty() && siblings.is_sorted_by(|a, b| a.dot < b.dot);
+        is_object.then(|| Self::new(clock, siblings.into()))
+    }
+
     /// Clock and siblings apart.
     pub fn into_parts(self) -> (Clock, impl ExactSizeIterator<Item = Sibling>) {
         (self.clock, self.siblings.into_iter())

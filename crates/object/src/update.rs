@@ -81,9 +81,18 @@ pub fn update(stored: Stored<'_>, write: Write<'_>) -> Result<Object, UpdateErro
         now,
         resolution,
     } = write;
-    let (stored_clock, mut siblings) = survivors(stored, context, resolution)?;
-    let mut clock = stored_clock;
+    let (mut clock, siblings) = survivors(stored, context, resolution)?;
     clock.merge(context);
+    add(clock, siblings, content, (dot, now))
+}
+
+/// Adds a sibling of a fresh dot to those that stay.
+fn add(
+    mut clock: Clock,
+    mut siblings: Siblings<Sibling>,
+    content: Content,
+    (dot, now): (Dot, Timestamp),
+) -> Result<Object, UpdateError> {
     if dot.actor == ActorId::CONTENT {
         return Err(UpdateError::ActorReserved { dot });
     }
@@ -109,6 +118,38 @@ pub fn update(stored: Stored<'_>, write: Write<'_>) -> Result<Object, UpdateErro
         },
     );
     Ok(Object::new(clock, siblings))
+}
+
+/// A write that takes up what siblings hold and stands in their place.
+#[derive(Clone, Debug)]
+pub struct Succession {
+    /// What is stored in the place of the siblings that are taken up.
+    pub content: Content,
+    /// A dot that the vnode never gave away before.
+    pub dot: Dot,
+    /// Wall-clock time.
+    pub now: Timestamp,
+}
+
+/// Stores content in the place of the siblings that it was made of; the others stay beside it.
+///
+/// `stored` has all its values, and `is_taken_up` says of which siblings the content was made: replicas
+/// that have one of them drop it when they get the result. Time and clock are as [`update`] says.
+///
+/// # Errors
+/// [`UpdateError`], but for [`UpdateError::BodyNeeded`].
+pub fn succeed(
+    stored: Option<Object>,
+    is_taken_up: impl Fn(&Sibling) -> bool,
+    succession: Succession,
+) -> Result<Object, UpdateError> {
+    let (clock, mut siblings) = match stored {
+        None => (Clock::new(), Siblings::new()),
+        Some(object) => object.into_sibling_list(),
+    };
+    siblings.retain(|sibling| !is_taken_up(sibling));
+    let Succession { content, dot, now } = succession;
+    add(clock, siblings, content, (dot, now))
 }
 
 /// True when [`update`] must be given the stored values, not the head alone.

@@ -215,7 +215,7 @@ properties! {
         /// The data type of all objects.
         datatype: Datatype, every_value, OtherDatatype(String::new()), Honoured;
         /// The precision of HyperLogLogs, 4 to 16.
-        hll_precision: u8, is_precision, Precision(String::new()), Harmless("there are no HyperLogLogs yet");
+        hll_precision: u8, is_precision, Precision(String::new()), Honoured;
         /// Whether writes are linearizable for each key.
         consistent: bool, every_value, NotBoolean, Guarded;
         /// Whether objects are written once and never read before.
@@ -264,7 +264,9 @@ impl BucketProperties {
 
     /// True when concurrent values stay side by side until a client resolves them.
     pub fn keeps_siblings(&self) -> bool {
-        self.allow_mult && !self.last_write_wins && !self.is_write_once()
+        // Of values that are merged none may be dropped, whatever else is said.
+        let are_merged = self.datatype.is_some();
+        are_merged || self.allow_mult && !self.last_write_wins && !self.is_write_once()
     }
 
     /// True when objects are written once: absent is false.

@@ -21,7 +21,8 @@ use crate::preconditions::{Preconditions, Verdict};
 use crate::reply::{Answer, Outcome, Refusal, empty, method_not_allowed, page, text};
 use crate::route::{self, Missing, Route};
 use crate::{
-    compressing, index, listing, object, preference_list, properties, range, root, statistics,
+    compressing, counter, data_type, index, listing, object, preference_list, properties, range,
+    root, statistics,
 };
 
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
@@ -135,6 +136,18 @@ async fn serve(exchange: Exchange<'_>, route: Route) -> Outcome {
             Method::DELETE => object::delete(&exchange, &path, key).await,
             _ => object::get(&exchange, &path, key).await,
         },
+        Route::Counter(path, key) => match *method {
+            Method::POST => counter::add(exchange, &path, key).await,
+            _ => counter::get(&exchange, &path, key).await,
+        },
+        Route::DataTypes(path) => match *method {
+            Method::POST => data_type::update(exchange, path, None).await,
+            _ => Ok(page(StatusCode::NOT_FOUND)),
+        },
+        Route::DataType(path, key) => match *method {
+            Method::POST => data_type::update(exchange, path, Some(key)).await,
+            _ => data_type::fetch(&exchange, &path, key).await,
+        },
         Route::Index(path) => index::query(&exchange, &path).await,
         Route::PreferenceList(path, key) => preference_list::get(&exchange, &path, key),
         Route::Missing(missing) => Ok(not_here(&exchange, missing)),
@@ -160,8 +173,6 @@ fn not_here(exchange: &Exchange<'_>, missing: Missing) -> Answer {
     }
     exchange.service.note_not_supported(exchange.head);
     let reason = match missing {
-        Missing::Counters => "counters are not supported by this server\n",
-        Missing::DataTypes => "data types are not supported by this server\n",
         Missing::LinkWalking | Missing::InvalidLinkWalk => {
             "link walking is not supported by this server\n"
         }

@@ -16,6 +16,8 @@ use crate::reply::{Answer, Refusal, empty, page, text};
 /// Seconds after which a request that was refused for want of room may be sent again.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
+const COUNTERS_NEED_SIBLINGS: &str = "Counters require bucket property 'allow_mult=true'";
+
 /// The answer to a failed request on `bucket_type`.
 pub(crate) fn of_request(error: &RequestError, bucket_type: &BucketType) -> Refusal {
     let (status, message) = match error {
@@ -60,10 +62,10 @@ pub(crate) fn of_request(error: &RequestError, bucket_type: &BucketType) -> Refu
         RequestError::ObjectTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, explained(error)),
         RequestError::TooManySiblings { .. } => (StatusCode::CONFLICT, explained(error)),
         RequestError::KeyTooLarge { .. } => (StatusCode::BAD_REQUEST, term(error)),
-        RequestError::DatatypesNotSupported(_) => {
-            (StatusCode::NOT_IMPLEMENTED, format!("{error}\n"))
-        }
-        RequestError::Storage(_)
+        RequestError::OperationRefused(_) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
+        RequestError::CountersNeedSiblings => (StatusCode::CONFLICT, COUNTERS_NEED_SIBLINGS.into()),
+        RequestError::NotPresent(_)
+        | RequestError::Storage(_)
         | RequestError::Internal(_)
         | RequestError::IndexesNotSupported(_) => (StatusCode::INTERNAL_SERVER_ERROR, term(error)),
     };
@@ -251,10 +253,19 @@ mod tests {
                 "Error:\n{error,{indexes_not_supported,bitcask}}\n",
             ),
             (
-                RequestError::DatatypesNotSupported("set"),
-                501,
-                "data types are not supported yet: the bucket type is for set objects; use a bucket \
-                 type without datatype\n",
+                RequestError::CountersNeedSiblings,
+                409,
+                "Counters require bucket property 'allow_mult=true'",
+            ),
+            (
+                RequestError::NotPresent("{precondition,{not_present,<<\"x\">>}}".into()),
+                500,
+                "Error:\n{precondition,{not_present,<<\"x\">>}}\n",
+            ),
+            (
+                RequestError::OperationRefused("too deep".into()),
+                400,
+                "too deep\n",
             ),
             (
                 RequestError::Internal("bug".into()),

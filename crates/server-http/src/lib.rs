@@ -16,6 +16,8 @@
 
 mod body;
 mod compressing;
+mod counter;
+mod data_type;
 mod dispatch;
 mod exchange;
 mod facts;

@@ -14,11 +14,13 @@ use crate::route::Probe;
 
 /// Riak's names for what is served, and the first path piece of each. Clients switch features on by
 /// these names, so nothing is listed that is not here.
-const RESOURCES: [(&str, &str); 19] = [
+const RESOURCES: [(&str, &str); 21] = [
     ("riak_kv_wm_bucket_type", "/types"),
     ("riak_kv_wm_buckets", "/buckets"),
     ("riak_kv_wm_buckets", "/riak"),
     ("riak_kv_wm_buckets", "/types"),
+    ("riak_kv_wm_counter", "/buckets"),
+    ("riak_kv_wm_crdt", "/types"),
     ("riak_kv_wm_index", "/buckets"),
     ("riak_kv_wm_index", "/types"),
     ("riak_kv_wm_keylist", "/buckets"),

@@ -83,8 +83,6 @@ impl BucketPath {
 /// What of Riak's interface is not here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    Counters,
-    DataTypes,
     LinkWalking,
     /// Links to walk that are not `bucket,tag,keep`.
     InvalidLinkWalk,
@@ -117,6 +115,12 @@ pub(crate) enum Route {
     /// The keys of a bucket, or where to post an object without key.
     Keys(BucketPath),
     Object(BucketPath, Key),
+    /// A counter of Riak 1.4.
+    Counter(BucketPath, Key),
+    /// Where to post an operation on a data type without key.
+    DataTypes(BucketPath),
+    /// The value of a data type.
+    DataType(BucketPath, Key),
     PreferenceList(BucketPath, Key),
     Index(IndexPath),
     Missing(Missing),
@@ -168,6 +172,10 @@ impl Route {
             Self::BucketProperties(_) => &["HEAD", "GET", "PUT", "DELETE"],
             Self::TypeProperties(_) => &["HEAD", "GET", "PUT"],
             Self::Object(..) => &["HEAD", "GET", "POST", "PUT", "DELETE"],
+            Self::Counter(..) => &["GET", "POST"],
+            // What is not posted finds nothing there, as in Riak.
+            Self::DataTypes(_) => &KNOWN_METHODS,
+            Self::DataType(..) => &["GET", "HEAD", "POST"],
             Self::Missing(_) => &KNOWN_METHODS,
         }
     }
@@ -271,8 +279,11 @@ fn within(pieces: &mut Pieces<'_>, form: Form, bucket_type: BucketType) -> Optio
         "props" => Route::BucketProperties(path),
         "keys" => return keys(pieces, path),
         "index" => return index(pieces, path),
-        "counters" if form == Form::Untyped => return Some(Route::Missing(Missing::Counters)),
-        "datatypes" if form == Form::Typed => return Some(Route::Missing(Missing::DataTypes)),
+        "counters" if form == Form::Untyped => Route::Counter(path, pieces.next_name()?.into()),
+        "datatypes" if form == Form::Typed => match pieces.next_name() {
+            None => Route::DataTypes(path),
+            Some(key) => Route::DataType(path, key.into()),
+        },
         _ => return None,
     };
     pieces.next_raw().is_none().then_some(route)
@@ -401,8 +412,9 @@ mod tests {
             ("/buckets/b/index/f_bin/1/2/3", None),
             (
                 "/buckets/b/counters/k",
-                Some(Route::Missing(Missing::Counters)),
+                Some(Route::Counter(untyped(), key())),
             ),
+            ("/buckets/b/counters", None),
             ("/buckets/b/datatypes/k", None),
             ("/buckets/b/other", None),
             ("/types", None),
@@ -426,8 +438,13 @@ mod tests {
             ),
             (
                 "/types/t/buckets/b/datatypes/k",
-                Some(Route::Missing(Missing::DataTypes)),
+                Some(Route::DataType(typed(), key())),
             ),
+            (
+                "/types/t/buckets/b/datatypes",
+                Some(Route::DataTypes(typed())),
+            ),
+            ("/types/t/buckets/b/datatypes/k/more", None),
             ("/types/t/buckets/b/counters/k", None),
             ("/types/t/other", None),
             ("/mapred", Some(Route::Missing(Missing::MapReduce))),

@@ -48,6 +48,10 @@ impl Connection {
             MessageCode::RPB_MAP_RED_REQ => self.refuse_map_reduce(),
             MessageCode::RPB_INDEX_REQ => self.query_index(payload).await,
             MessageCode::RPB_CS_BUCKET_REQ => self.list_objects(payload).await,
+            MessageCode::RPB_COUNTER_UPDATE_REQ => self.update_counter(payload).await,
+            MessageCode::RPB_COUNTER_GET_REQ => self.get_counter(payload).await,
+            MessageCode::DT_FETCH_REQ => self.fetch_data_type(payload).await,
+            MessageCode::DT_UPDATE_REQ => self.update_data_type(payload).await,
             MessageCode::RPB_START_TLS => Err(Refusal::NoTls.into()),
             code => Err(not_served(code).into()),
         }
@@ -107,8 +111,6 @@ impl Connection {
 /// know either.
 fn not_served(code: MessageCode) -> Refusal {
     let what = match code {
-        MessageCode::RPB_COUNTER_UPDATE_REQ | MessageCode::RPB_COUNTER_GET_REQ => "counters are",
-        MessageCode::DT_FETCH_REQ | MessageCode::DT_UPDATE_REQ => "data types are",
         // None is defined, as clients of such queues have to expect anyway.
         MessageCode::RPB_FETCH_REQ => return Refusal::NoSuchQueue,
         MessageCode::RPB_PUSH_REQ => "replication queues are",

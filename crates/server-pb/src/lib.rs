@@ -16,6 +16,8 @@
 mod bucket_requests;
 mod connection;
 mod content;
+mod data_type_fields;
+mod data_type_requests;
 mod dispatch;
 mod fault_log;
 mod index_requests;

@@ -249,7 +249,7 @@ fn context_of(request: &pb::RpbPutReq) -> Result<(Clock, Condition), Refusal> {
     Ok((context, condition))
 }
 
-fn quorum(wire: Option<u32>) -> Option<Quorum> {
+pub(crate) fn quorum(wire: Option<u32>) -> Option<Quorum> {
     wire.and_then(Quorum::from_wire)
 }
 

@@ -6,6 +6,7 @@ use std::io;
 
 use kvorum_cluster::{ProposeError, UnknownBucketType};
 use kvorum_coordinator::{IndexQueryError, RequestError};
+use kvorum_data_types::Kind;
 use kvorum_encoding::BucketType;
 use kvorum_properties::PropertyErrors;
 use kvorum_protocol::MessageCode;
@@ -83,6 +84,29 @@ pub(crate) enum Refusal {
         /// The last value.
         last: String,
     },
+    /// A fetch or an update in a type that is for plain objects.
+    #[error("{prefix}`undefined` is not a supported type")]
+    NoDataType {
+        /// What stands in front of it for updates.
+        prefix: &'static str,
+    },
+    /// An operation on another data type than the bucket's.
+    #[error("Operation type is `{operation}` but  bucket type is `{bucket}`.")]
+    OtherDataType {
+        /// What the operation is for.
+        operation: Kind,
+        /// What the bucket holds.
+        bucket: Kind,
+    },
+    /// An operation on a data type that says too little.
+    #[error("Invalid operation: {0}")]
+    InvalidOperation(&'static str),
+    /// A context that no server of this kind gave.
+    #[error("Invalid context: {0}")]
+    InvalidContext(kvorum_data_types::DecodeError),
+    /// There is no such active type, said to who asks for a data type.
+    #[error("Error no bucket type `<<\"{0}\">>`")]
+    NoBucketType(BucketType),
     /// There is no such active type.
     #[error(transparent)]
     UnknownType(#[from] UnknownBucketType),
@@ -127,6 +151,11 @@ impl Refusal {
             | Self::InvalidIndexQuery(_)
             | Self::InvalidEqualityQuery
             | Self::InvalidRangeQuery { .. }
+            | Self::NoDataType { .. }
+            | Self::OtherDataType { .. }
+            | Self::InvalidOperation(_)
+            | Self::InvalidContext(_)
+            | Self::NoBucketType(_)
             | Self::UnknownType(_)
             | Self::InvalidType(_)
             | Self::InvalidProperties(_) => Fault::BadRequest,

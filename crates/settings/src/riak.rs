@@ -195,7 +195,7 @@ pub(crate) const FAMILIES: [Family; 16] = [
             ),
             ignored(
                 "datatypes.compression_level",
-                "data types are not built in yet",
+                "data types are compressed where the store compresses values, and no further",
             ),
         ],
     },

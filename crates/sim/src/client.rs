@@ -59,7 +59,7 @@ impl std::fmt::Display for NoAnswer {
 
 impl Running {
     /// Runs a request in the node's own process: it ends with it.
-    async fn ask<T: Send + 'static>(
+    pub(crate) async fn ask<T: Send + 'static>(
         &self,
         request: impl Future<Output = Result<T, RequestError>> + Send + 'static,
     ) -> Result<T, NoAnswer> {

@@ -29,6 +29,8 @@ pub struct Operations {
     pub deletes: u64,
     /// Listings that ended well.
     pub listings: u64,
+    /// Operations on data types that were acknowledged.
+    pub told: u64,
     /// Requests of which the client does not know what became.
     pub failed: u64,
 }
@@ -36,7 +38,7 @@ pub struct Operations {
 impl Operations {
     /// Everything that the database confirmed.
     pub fn acknowledged(&self) -> u64 {
-        self.reads + self.writes + self.deletes + self.listings
+        self.reads + self.writes + self.deletes + self.listings + self.told
     }
 }
 

@@ -19,6 +19,7 @@
 mod agreeing;
 mod client;
 mod cluster;
+mod counting;
 mod disk_copy;
 mod draw;
 mod fault;

@@ -127,14 +127,17 @@ impl Trouble {
     }
 }
 
-/// True of a put that the receiver is to coordinate: nobody asks for it twice.
+/// True of a put, or an operation on a data type, that the receiver is to coordinate: nobody asks for it twice.
 fn is_new_write(message: &Message) -> bool {
     let (head, body) = (message.head.clone(), message.body.clone());
     let Ok(PeerRequest::Replica { request, .. }) = decode_request(&WireMessage { head, body })
     else {
         return false;
     };
-    matches!(request.operation, Operation::Coordinate { .. })
+    matches!(
+        request.operation,
+        Operation::Coordinate { .. } | Operation::Apply { .. }
+    )
 }
 
 /// A node's services, behind what befalls messages to them.

@@ -12,6 +12,9 @@ use crate::fault::{Fault, FaultKind};
 /// the time that there is for it.
 const TRANSFER_RATES: [Option<u64>; 3] = [None, Some(16_000), Some(40_000)];
 
+/// Of a hundred seeds, those that operate on data types.
+const DATA_TYPES_PERCENT: u64 = 30;
+
 /// What stores are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
@@ -92,12 +95,17 @@ pub struct RunPlan {
     pub has_rivals: bool,
     /// After all checks, all machines but one are lost for good. For members only.
     pub loses_majority: bool,
+    /// Counters and sets are operated on beside all this.
+    pub has_data_types: bool,
 }
 
 impl RunPlan {
     /// The plan of a seed.
     pub fn of_seed(seed: u64) -> Self {
-        Self::drawn(seed, None)
+        Self {
+            has_data_types: Draw::new(seed ^ 0x6461_7461).chance(DATA_TYPES_PERCENT),
+            ..Self::drawn(seed, None)
+        }
     }
 
     /// A plan with faults of these kinds alone, on disks: for what needs them to meet. Of kinds that
@@ -149,6 +157,7 @@ impl RunPlan {
             last_write_wins: false,
             has_rivals: false,
             loses_majority: false,
+            has_data_types: false,
         };
         plan.give_writers_keys();
         plan.draw_faults(draw, focus);
@@ -248,7 +257,7 @@ impl fmt::Display for RunPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} nodes ({:?}, early {}, second operator {}, {:?} bytes/s), {} partitions, n_val {}, {:?}, {} clients, {} keys, siblings {}, last write wins {}, rivals {}, loses majority {}, {} s, {} faults",
+            "seed {}: {} nodes ({:?}, early {}, second operator {}, {:?} bytes/s), {} partitions, n_val {}, {:?}, {} clients, {} keys, siblings {}, last write wins {}, rivals {}, loses majority {}, data types {}, {} s, {} faults",
             self.seed,
             self.nodes,
             self.control,
@@ -264,6 +273,7 @@ impl fmt::Display for RunPlan {
             self.last_write_wins,
             self.has_rivals,
             self.loses_majority,
+            self.has_data_types,
             self.length.as_secs(),
             self.faults.len()
         )?;

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::client::{BUCKET, Client, STEADY_BUCKET, STEADY_KEYS, Versions, address, key_name};
 use crate::cluster::Cluster;
+use crate::counting::Counting;
 use crate::fault::FaultKind;
 use crate::ledger::Operations;
 use crate::machine::Machine;
@@ -172,7 +173,17 @@ async fn live(cluster: &Arc<Cluster>) {
         runtime.sleep(WARM_UP).await;
     }
     cluster.write_steady_keys().await;
+    let counting = cluster.plan.has_data_types.then(|| Counting::new(cluster));
+    if counting.is_some()
+        && let Err(error) = cluster.create_data_types().await
+    {
+        cluster.accuse(&format!("bucket types are not created: {error:#}"));
+        return;
+    }
     begin("clients under faults");
+    let tellers = counting
+        .clone()
+        .map(|it| runtime.spawn("tellers", it.live()));
     let clients: Vec<_> = (0..cluster.plan.clients)
         .map(|number| runtime.spawn("client", Client::new(cluster, number).live()))
         .collect();
@@ -181,6 +192,9 @@ async fn live(cluster: &Arc<Cluster>) {
         .collect();
     for client in clients {
         let _ended = client.await;
+    }
+    if let Some(tellers) = tellers {
+        let _ended = tellers.await;
     }
     begin("faults that outlast clients");
     for fault in faults {
@@ -198,6 +212,10 @@ async fn live(cluster: &Arc<Cluster>) {
         cluster.check_replicas();
         begin("checks of the listings");
         cluster.check_listings().await;
+        if let Some(counting) = &counting {
+            begin("checks of counters and sets");
+            counting.check().await;
+        }
     }
     if is_calm && cluster.plan.loses_majority {
         begin("a lone survivor");

@@ -12,6 +12,7 @@
 
 pub mod anatomy;
 mod change_observer;
+mod data_type_update;
 mod dot_source;
 mod folding;
 mod index_page;
@@ -21,6 +22,7 @@ mod lease_file;
 mod lease_table;
 mod limit_log;
 mod metering;
+mod operating;
 mod page;
 mod page_request;
 mod reading;
@@ -33,6 +35,7 @@ pub mod wire;
 mod writing;
 
 pub use change_observer::{Change, ChangeObserver};
+pub use data_type_update::{DataTypeUpdate, value_of_type};
 pub use dot_source::DotSource;
 pub use folding::{FoldRequest, fold_clock};
 pub use index_page_request::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};

@@ -53,7 +53,9 @@ pub(crate) fn work_of(operation: &Operation) -> Option<VnodeWork> {
             Detail::Whole => VnodeWork::Get,
             Detail::Head => VnodeWork::Head,
         }),
-        Operation::Coordinate { .. } | Operation::Store { .. } => Some(VnodeWork::Put),
+        Operation::Coordinate { .. } | Operation::Apply { .. } | Operation::Store { .. } => {
+            Some(VnodeWork::Put)
+        }
         Operation::Mend { .. } | Operation::Reap { .. } => None,
     }
 }

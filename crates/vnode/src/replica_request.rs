@@ -11,6 +11,7 @@ use kvorum_encoding::StorageKey;
 use kvorum_object::{Clock, Content, Object, Resolution};
 use kvorum_ring::{Epoch, Partition};
 
+use crate::data_type_update::DataTypeUpdate;
 use crate::index_page_request::IndexPage;
 use crate::page_request::Page;
 
@@ -41,6 +42,15 @@ pub enum Operation {
         key: StorageKey,
         /// The write.
         update: Arc<ClientUpdate>,
+        /// What counts as stored.
+        durability: Durability,
+    },
+    /// Carry out a client's operation on a data type and give it its dot.
+    Apply {
+        /// The key.
+        key: StorageKey,
+        /// The operation.
+        update: Arc<DataTypeUpdate>,
         /// What counts as stored.
         durability: Durability,
     },
@@ -80,7 +90,9 @@ impl Operation {
         match self {
             Self::Get { .. } => true,
             Self::Coordinate { update, .. } => update.condition != Condition::Always,
-            Self::Store { .. } | Self::Mend { .. } | Self::Reap { .. } => false,
+            Self::Apply { .. } | Self::Store { .. } | Self::Mend { .. } | Self::Reap { .. } => {
+                false
+            }
         }
     }
 }
@@ -229,6 +241,12 @@ pub enum ReplicaFailure {
     /// The store has no indexes; its name.
     #[error("the backend {0} has no secondary indexes")]
     IndexesNotSupported(String),
+    /// A remove without a context named what is not there; Riak's term for it.
+    #[error("{0}")]
+    NotPresent(String),
+    /// An operation on a data type cannot be carried out; why.
+    #[error("{0}")]
+    OperationRefused(String),
 }
 
 impl ReplicaFailure {
@@ -248,7 +266,9 @@ impl ReplicaFailure {
             | Self::Incomplete
             | Self::Unwritable(_)
             | Self::NotOpen { .. }
-            | Self::IndexesNotSupported(_) => false,
+            | Self::IndexesNotSupported(_)
+            | Self::NotPresent(_)
+            | Self::OperationRefused(_) => false,
         }
     }
 }

@@ -375,6 +375,11 @@ impl Vnode {
                 update,
                 durability,
             } => self.coordinate(key, update, *durability, request.epoch, at),
+            Operation::Apply {
+                key,
+                update,
+                durability,
+            } => self.update_data_type(key, update, *durability, request.epoch, at),
             Operation::Store {
                 key,
                 object,

@@ -13,9 +13,9 @@ use proptest::prelude::*;
 use super::message::VERSION;
 use super::*;
 use crate::{
-    ClientUpdate, Condition, Detail, IndexPage, IndexPageRequest, IndexPosition, IndexScan,
-    Operation, Page, PageKind, PageRequest, ReplicaFailure, ReplicaReply, ReplicaRequest,
-    TermPattern,
+    ClientUpdate, Condition, DataTypeUpdate, Detail, IndexPage, IndexPageRequest, IndexPosition,
+    IndexScan, Operation, Page, PageKind, PageRequest, ReplicaFailure, ReplicaReply,
+    ReplicaRequest, TermPattern,
 };
 
 fn key() -> StorageKey {
@@ -52,6 +52,18 @@ fn replica(operation: Operation) -> PeerRequest {
     }
 }
 
+fn apply(context: Option<kvorum_data_types::Clock>) -> PeerRequest {
+    replica(Operation::Apply {
+        key: key(),
+        update: Arc::new(DataTypeUpdate {
+            operation: kvorum_data_types::Operation::Counter(-7),
+            context,
+            precision: 9,
+        }),
+        durability: Durability::Grouped,
+    })
+}
+
 fn requests() -> Vec<PeerRequest> {
     let clock = object(b"seen").clock().clone();
     let update = |condition, value: &'static [u8]| {
@@ -84,6 +96,8 @@ fn requests() -> Vec<PeerRequest> {
         coordinate(Condition::Absent, b""),
         coordinate(Condition::Version(clock.clone()), b"v"),
         coordinate(Condition::NothingBeyond(clock.clone()), b"v"),
+        apply(None),
+        apply(Some(kvorum_data_types::Clock::new())),
         replica(Operation::Store {
             key: key(),
             object: object.clone(),
@@ -172,6 +186,8 @@ fn replies() -> Vec<ReplicaReply> {
         ReplicaFailure::NotOpen { is_failed: false },
         ReplicaFailure::NotOpen { is_failed: true },
         ReplicaFailure::IndexesNotSupported("bitcask".into()),
+        ReplicaFailure::NotPresent("{precondition,..}".into()),
+        ReplicaFailure::OperationRefused("too deep".into()),
     ];
     let stored = |value| ReplicaReply::Stored {
         object: object(value),

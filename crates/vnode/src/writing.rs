@@ -26,14 +26,14 @@ use crate::vnode::{Interrupted, OBJECT_TAG, TOMBSTONE_TAG, Vnode};
 const ANY_EPOCH: Epoch = Epoch::new(u64::MAX);
 
 /// What a write replaces, as it was found under the key's lock.
-struct Old {
-    head: Option<Head>,
+pub(crate) struct Old {
+    pub(crate) head: Option<Head>,
     /// For the store, which need not look for it again.
     entry: OldEntry,
 }
 
 impl Old {
-    fn of(found: Option<(Head, Option<EntryPlace>)>, reading: Reading) -> Self {
+    pub(crate) fn of(found: Option<(Head, Option<EntryPlace>)>, reading: Reading) -> Self {
         let (head, place) = found.unzip();
         let place = place.flatten();
         Self {
@@ -53,10 +53,7 @@ impl Vnode {
         epoch: Epoch,
         at: ReadAt,
     ) -> Result<ReplicaReply, Interrupted> {
-        // Said before anything is done, so that another replica can be asked to coordinate.
-        if let Some(detail) = self.unwritable.get() {
-            return Err(ReplicaFailure::Unwritable(detail.clone()).into());
-        }
+        self.check_writable()?;
         let _turn = self.take_turn(key, epoch, at.reading)?;
         let old = self.old_to_update(key, update, at)?;
         let head = old.head.as_ref();
@@ -79,6 +76,14 @@ impl Vnode {
             object: Arc::new(object),
             durable,
         })
+    }
+
+    /// Said before anything is done, so that another replica can be asked to coordinate.
+    pub(crate) fn check_writable(&self) -> Result<(), ReplicaFailure> {
+        match self.unwritable.get() {
+            Some(detail) => Err(ReplicaFailure::Unwritable(detail.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Merges an object that another replica made.
@@ -223,7 +228,7 @@ impl Vnode {
         }))
     }
 
-    fn unless_damaged<T>(
+    pub(crate) fn unless_damaged<T>(
         &self,
         key: &StorageKey,
         read: Result<Option<T>, Interrupted>,
@@ -313,7 +318,7 @@ impl Vnode {
 
     /// The key's lock, once the vnode may write at all. The epoch is looked at under it, so that
     /// [`Vnode::await_earlier_writes`] knows whom to wait for.
-    fn take_turn(
+    pub(crate) fn take_turn(
         &self,
         key: &StorageKey,
         epoch: Epoch,
@@ -353,7 +358,7 @@ impl Vnode {
         Lane::of(key, self.place_bytes)
     }
 
-    fn next_dot(&self, key: &StorageKey, context: &Clock, stored: Option<&Head>) -> Dot {
+    pub(crate) fn next_dot(&self, key: &StorageKey, context: &Clock, stored: Option<&Head>) -> Dot {
         let seen = [context, stored.map_or(context, Head::clock)];
         let lane = self.lane(key);
         loop {
@@ -384,7 +389,7 @@ impl Vnode {
         (former, actor)
     }
 
-    fn check_limits(
+    pub(crate) fn check_limits(
         &self,
         key: &StorageKey,
         object: &Object,
@@ -416,7 +421,7 @@ impl Vnode {
     }
 
     /// Writes an object over an old one. The caller has the key's turn.
-    fn write(
+    pub(crate) fn write(
         &self,
         key: &StorageKey,
         old: &Old,
@@ -539,7 +544,7 @@ fn fields_of(key: &StorageKey, object: &Object) -> Fields {
     }
 }
 
-fn object_time(time: Timestamp) -> kvorum_object::Timestamp {
+pub(crate) fn object_time(time: Timestamp) -> kvorum_object::Timestamp {
     kvorum_object::Timestamp::from_micros(time.0)
 }
 
@@ -547,6 +552,6 @@ fn store_time(time: kvorum_object::Timestamp) -> Timestamp {
     Timestamp(time.as_micros())
 }
 
-fn update_failure(error: UpdateError) -> ReplicaFailure {
+pub(crate) fn update_failure(error: UpdateError) -> ReplicaFailure {
     ReplicaFailure::Internal(error.to_string())
 }

@@ -1,7 +1,7 @@
 """Messages of the protocol-buffer interface as dictionaries: fields by name, in both directions.
 
-Only the messages that the transcripts use are known. A field's kind is `bytes`, `int` or `bool`, or the
-name of a message; a list of one kind is a field that repeats. Bytes are shown as text where they are
+Only the messages that the transcripts use are known. A field's kind is `bytes`, `int`, `signed` (an
+integer in zigzag) or `bool`, or the name of a message; a list of one kind is a field that repeats. Bytes are shown as text where they are
 printable UTF-8, and as {"hex": ...} otherwise.
 """
 
@@ -93,6 +93,55 @@ MESSAGES = {
     'AuthRequest': {1: ('user', 'bytes'), 2: ('password', 'bytes')},
     'FetchRequest': {1: ('queuename', 'bytes'), 2: ('encoding', 'bytes')},
     'SearchRequest': {1: ('q', 'bytes'), 2: ('index', 'bytes')},
+    'CounterUpdate': {
+        1: ('bucket', 'bytes'), 2: ('key', 'bytes'), 3: ('amount', 'signed'), 4: ('w', 'int'),
+        5: ('dw', 'int'), 6: ('pw', 'int'), 7: ('returnvalue', 'bool'), 8: ('node_confirms', 'int'),
+    },
+    'CounterRequest': {
+        1: ('bucket', 'bytes'), 2: ('key', 'bytes'), 3: ('r', 'int'), 4: ('pr', 'int'),
+        5: ('basic_quorum', 'bool'), 6: ('notfound_ok', 'bool'), 7: ('node_confirms', 'int'),
+    },
+    'CounterReply': {1: ('value', 'signed')},
+    'MapField': {1: ('name', 'bytes'), 2: ('type', 'int')},
+    'MapEntry': {
+        1: ('field', 'MapField'), 2: ('counter_value', 'signed'), 3: ('set_value', ['bytes']),
+        4: ('register_value', 'bytes'), 5: ('flag_value', 'bool'), 6: ('map_value', ['MapEntry']),
+    },
+    'FetchValueRequest': {
+        1: ('bucket', 'bytes'), 2: ('key', 'bytes'), 3: ('type', 'bytes'), 4: ('r', 'int'),
+        5: ('pr', 'int'), 6: ('basic_quorum', 'bool'), 7: ('notfound_ok', 'bool'),
+        8: ('timeout', 'int'), 9: ('sloppy_quorum', 'bool'), 10: ('n_val', 'int'),
+        11: ('include_context', 'bool'), 12: ('node_confirms', 'int'),
+    },
+    'Value': {
+        1: ('counter_value', 'signed'), 2: ('set_value', ['bytes']),
+        3: ('map_value', ['MapEntry']), 4: ('hll_value', 'int'), 5: ('gset_value', ['bytes']),
+    },
+    'FetchValueReply': {1: ('context', 'bytes'), 2: ('type', 'int'), 3: ('value', 'Value')},
+    'CounterOperation': {1: ('increment', 'signed')},
+    'SetOperation': {1: ('adds', ['bytes']), 2: ('removes', ['bytes'])},
+    'Additions': {1: ('adds', ['bytes'])},
+    'FieldUpdate': {
+        1: ('field', 'MapField'), 2: ('counter_op', 'CounterOperation'),
+        3: ('set_op', 'SetOperation'), 4: ('register_op', 'bytes'), 5: ('flag_op', 'int'),
+        6: ('map_op', 'MapOperation'),
+    },
+    'MapOperation': {1: ('removes', ['MapField']), 2: ('updates', ['FieldUpdate'])},
+    'Operation': {
+        1: ('counter_op', 'CounterOperation'), 2: ('set_op', 'SetOperation'),
+        3: ('map_op', 'MapOperation'), 4: ('hll_op', 'Additions'), 5: ('gset_op', 'Additions'),
+    },
+    'UpdateValueRequest': {
+        1: ('bucket', 'bytes'), 2: ('key', 'bytes'), 3: ('type', 'bytes'), 4: ('context', 'bytes'),
+        5: ('op', 'Operation'), 6: ('w', 'int'), 7: ('dw', 'int'), 8: ('pw', 'int'),
+        9: ('return_body', 'bool'), 10: ('timeout', 'int'), 11: ('sloppy_quorum', 'bool'),
+        12: ('n_val', 'int'), 13: ('include_context', 'bool'), 14: ('node_confirms', 'int'),
+    },
+    'UpdateValueReply': {
+        1: ('key', 'bytes'), 2: ('context', 'bytes'), 3: ('counter_value', 'signed'),
+        4: ('set_value', ['bytes']), 5: ('map_value', ['MapEntry']), 6: ('hll_value', 'int'),
+        7: ('gset_value', ['bytes']),
+    },
     'Empty': {},
 }
 
@@ -101,14 +150,15 @@ REQUESTS = {
     13: 'DeleteRequest', 15: 'ListBucketsRequest', 17: 'ListKeysRequest', 19: 'BucketRequest',
     21: 'SetBucketRequest', 25: 'IndexRequest', 27: 'SearchRequest', 29: 'BucketRequest',
     31: 'TypeRequest', 32: 'SetTypeRequest', 33: 'PreferenceListRequest',
-    40: 'ObjectsRequest', 54: 'Empty',
-    70: 'CoverageRequest', 202: 'FetchRequest', 206: 'Empty', 253: 'AuthRequest',
+    40: 'ObjectsRequest', 50: 'CounterUpdate', 52: 'CounterRequest', 54: 'Empty',
+    70: 'CoverageRequest', 80: 'FetchValueRequest', 82: 'UpdateValueRequest', 202: 'FetchRequest', 206: 'Empty', 253: 'AuthRequest',
 }
 
 REPLIES = {
     0: 'Error', 4: 'ClientId', 8: 'ServerInfo', 10: 'GetReply', 12: 'PutReply',
     16: 'ListBucketsReply', 18: 'ListKeysReply', 20: 'PropertiesReply', 26: 'IndexReply',
-    34: 'PreferenceListReply', 41: 'ObjectsReply',
+    34: 'PreferenceListReply', 41: 'ObjectsReply', 51: 'CounterReply', 53: 'CounterReply',
+    81: 'FetchValueReply', 83: 'UpdateValueReply',
 }
 
 
@@ -121,12 +171,17 @@ def encode(message, fields, to_bytes):
         repeats = isinstance(kind, list)
         for value in given if repeats else [given]:
             of_kind = kind[0] if repeats else kind
-            if of_kind in ('int', 'bool'):
-                encoded += varint(number << 3) + varint(int(value))
+            if of_kind in ('int', 'signed', 'bool'):
+                value = zigzag(value) if of_kind == 'signed' else int(value)
+                encoded += varint(number << 3) + varint(value)
                 continue
             piece = to_bytes(value) if of_kind == 'bytes' else encode(of_kind, value, to_bytes)
             encoded += varint(number << 3 | 2) + varint(len(piece)) + piece
     return bytes(encoded)
+
+
+def zigzag(value):
+    return value << 1 if value >= 0 else (-value << 1) - 1
 
 
 def decode(message, encoded):
@@ -144,6 +199,8 @@ def decode(message, encoded):
             value = show(value) if of_kind == 'bytes' else decode(of_kind, value)
         elif wire == 0:
             value, at = read_varint(encoded, at)
+            if of_kind == 'signed':
+                value = value >> 1 ^ -(value & 1)
             value = bool(value) if of_kind == 'bool' else value
         else:
             raise ValueError(f'wire type {wire} in {message}')

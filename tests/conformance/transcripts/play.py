@@ -144,7 +144,10 @@ class Player:
                 self.saved[name] = lines[int(place)] if int(place) < len(lines) else ''
             elif kind == 'json':
                 documents = comparing.documents_in(body.decode())
-                self.saved[name] = comparing.look_up(comparing.joined(documents), place)
+                found = comparing.look_up(comparing.joined(documents), place)
+                # What was not there was not there for the recorded client either.
+                if found is not None:
+                    self.saved[name] = found
 
     def save_of_protobuf(self, step, frames):
         for name, source in step.get('save', {}).items():

@@ -7,6 +7,7 @@ mod cluster;
 mod trick_backend;
 mod world;
 
+mod data_types;
 mod deleting;
 mod index_queries;
 mod listings;

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use kvorum_data_types::{
-    Actor, DataType, DecodeError, Dot, FieldChange, FieldOperation, Kind, MapDelta, Operation,
-    PagedSet, Set, SetChange, SetDelta, Update, decode_context, decode_riak_value, encode_context,
-    encode_legacy_counter, encode_riak_value,
+    Actor, DataType, DecodeError, Dot, FieldChange, FieldKind, FieldName, FieldOperation, Kind,
+    MapDelta, Operation, PagedSet, Set, SetChange, SetDelta, Update, decode_context,
+    decode_riak_value, encode_context, encode_legacy_counter, encode_riak_value,
 };
 use proptest::prelude::*;
 
@@ -93,6 +93,55 @@ fn values_are_read_back() {
     }
 }
 
+fn operations() -> Vec<Operation> {
+    let remove = FieldName::new("gone", FieldKind::Set);
+    vec![
+        Operation::Counter(i128::MAX),
+        Operation::Counter(i128::MIN),
+        Operation::Counter(0),
+        Operation::Set(vec![SetChange::Add(text("a")), SetChange::Remove(text(""))]),
+        Operation::GrowSet(vec![text("x"), text("y")]),
+        Operation::HyperLogLog(vec![]),
+        map_operation(-3),
+        Operation::Map(vec![FieldChange::Remove(remove)]),
+    ]
+}
+
+#[test]
+fn operations_are_read_back() {
+    for operation in operations() {
+        assert_eq!(Operation::decode(&operation.encode()), Ok(operation));
+    }
+}
+
+#[test]
+fn an_operation_that_is_nested_too_deep_is_refused() {
+    let mut changes = vec![field("c", FieldOperation::Counter(1))];
+    for _ in 0..80 {
+        changes = vec![field("m", FieldOperation::Map(changes))];
+    }
+    assert!(Operation::decode(&Operation::Map(changes).encode()).is_err());
+}
+
+#[test]
+fn a_value_is_found_in_content_of_its_own_type_alone() {
+    for value in values() {
+        let bytes = value.encode();
+        let content_type = value.kind().content_type().as_bytes();
+        assert_eq!(
+            DataType::in_content(content_type, &bytes),
+            Some(value.clone())
+        );
+        assert_eq!(DataType::in_content(b"text/plain", &bytes), None);
+        assert_eq!(DataType::in_content(content_type, b"plain"), None);
+        let others = Kind::ALL.into_iter().filter(|kind| *kind != value.kind());
+        for other in others {
+            let content_type = other.content_type().as_bytes();
+            assert_eq!(DataType::in_content(content_type, &bytes), None);
+        }
+    }
+}
+
 #[test]
 fn a_value_of_a_newer_version_says_so() {
     let mut bytes = values()[0].encode().to_vec();
@@ -155,6 +204,7 @@ fn samples() -> Vec<Bytes> {
             samples.push(encode_legacy_counter(counter));
         }
     }
+    samples.extend(operations().iter().map(Operation::encode));
     let mut set = Set::default();
     let update = Update {
         dot: Dot::new(Actor(1), 1),
@@ -182,6 +232,9 @@ fn take_as_anything(bytes: &Bytes) {
     }
     let _context = decode_context(bytes);
     let _head = PagedSet::decode(bytes);
+    if let Ok(operation) = Operation::decode(bytes) {
+        assert_eq!(Operation::decode(&operation.encode()), Ok(operation));
+    }
     take_as_delta(bytes);
 }
 

@@ -40,9 +40,10 @@ fn objects_come_out_as_the_node_answered_them() {
     let summary = world.import().unwrap();
     let counts = summary.counts;
     assert_eq!((counts.unreadable, counts.other_keys), (0, 0), "{summary}");
-    assert_eq!((counts.keys, counts.objects), (63, 59), "{summary}");
+    assert_eq!((counts.keys, counts.objects), (63, 63), "{summary}");
     assert_eq!(counts.tombstones, 6);
-    assert_eq!(counts.data_types_left_out, 4);
+    assert_eq!((counts.data_types, counts.data_types_left_out), (4, 0));
+    assert_eq!(world.server.data_types().len(), 4);
     let missing = (counts.index_entries_missing, counts.index_entries_stray);
     assert_eq!(missing, (0, 0), "{summary}");
     assert_eq!(world.values("alpha_idx", "i00"), ["indexes changed"]);

@@ -75,6 +75,20 @@ impl FakeServer {
         values
     }
 
+    /// Of each object of a data type that can be read: its name, and its value in short.
+    pub(crate) fn data_types(&self) -> Vec<(String, String)> {
+        let store = self.store.lock();
+        let shown = |((bucket_type, bucket, key), object): (&(String, String, String), &Object)| {
+            let [only] = object.siblings() else {
+                return None;
+            };
+            let read = kvorum_data_types::decode_riak_value(&only.value).ok()?;
+            let value = format!("{:?}", read.value.value());
+            Some((format!("{bucket_type}/{bucket}/{key}"), value))
+        };
+        store.objects.iter().filter_map(shown).collect()
+    }
+
     pub(crate) fn object(&self, bucket: &str, key: &str) -> Object {
         let name = ("default".into(), bucket.into(), key.into());
         self.store.lock().objects[&name].clone()

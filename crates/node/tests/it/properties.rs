@@ -280,6 +280,10 @@ fn every_default_in_advanced_config_is_honoured_refused_or_named() {
                     "{why}"
                 );
             }
+            ("hll_precision", _) => {
+                assert!(output.status.success(), "{property}: {why}");
+                assert!(line.contains("HyperLogLogs are of bucket types"), "{line}");
+            }
             // It is shown as it is set.
             ("dvv_enabled", _) | (_, Effect::Honoured) => {
                 assert!(output.status.success(), "{property}: {why}");

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use kvorum_object::{
-    ActorId, Clock, Content, Dot, Head, Merged, Metadata, Object, Resolution, Stored, Timestamp,
-    UpdateError, Write, merge, merge_into_stored, merge_needs_body, resolve, update,
-    update_needs_body,
+    ActorId, Clock, Content, Dot, Head, Merged, Metadata, Object, Resolution, Sibling, Stored,
+    Succession, Timestamp, UpdateError, Write, merge, merge_into_stored, merge_needs_body, resolve,
+    succeed, update, update_needs_body,
 };
 
 use crate::replica::{content, decoded};
@@ -431,4 +431,37 @@ fn an_object_expires_with_its_last_sibling() {
     };
     assert_eq!(expiry(Some(5), Some(9)), Some(9));
     assert_eq!(expiry(Some(5), None), None);
+}
+
+#[test]
+fn content_made_of_siblings_stands_in_their_place_everywhere() {
+    let one = first("one", dot(1, 1), 10);
+    let blind = Clock::new();
+    let both = put(Some(&one), &blind, content("two"), dot(1, 2), 20, KEEP).unwrap();
+    let succession = Succession {
+        content: content("one and more"),
+        dot: dot(1, 3),
+        now: Timestamp::from_micros(5),
+    };
+    let is_one = |sibling: &Sibling| &sibling.value[..] == b"one";
+    let after = succeed(Some(both.clone()), is_one, succession.clone()).unwrap();
+    assert_eq!(values(&after), [&b"two"[..], b"one and more"]);
+    assert_eq!(
+        after.siblings()[1].metadata.last_modified,
+        Timestamp::from_micros(21)
+    );
+    assert_eq!(values(&merge(one, after.clone(), KEEP)), values(&after));
+    // What was written elsewhere meanwhile is not among what was taken up.
+    let elsewhere = put(Some(&both), &blind, content("one"), dot(2, 1), 20, KEEP).unwrap();
+    let merged = merge(elsewhere, after, KEEP);
+    assert_eq!(values(&merged), [&b"two"[..], b"one and more", b"one"]);
+    let stale = succeed(
+        Some(both),
+        is_one,
+        Succession {
+            dot: dot(1, 2),
+            ..succession
+        },
+    );
+    assert!(matches!(stale, Err(UpdateError::DotNotFresh { .. })));
 }

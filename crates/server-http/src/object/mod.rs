@@ -11,4 +11,5 @@ mod store;
 
 pub(crate) use delete::delete;
 pub(crate) use get::get;
+pub(crate) use parameters::Parameters;
 pub(crate) use store::store;

@@ -15,7 +15,7 @@ use crate::reply::{Refusal, text};
 
 /// What a client may say in the query string. All of it is checked on every request, as Riak does.
 #[derive(Debug, Default)]
-pub(super) struct Parameters {
+pub(crate) struct Parameters {
     r: Option<Quorum>,
     w: Option<Quorum>,
     dw: Option<Quorum>,
@@ -32,7 +32,15 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    pub(super) fn parse(exchange: &Exchange<'_>) -> Result<Self, Refusal> {
+    pub(crate) fn parse(exchange: &Exchange<'_>) -> Result<Self, Refusal> {
+        Self::parse_within(exchange, exchange.timeout()?)
+    }
+
+    /// The parameters, but for the timeout, which is given.
+    pub(crate) fn parse_within(
+        exchange: &Exchange<'_>,
+        timeout: Option<Duration>,
+    ) -> Result<Self, Refusal> {
         let query = &exchange.query;
         let refused = |error: ParameterError| {
             Refusal::from(text(StatusCode::BAD_REQUEST, error.response_text()))
@@ -46,7 +54,7 @@ impl Parameters {
             None => Ok(None),
         };
         Ok(Self {
-            timeout: exchange.timeout()?,
+            timeout,
             r: quorum("r")?,
             w: quorum("w")?,
             dw: quorum("dw")?,
@@ -62,7 +70,7 @@ impl Parameters {
         })
     }
 
-    pub(super) fn get_options(&self, detail: Detail) -> GetOptions {
+    pub(crate) fn get_options(&self, detail: Detail) -> GetOptions {
         GetOptions {
             r: self.r,
             pr: self.pr,
@@ -75,7 +83,7 @@ impl Parameters {
         }
     }
 
-    pub(super) fn put_options(&self) -> PutOptions {
+    pub(crate) fn put_options(&self) -> PutOptions {
         PutOptions {
             w: self.w,
             dw: self.dw,

@@ -350,25 +350,6 @@ fn whole_bodies_come_in_gzip_to_those_who_ask_for_it() {
     });
 }
 
-/// Objects of a data type do not exist yet; plain ones in their place would stand in the way.
-#[test]
-fn a_type_for_data_types_takes_no_objects_yet() {
-    run(|world| async move {
-        let mut client = world.client().await;
-        let path = "/types/sets/buckets/b/keys/k";
-        let text = [("Content-Type", "text/plain")];
-        for (method, headers) in [("PUT", &text[..]), ("GET", &[]), ("DELETE", &[])] {
-            let refused = client.ask(method, path, headers, b"").await;
-            assert_eq!(refused.status, 501, "{method}");
-            assert!(refused.text().contains("data types are not supported yet"));
-        }
-        let keys = client.get("/types/sets/buckets/b/keys?keys=true").await;
-        assert_eq!(keys.text(), "{\"keys\":[]}");
-        let props = client.get("/types/sets/props").await.json();
-        assert_eq!(props["props"]["datatype"], "set");
-    });
-}
-
 /// A write-once type once answered two blind writes with two siblings.
 #[test]
 fn a_write_once_type_answers_with_one_value() {

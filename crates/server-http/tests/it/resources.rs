@@ -30,6 +30,8 @@ fn the_root_lists_what_is_there_and_nothing_else() {
         let expected = [
             "riak_kv_wm_bucket_type",
             "riak_kv_wm_buckets",
+            "riak_kv_wm_counter",
+            "riak_kv_wm_crdt",
             "riak_kv_wm_index",
             "riak_kv_wm_keylist",
             "riak_kv_wm_object",

@@ -9,6 +9,7 @@
 
 mod conditions;
 mod connections;
+mod data_types;
 mod hostile;
 mod index_queries;
 mod listings;

@@ -265,35 +265,3 @@ fn what_would_not_be_kept_is_refused_with_a_reason() {
         assert_eq!((props.backend, props.consistent), (None, None));
     });
 }
-
-#[test]
-fn a_type_for_data_types_takes_no_objects_yet() {
-    with_node(|node| async move {
-        let datatype = Some(Datatype::HyperLogLog);
-        node.add_type(
-            "hlls",
-            PropertyOverlay {
-                datatype,
-                ..Default::default()
-            },
-        );
-        let mut client = node.client().await;
-        let props = client.bucket_type_properties(bytes("hlls")).await.unwrap();
-        assert_eq!(props.hll_precision, Some(14));
-        let get = pb::RpbGetReq {
-            r#type: Some(bytes("hlls")),
-            bucket: bytes("b"),
-            key: bytes("k"),
-            ..Default::default()
-        };
-        let payload = get.encode_to_vec();
-        let outcome = client
-            .request(MessageCode::RPB_GET_REQ, payload.into())
-            .await;
-        let text = refusal(outcome);
-        assert!(
-            text.starts_with("data types are not supported yet"),
-            "{text}"
-        );
-    });
-}

@@ -214,7 +214,10 @@ const WITHOUT_EFFECT: [(&str, &str); 15] = [
     ("repl", "there is no replication between clusters"),
     ("search", "there is no search"),
     ("search_index", "there is no search"),
-    ("hll_precision", "there are no HyperLogLogs yet"),
+    (
+        "hll_precision",
+        "HyperLogLogs are of bucket types, which have properties of their own",
+    ),
     ("stat_tracked", "no statistics are kept for a bucket alone"),
     ("aae_tree_exclude", "there are no cached anti-entropy trees"),
     ("name", "it is part of the address"),

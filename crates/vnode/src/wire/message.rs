@@ -38,6 +38,9 @@ pub enum WireError {
     /// The object or clock in it is damaged.
     #[error("in the message: {0}")]
     Object(#[from] DecodeError),
+    /// The operation or the context of a data type in it is damaged.
+    #[error("in the message: {0}")]
+    DataType(#[from] kvorum_data_types::DecodeError),
 }
 
 impl From<Truncated> for WireError {

@@ -41,6 +41,8 @@ const INCOMPLETE: u8 = 13;
 const UNWRITABLE: u8 = 14;
 const OPENING: u8 = 15;
 const OPENING_FAILED: u8 = 16;
+const NOT_PRESENT: u8 = 17;
+const OPERATION_REFUSED: u8 = 18;
 
 /// The bytes of an answer. `Stored` and `Received` are sent when what they promise holds, so the
 /// ticket in them does not travel.
@@ -167,6 +169,8 @@ fn of_failure(failure: &ReplicaFailure) -> WireMessage {
         ReplicaFailure::IndexesNotSupported(engine) => {
             text(&mut head, INDEXES_NOT_SUPPORTED, engine);
         }
+        ReplicaFailure::NotPresent(term) => text(&mut head, NOT_PRESENT, term),
+        ReplicaFailure::OperationRefused(detail) => text(&mut head, OPERATION_REFUSED, detail),
     }
     WireMessage {
         head: head.into(),
@@ -229,6 +233,8 @@ impl Reader<'_> {
             OPENING => ReplicaFailure::NotOpen { is_failed: false },
             OPENING_FAILED => ReplicaFailure::NotOpen { is_failed: true },
             INDEXES_NOT_SUPPORTED => ReplicaFailure::IndexesNotSupported(self.text()?),
+            NOT_PRESENT => ReplicaFailure::NotPresent(self.text()?),
+            OPERATION_REFUSED => ReplicaFailure::OperationRefused(self.text()?),
             _ => return Err(self.malformed()),
         })
     }

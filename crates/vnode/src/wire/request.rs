@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes};
 use kvorum_backend::Durability;
+use kvorum_data_types::{decode_context, encode_context};
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Clock, Content, Object, Resolution, Timestamp};
 use kvorum_ring::{Epoch, Partition, RingSize, Role};
@@ -13,6 +14,7 @@ use super::message::{
     KEY_BYTES_MAX, Reader, VERSION, WireError, WireMessage, put_bound, put_clock, put_owners,
     put_prefixed,
 };
+use crate::data_type_update::DataTypeUpdate;
 use crate::index_page_request::IndexPageRequest;
 use crate::page_request::{PageKind, PageRequest};
 use crate::replica_request::{ClientUpdate, Condition, Detail, Operation, ReplicaRequest};
@@ -40,6 +42,7 @@ const MEND: u8 = 4;
 const REAP: u8 = 5;
 const PAGE: u8 = 6;
 const INDEX_PAGE: u8 = 7;
+const APPLY: u8 = 8;
 
 /// Room for all but key, clocks and object.
 const FIXED_BYTES: usize = 64;
@@ -49,7 +52,7 @@ const FIXED_BYTES: usize = 64;
 /// ```text
 /// head       = version    u8        1
 ///              kind       u8        1 get, 2 coordinate, 3 store, 4 mend, 5 reap, 6 page,
-///                                   7 index page, drawn in `index.rs`
+///                                   7 index page, drawn in `index.rs`, 8 apply
 ///              partition  u16
 ///              epoch      u64
 ///              rest                 by kind
@@ -57,6 +60,8 @@ const FIXED_BYTES: usize = 64;
 /// coordinate = role key durability u8, resolution u8, condition u8 (0 always, 1 absent,
 ///              2 version, 3 nothing beyond), of 2 and 3 a clock, context clock,
 ///              is_timed u8, the head of an object that holds the content; body: its value
+/// apply      = role key durability u8, precision u8, has_context u8, of 1 bytes: what
+///              `kvorum_data_types::encode_context` gives; body: the operation
 /// store      = role key durability u8, resolution u8, object head; body: the object's
 /// mend       = role key resolution u8, object head; body: the object's
 /// reap       = role key clock
@@ -120,6 +125,22 @@ fn encode_replica(role: Role, request: &ReplicaRequest) -> WireMessage {
             out.put_u8(u8::from(is_timed));
             out.extend_from_slice(&object.head);
             message(out, object.body)
+        }
+        Operation::Apply {
+            key,
+            update,
+            durability,
+        } => {
+            let context = update.context.as_ref().map(encode_context);
+            let more = context.as_ref().map_or(0, Bytes::len);
+            let mut out = begin(APPLY, key, more);
+            out.put_u8(durability_code(*durability));
+            out.put_u8(update.precision);
+            out.put_u8(u8::from(context.is_some()));
+            if let Some(context) = context {
+                put_prefixed(&mut out, &context);
+            }
+            message(out, update.operation.encode())
         }
         Operation::Store {
             key,
@@ -202,6 +223,11 @@ pub fn decode_request(message: &WireMessage) -> Result<PeerRequest, WireError> {
             key,
             durability: reader.durability()?,
             update: Arc::new(reader.update(body)?),
+        },
+        APPLY => Operation::Apply {
+            key,
+            durability: reader.durability()?,
+            update: Arc::new(reader.data_type_update(body)?),
         },
         STORE => Operation::Store {
             key,
@@ -287,6 +313,21 @@ impl Reader<'_> {
                 value: only.value,
             },
             resolution,
+        })
+    }
+
+    fn data_type_update(&mut self, body: &Bytes) -> Result<DataTypeUpdate, WireError> {
+        let precision = self.bytes.u8()?;
+        let context = match self.bytes.u8()? {
+            0 => None,
+            1 => Some(decode_context(&self.prefixed(usize::MAX)?)?),
+            _ => return Err(self.malformed()),
+        };
+        self.end(&Bytes::new())?;
+        Ok(DataTypeUpdate {
+            operation: kvorum_data_types::Operation::decode(body)?,
+            context,
+            precision,
         })
     }
 

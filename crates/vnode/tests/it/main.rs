@@ -9,6 +9,7 @@
 #[expect(dead_code, reason = "shared with the coordinator's tests")]
 mod trick_backend;
 
+mod data_types;
 mod index_queries;
 mod listings;
 mod metering;
@@ -55,6 +56,15 @@ impl Bench {
         let disk = MemoryDisk::new();
         disk.create_directory(Path::new("data")).unwrap();
         let bench = Self::on(disk, limits, 1);
+        bench.leases.renew().unwrap();
+        bench
+    }
+
+    /// One that has another actor than those of other seeds.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        let disk = MemoryDisk::new();
+        disk.create_directory(Path::new("data")).unwrap();
+        let bench = Self::on(disk, Limits::default(), seed);
         bench.leases.renew().unwrap();
         bench
     }

@@ -1,0 +1,206 @@
+//! Data types: every operation counts once, whichever nodes carry it out, and plain requests see Riak's form.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_cluster::Command;
+use kvorum_coordinator::{
+    Condition, Coordinator, GetOptions, PutKind, PutOptions, PutRequest, RequestError,
+};
+use kvorum_data_types::{
+    DataType, Kind, Operation, SetChange, Value, decode_riak_value, encode_riak_value,
+};
+use kvorum_encoding::BucketType;
+use kvorum_object::{Clock, Content, Metadata, Sibling};
+use kvorum_properties::{Datatype, PropertyOverlay, Quorum};
+
+use crate::cluster::{Cluster, Setup};
+use crate::world::{World, address, colocated, siblings};
+
+async fn update(
+    coordinator: &Coordinator,
+    key: &str,
+    operation: Operation,
+) -> Result<DataType, RequestError> {
+    let (now, options) = (coordinator.runtime().now(), PutOptions::default());
+    coordinator
+        .update_data_type(&address(key), operation, None, &options, now)
+        .await
+}
+
+async fn fetch(coordinator: &Coordinator, key: &str, kind: Kind, r: u32) -> Option<Value> {
+    let options = GetOptions {
+        r: Some(Quorum::Number(r)),
+        ..GetOptions::default()
+    };
+    let (now, place) = (coordinator.runtime().now(), address(key));
+    let found = coordinator.fetch_data_type(&place, kind, &options, now);
+    found.await.unwrap().map(|value| value.value())
+}
+
+fn add(member: &str) -> Operation {
+    let member = Bytes::copy_from_slice(member.as_bytes());
+    Operation::Set(vec![SetChange::Add(member)])
+}
+
+impl Cluster {
+    fn count(&self, at: u8, by: i128) -> Result<DataType, RequestError> {
+        let coordinator: &Coordinator = &self.node(at).coordinator;
+        self.run(update(coordinator, "counted", Operation::Counter(by)))
+    }
+
+    fn counted(&self, at: u8, r: u32) -> Option<Value> {
+        let coordinator: &Coordinator = &self.node(at).coordinator;
+        self.run(fetch(coordinator, "counted", Kind::Counter, r))
+    }
+}
+
+#[test]
+fn increments_through_any_node_add_up() {
+    for heads_first in [false, true] {
+        let cluster = Cluster::new(&Setup {
+            heads_first,
+            nodes: 5,
+            owners: 5,
+            ..Setup::default()
+        });
+        assert_eq!(cluster.counted(1, 2), None);
+        for round in 0..4 {
+            for at in 1..=5 {
+                cluster.count(at, 10_i128.pow(round)).unwrap();
+            }
+        }
+        for at in 1..=5 {
+            assert_eq!(cluster.counted(at, 2), Some(Value::Counter(5_555)));
+        }
+    }
+}
+
+/// Replicas that did not hear of each other's operations have them merged by a read, and a read repairs.
+#[test]
+fn operations_of_replicas_that_do_not_hear_of_each_other_are_merged() {
+    let cluster = Cluster::new(&Setup {
+        nodes: 3,
+        owners: 3,
+        ..Setup::default()
+    });
+    cluster.count(1, 1).unwrap();
+    cluster.settle();
+    (1..=3).for_each(|number| cluster.cut_off(number, false));
+    let options = PutOptions {
+        w: Some(Quorum::Number(1)),
+        dw: Some(Quorum::Number(1)),
+        timeout: Some(std::time::Duration::from_secs(2)),
+        ..PutOptions::default()
+    };
+    for at in 1..=3 {
+        let coordinator: &Coordinator = &cluster.node(at).coordinator;
+        let (now, by) = (coordinator.runtime().now(), Operation::Counter(10));
+        let place = address("counted");
+        let counted = coordinator.update_data_type(&place, by, None, &options, now);
+        let value = cluster.run(counted).unwrap().value();
+        assert_eq!(value, Value::Counter(11));
+    }
+    (1..=3).for_each(|number| cluster.heal(number));
+    assert_eq!(cluster.counted(1, 3), Some(Value::Counter(31)));
+    cluster.settle();
+    for at in 1..=3 {
+        assert_eq!(cluster.counted(at, 1), Some(Value::Counter(31)));
+    }
+    assert_eq!(cluster.count(2, 100).unwrap().value(), Value::Counter(131));
+}
+
+fn world_of_sets() -> World {
+    let world = World::new(&colocated());
+    let bucket_type = BucketType::from("sets");
+    world.propose(Command::CreateType {
+        bucket_type: bucket_type.clone(),
+        properties: PropertyOverlay {
+            datatype: Some(Datatype::Set),
+            ..PropertyOverlay::default()
+        },
+    });
+    world.propose(Command::ActivateType { bucket_type });
+    world
+}
+
+#[test]
+fn a_plain_read_shows_riaks_form_and_a_plain_write_takes_it() {
+    let world = world_of_sets();
+    let coordinator: &Coordinator = &world.coordinator;
+    for member in ["a", "b"] {
+        world
+            .run(update(coordinator, "sets/b/k", add(member)))
+            .unwrap();
+    }
+    let object = world.get("sets/b/k").unwrap();
+    let [only] = object.siblings() else {
+        panic!("{object:?}");
+    };
+    assert_eq!(only.metadata.content_type, "application/riak_set");
+    let read = decode_riak_value(&only.value).unwrap().value;
+    let both = ["a", "b"]
+        .map(|it| Bytes::from_static(it.as_bytes()))
+        .to_vec();
+    assert_eq!(read.value(), Value::Set(both.clone()));
+    let request = PutRequest {
+        context: Clock::new(),
+        condition: Condition::Always,
+        content: Content {
+            metadata: Metadata {
+                content_type: Bytes::from_static(b"application/riak_set"),
+                ..Metadata::default()
+            },
+            value: encode_riak_value(&read),
+        },
+        kind: PutKind::Versioned,
+    };
+    let copied = world.try_put("sets/b/copy", request, &PutOptions::default());
+    let shown = |sibling: &Sibling| decode_riak_value(&sibling.value).unwrap().value.value();
+    assert_eq!(shown(&copied.unwrap().siblings()[0]), Value::Set(both));
+    world
+        .run(update(coordinator, "sets/b/copy", add("c")))
+        .unwrap();
+    let members = world.run(fetch(coordinator, "sets/b/copy", Kind::Set, 2));
+    let expected = ["a", "b", "c"].map(|it| Bytes::from_static(it.as_bytes()));
+    assert_eq!(members, Some(Value::Set(expected.to_vec())));
+}
+
+#[test]
+fn a_plain_value_stands_beside_and_counts_as_an_empty_one() {
+    let world = world_of_sets();
+    let coordinator: &Coordinator = &world.coordinator;
+    world.put("sets/b/k", "plain", &Clock::new());
+    let empty = Some(Value::Set(Vec::new()));
+    assert_eq!(
+        world.run(fetch(coordinator, "sets/b/k", Kind::Set, 2)),
+        empty
+    );
+    world
+        .run(update(coordinator, "sets/b/k", add("a")))
+        .unwrap();
+    assert_eq!(world.get("sets/b/k").unwrap().siblings().len(), 2);
+}
+
+#[test]
+fn operations_are_for_buckets_of_their_type() {
+    let world = world_of_sets();
+    let coordinator: &Coordinator = &world.coordinator;
+    let count = |key| world.run(update(coordinator, key, Operation::Counter(1)));
+    assert!(matches!(
+        count("sets/b/k"),
+        Err(RequestError::OperationRefused(_))
+    ));
+    assert_eq!(count("k"), Err(RequestError::CountersNeedSiblings));
+    world.set_bucket("bucket", siblings());
+    assert_eq!(count("k").unwrap().value(), Value::Counter(1));
+    let set = world.run(update(coordinator, "k", add("a")));
+    assert!(matches!(set, Err(RequestError::OperationRefused(_))));
+    assert_eq!(count("none/b/k"), Err(RequestError::UnknownBucketType));
+    let object: Arc<_> = world.get("k").unwrap();
+    assert!(
+        decode_riak_value(&object.siblings()[0].value)
+            .unwrap()
+            .is_legacy
+    );
+}

@@ -1,0 +1,377 @@
+//! Counters and sets under faults: an operation that was acknowledged counts once, and one of which the
+//! client does not know what became counts once at most.
+//!
+//! Each increment of a counter is a power of two of its own, so that the sum tells which of them are in it. Each
+//! member of a set is added once, and removed once at most, by who has read it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_cluster::{ClusterState, Command};
+use kvorum_coordinator::{GetOptions, PutOptions};
+use kvorum_data_types::{Clock, DataType, Kind, Operation, SetChange, Value};
+use kvorum_encoding::{Address, Bucket, BucketType, Key};
+use kvorum_properties::{Datatype, PropertyOverlay, Quorum};
+use parking_lot::Mutex;
+
+use crate::client::NoAnswer;
+use crate::cluster::Cluster;
+use crate::draw::Draw;
+use crate::machine::Running;
+use crate::plan::Control;
+
+/// The kinds that are tried, and their bucket types.
+const KINDS: [(&str, Datatype, Kind); 2] = [
+    ("counters", Datatype::Counter, Kind::Counter),
+    ("sets", Datatype::Set, Kind::Set),
+];
+const BUCKET: &str = "told";
+/// Keys of each kind.
+const KEYS: u64 = 4;
+/// Those that operate at the same time.
+const TELLERS: u64 = 3;
+/// The operations on a key, for each of which a counter has a binary digit.
+const OPERATIONS_MAX: u32 = 120;
+const PAUSE_MAX_MILLIS: u64 = 120;
+const ATTEMPTS_MAX: usize = 30;
+/// A read repairs what it finds within this.
+const REPAIR_WAIT: Duration = Duration::from_secs(6);
+
+/// What clients know of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    InDoubt,
+    Acknowledged,
+    /// It was undone, perhaps.
+    UndoneInDoubt,
+    Undone,
+}
+
+/// What was told of one key, by the operations' numbers.
+type Told = BTreeMap<u32, Fate>;
+
+/// The tellers of a run.
+pub(crate) struct Counting {
+    cluster: Arc<Cluster>,
+    told: Mutex<BTreeMap<(Kind, u64), Told>>,
+}
+
+/// What a key is to be found under.
+#[derive(Clone, Copy)]
+struct Place {
+    kind: Kind,
+    bucket_type: &'static str,
+    number: u64,
+}
+
+impl Place {
+    fn address(self) -> Address {
+        Address {
+            bucket_type: BucketType::from(self.bucket_type),
+            bucket: Bucket::from(BUCKET),
+            key: Key::new(self.number.to_string().into_bytes()),
+        }
+    }
+
+    fn all() -> impl Iterator<Item = Self> {
+        KINDS.into_iter().flat_map(|(bucket_type, _, kind)| {
+            (0..KEYS).map(move |number| Self {
+                kind,
+                bucket_type,
+                number,
+            })
+        })
+    }
+}
+
+fn member(number: u32) -> Bytes {
+    number.to_string().into()
+}
+
+/// Whether the value has an operation's effect.
+fn has(value: &Value, number: u32) -> bool {
+    match value {
+        Value::Counter(sum) => sum >> number & 1 == 1,
+        Value::Set(members) => members.contains(&member(number)),
+        Value::GrowSet(_) | Value::Map(_) | Value::HyperLogLog(_) => false,
+    }
+}
+
+/// What a value has that nobody did, or did twice.
+fn is_made_up(value: &Value, told: &Told) -> bool {
+    match value {
+        Value::Counter(sum) => {
+            (0..=OPERATIONS_MAX).any(|it| sum >> it & 1 == 1 && !told.contains_key(&it))
+        }
+        Value::Set(members) => members
+            .iter()
+            .any(|it| !told.keys().any(|number| member(*number) == it)),
+        Value::GrowSet(_) | Value::Map(_) | Value::HyperLogLog(_) => true,
+    }
+}
+
+/// What is wrong with a value; `owed` is what had been told when the read began.
+fn wrong_with(value: &Value, owed: &Told, told: &Told) -> Option<String> {
+    let lacking = |(number, fate): &(&u32, &Fate)| {
+        **fate == Fate::Acknowledged && told.get(*number) == Some(*fate) && !has(value, **number)
+    };
+    if let Some((number, _)) = owed.iter().find(lacking) {
+        return Some(format!("lacks operation {number}, which was acknowledged"));
+    }
+    let undone = |(number, fate): &(&u32, &Fate)| **fate == Fate::Undone && has(value, **number);
+    if let Some((number, _)) = owed.iter().find(undone) {
+        return Some(format!("shows member {number}, which was removed"));
+    }
+    is_made_up(value, told).then(|| "shows what nobody did, or something twice".to_owned())
+}
+
+impl Running {
+    async fn update_value(
+        &self,
+        place: Place,
+        operation: Operation,
+        context: Option<Clock>,
+    ) -> Result<DataType, NoAnswer> {
+        let options = PutOptions {
+            w: Some(Quorum::Quorum),
+            pw: Some(Quorum::Quorum),
+            sloppy_quorum: Some(false),
+            ..PutOptions::default()
+        };
+        let (coordinator, now) = (self.coordinator.clone(), self.runtime.now());
+        let address = place.address();
+        self.ask(async move {
+            coordinator
+                .update_data_type(&address, operation, context, &options, now)
+                .await
+        })
+        .await
+    }
+
+    async fn fetch_value(
+        &self,
+        place: Place,
+        quorum: Quorum,
+    ) -> Result<Option<DataType>, NoAnswer> {
+        let options = GetOptions {
+            r: Some(quorum),
+            pr: Some(quorum),
+            sloppy_quorum: Some(false),
+            ..GetOptions::default()
+        };
+        let (coordinator, now) = (self.coordinator.clone(), self.runtime.now());
+        let address = place.address();
+        self.ask(async move {
+            coordinator
+                .fetch_data_type(&address, place.kind, &options, now)
+                .await
+        })
+        .await
+    }
+}
+
+impl Cluster {
+    /// Creates the bucket types that are operated on.
+    pub(crate) async fn create_data_types(self: &Arc<Self>) -> anyhow::Result<()> {
+        for (name, datatype, _) in KINDS {
+            let bucket_type = BucketType::from(name);
+            let create = Command::CreateType {
+                bucket_type: bucket_type.clone(),
+                properties: PropertyOverlay {
+                    datatype: Some(datatype),
+                    n_val: Some(self.plan.n_val),
+                    ..PropertyOverlay::default()
+                },
+            };
+            let activate = Command::ActivateType {
+                bucket_type: bucket_type.clone(),
+            };
+            let bucket = Bucket::from(BUCKET);
+            let is_active = |state: &ClusterState| state.properties(&bucket_type, &bucket).is_ok();
+            let is_there = |state: &ClusterState| state.bucket_types().contains_key(&bucket_type);
+            let next = |state: &ClusterState| {
+                let next = if is_there(state) { &activate } else { &create };
+                Some(next.clone())
+            };
+            match self.plan.control {
+                Control::Members => self.agree(&next, &is_active).await?,
+                Control::StandIn => [create, activate]
+                    .into_iter()
+                    .try_for_each(|command| self.propose(command))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Counting {
+    pub(crate) fn new(cluster: &Arc<Cluster>) -> Arc<Self> {
+        Arc::new(Self {
+            cluster: cluster.clone(),
+            told: Mutex::default(),
+        })
+    }
+
+    /// All tellers, until clients end.
+    pub(crate) async fn live(self: Arc<Self>) {
+        let runtime = self.cluster.runtime.clone();
+        let tellers: Vec<_> = (0..TELLERS)
+            .map(|number| runtime.spawn("teller", self.clone().tell(number)))
+            .collect();
+        for teller in tellers {
+            let _ended = teller.await;
+        }
+    }
+
+    async fn tell(self: Arc<Self>, number: u64) {
+        let mut draw = Draw::new(self.cluster.plan.seed ^ (number << 44) ^ 0x7e11);
+        let places: Vec<Place> = Place::all().collect();
+        let runtime = self.cluster.runtime.clone();
+        let end = runtime.now().plus(self.cluster.plan.length);
+        while runtime.now() < end {
+            let pause = Duration::from_millis(draw.between(1, PAUSE_MAX_MILLIS));
+            runtime.sleep(pause).await;
+            let machines = self.cluster.machines();
+            let node = draw.one_of(&machines).and_then(|it| it.running());
+            let (Some(node), Some(place)) = (node, draw.one_of(&places).copied()) else {
+                continue;
+            };
+            match draw.below(100) {
+                0..60 => self.add(&node, place).await,
+                60..80 if place.kind == Kind::Set => self.remove(&node, place, &mut draw).await,
+                _ => drop(self.read(&node, place).await),
+            }
+        }
+    }
+
+    fn told(&self, place: Place) -> Told {
+        let told = self.told.lock();
+        told.get(&(place.kind, place.number))
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    fn note(&self, place: Place, number: u32, fate: Fate) {
+        let Place {
+            kind, number: key, ..
+        } = place;
+        self.cluster
+            .note(&format!("{kind} {key} operation {number}: {fate:?}"));
+        if matches!(fate, Fate::Acknowledged | Fate::Undone) {
+            self.cluster.ledger.lock().operations.told += 1;
+        }
+        let mut told = self.told.lock();
+        told.entry((kind, key)).or_default().insert(number, fate);
+    }
+
+    async fn add(&self, node: &Running, place: Place) {
+        let number = u32::try_from(self.told(place).len()).unwrap_or(OPERATIONS_MAX);
+        if number >= OPERATIONS_MAX {
+            return;
+        }
+        let operation = match place.kind {
+            Kind::Counter => Operation::Counter(1 << number),
+            _ => Operation::Set(vec![SetChange::Add(member(number))]),
+        };
+        self.note(place, number, Fate::InDoubt);
+        if node.update_value(place, operation, None).await.is_ok() {
+            self.note(place, number, Fate::Acknowledged);
+        }
+    }
+
+    /// Removes a member that a read has shown.
+    async fn remove(&self, node: &Running, place: Place, draw: &mut Draw) {
+        let Some(found) = self.read(node, place).await else {
+            return;
+        };
+        let told = self.told(place);
+        let shown = found.value();
+        let there =
+            |(number, fate): &(&u32, &Fate)| **fate == Fate::Acknowledged && has(&shown, **number);
+        let there: Vec<u32> = told
+            .iter()
+            .filter(there)
+            .map(|(number, _)| *number)
+            .collect();
+        let Some(number) = draw.one_of(&there).copied() else {
+            return;
+        };
+        self.note(place, number, Fate::UndoneInDoubt);
+        let operation = Operation::Set(vec![SetChange::Remove(member(number))]);
+        let removed = node.update_value(place, operation, found.context()).await;
+        if removed.is_ok() {
+            self.note(place, number, Fate::Undone);
+        }
+    }
+
+    async fn read(&self, node: &Running, place: Place) -> Option<DataType> {
+        let owed = self.told(place);
+        let found = node.fetch_value(place, Quorum::Quorum).await.ok()?;
+        let is_amnesiac = self.cluster.ledger.lock().is_amnesiac;
+        let found = found.unwrap_or_else(|| DataType::new(place.kind, 14));
+        if !is_amnesiac {
+            self.judge(place, &found, &owed, "a read");
+        }
+        Some(found)
+    }
+
+    fn judge(&self, place: Place, found: &DataType, owed: &Told, when: &str) {
+        let value = found.value();
+        if let Some(wrong) = wrong_with(&value, owed, &self.told(place)) {
+            let Place { kind, number, .. } = place;
+            self.cluster
+                .accuse(&format!("{when}: {kind} {number} {wrong}: {value:?}"));
+        }
+    }
+
+    /// In the end every node shows the same of each key, and all that was acknowledged.
+    pub(crate) async fn check(&self) {
+        for place in Place::all() {
+            if let Some(found) = self.read_from_all(place).await {
+                self.judge(place, &found, &self.told(place), "in the end");
+            }
+        }
+        self.cluster.runtime.sleep(REPAIR_WAIT).await;
+        for place in Place::all() {
+            let mut shown: Vec<Option<Value>> = Vec::new();
+            for machine in self.cluster.machines() {
+                let Some(node) = machine.running() else {
+                    continue;
+                };
+                if let Ok(found) = node.fetch_value(place, Quorum::One).await {
+                    shown.push(found.map(|it| it.value()));
+                }
+            }
+            shown.dedup();
+            if shown.len() > 1 {
+                let Place { kind, number, .. } = place;
+                let what = format!("in the end: nodes differ about {kind} {number}: {shown:?}");
+                self.cluster.accuse(&what);
+            }
+        }
+    }
+
+    async fn read_from_all(&self, place: Place) -> Option<DataType> {
+        let mut last = String::new();
+        for attempt in 0..ATTEMPTS_MAX {
+            let machines = self.cluster.machines();
+            let machine = &machines[attempt % machines.len()];
+            if let Some(node) = machine.running() {
+                match node.fetch_value(place, Quorum::All).await {
+                    Ok(found) => {
+                        return Some(found.unwrap_or_else(|| DataType::new(place.kind, 14)));
+                    }
+                    Err(error) => last = error.to_string(),
+                }
+            }
+            self.cluster.runtime.sleep(Duration::from_secs(1)).await;
+        }
+        let Place { kind, number, .. } = place;
+        self.cluster.accuse(&format!(
+            "{kind} {number} cannot be read though nothing is wrong: {last}"
+        ));
+        None
+    }
+}
