@@ -1,5 +1,7 @@
 //! `kvorum import riak-bitcask` into real servers, read back over protocol buffers.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -219,4 +221,73 @@ async fn a_killed_import_goes_on() {
         let reply = get(&mut client, None, &number.to_string()).await;
         assert_eq!(values(&reply), [format!("value {number}").as_bytes()]);
     }
+}
+
+/// The partition of a real node that the importer's own tests read.
+fn recorded_source(site: &Site) {
+    let directory = site
+        .path()
+        .join("riak/548063113999088594326381812268606132370974703616");
+    std::fs::create_dir_all(&directory).unwrap();
+    let data = include_bytes!("../../../import-bitcask/tests/fixtures/riak-3.2/1.bitcask.data");
+    std::fs::write(directory.join("1.bitcask.data"), data).unwrap();
+}
+
+/// The last line of an answer over HTTP.
+fn ask(site: &Site, method: &str, path: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(site.http).unwrap();
+    let len = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {len}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.lines().last().unwrap_or_default().to_owned()
+}
+
+/// Importers once left data types and the counters of Riak 1.4 out.
+#[test]
+fn data_types_come_over_and_go_on_counting() {
+    let site = Site::new();
+    recorded_source(&site);
+    let _server = site.start();
+    let data_types = [
+        ("fx_counter", "counter"),
+        ("fx_set", "set"),
+        ("fx_gset", "gset"),
+    ];
+    let plain = ["fx_mult", "fx_lww", "fx_n1"].map(|name| (name, String::new()));
+    let typed = data_types.map(|(name, datatype)| {
+        (
+            name,
+            format!("{{\"props\":{{\"datatype\":\"{datatype}\"}}}}"),
+        )
+    });
+    for (name, properties) in plain.into_iter().chain(typed) {
+        for words in [&["create", name, &properties][..], &["activate", name]] {
+            let made = site.run(&[&["admin", "bucket-type"], words].concat());
+            assert!(made.status.success(), "{name}");
+        }
+    }
+    let imported = site.run(&["import", "riak-bitcask", "riak", "--json"]);
+    assert_eq!(summary(&imported)["counts"]["data_types"], 6);
+    let counter = "/types/fx_counter/buckets/alpha_dt/datatypes/c1";
+    assert_eq!(
+        ask(&site, "GET", counter, ""),
+        r#"{"type":"counter","value":3}"#
+    );
+    let set = "/types/fx_set/buckets/alpha_dt/datatypes/s1?include_context=false";
+    assert_eq!(
+        ask(&site, "GET", set, ""),
+        r#"{"type":"set","value":["a","c"]}"#
+    );
+    let legacy = "/buckets/alpha_legacy/counters/lc1";
+    assert_eq!(ask(&site, "GET", legacy, ""), "7");
+    let props = r#"{"props":{"allow_mult":true}}"#;
+    ask(&site, "PUT", "/buckets/alpha_legacy/props", props);
+    let counted = format!("{legacy}?returnvalue=true");
+    assert_eq!(ask(&site, "POST", &counted, "5"), "12");
 }
