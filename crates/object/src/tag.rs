@@ -113,6 +113,12 @@ impl ObjectTag {
         Self::all().find(|it| it.name() == name)
     }
 
+    /// The tag that a bucket's property names. A name that a newer version set, and this one does not know, counts as
+    /// the default: nodes name such properties when they start.
+    pub fn chosen(name: &str) -> Self {
+        Self::named(name).unwrap_or_default()
+    }
+
     /// The tag under this number in a store. `None` for tombstones, which have none, and for numbers of newer
     /// versions.
     pub fn numbered(number: u8) -> Option<Self> {

@@ -29,7 +29,7 @@ fn other(property: &str) -> Value {
         "linkfun" => json!({"mod": "m", "fun": "f"}),
         "datatype" => json!("set"),
         "hll_precision" => json!(9),
-        "backend" | "search_index" => json!("x"),
+        "backend" | "object_tag" | "search_index" => json!("x"),
         other => unreachable!("no value of {other}"),
     }
 }
@@ -84,7 +84,7 @@ fn message(property: &str) -> Option<pb::RpbBucketProps> {
         "search_index" => props.search_index = Some(Bytes::from_static(b"x")),
         "repl" => props.repl = Some(pb::rpb_bucket_props::RpbReplMode::False.into()),
         "aae_tree_exclude" => props.aae_tree_exclude = Some(true),
-        "dvv_enabled" | "stat_tracked" => return None,
+        "dvv_enabled" | "stat_tracked" | "object_tag" => return None,
         other => unreachable!("no field of {other}"),
     }
     Some(props)
