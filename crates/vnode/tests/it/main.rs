@@ -10,6 +10,7 @@
 mod trick_backend;
 
 mod index_queries;
+mod kinds;
 mod listings;
 mod metering;
 mod observers;
