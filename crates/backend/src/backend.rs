@@ -3,8 +3,8 @@
 use kvorum_encoding::StorageKey;
 
 use crate::{
-    Backups, Batch, Capabilities, Durability, IndexFolds, Lease, Lookup, ReadAt, Receipt, Result,
-    Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry, StoredHead, Task,
+    Backups, Batch, Capabilities, Durability, IndexFolds, JournalFolds, Lease, Lookup, ReadAt,
+    Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry, StoredHead, Task,
     Timestamp,
 };
 
@@ -65,6 +65,11 @@ pub trait Backend: Send + Sync {
 
     /// Secondary indexes, if the engine keeps them.
     fn indexes(&self) -> Option<&dyn IndexFolds> {
+        None
+    }
+
+    /// Folds in the order of the journal, if the engine keeps one.
+    fn journal_folds(&self) -> Option<&dyn JournalFolds> {
         None
     }
 

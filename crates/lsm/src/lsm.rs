@@ -94,6 +94,11 @@ impl Lsm {
         self.store.intake.set_reserve(reserve);
     }
 
+    /// True when the store keeps a journal of its entries.
+    pub fn has_journal(&self) -> bool {
+        self.store.settings.journaled.is_some()
+    }
+
     /// The identity of the present contents.
     pub fn identity(&self) -> StoreId {
         StoreId(self.store.identity())

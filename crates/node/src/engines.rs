@@ -3,6 +3,7 @@
 mod bitcask;
 mod leveldb;
 mod leveled;
+mod object_kinds;
 #[cfg(test)]
 #[path = "engines/running_test.rs"]
 mod running;

@@ -83,6 +83,7 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         | Defect::TombstoneDroppedTooEarly
         | Defect::RemovalLeftToJournal
         | Defect::OlderRecordRebuilt
+        | Defect::OlderRecordFolded
         | Defect::ExpiredEntryReturned
         | Defect::SnapshotSeesLaterWrites
         | Defect::SentBeforeLearned

@@ -8,6 +8,7 @@ mod foreign_copies;
 mod journal;
 mod leveldb_tenant;
 mod leveled_defects;
+mod leveled_journal_order;
 mod leveled_lost_ledger;
 mod leveled_node;
 mod leveled_planted;

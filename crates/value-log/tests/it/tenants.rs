@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_backend::{
-    Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, IndexFolds, Lease,
-    Lookup, LostRange, ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget,
+    Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, IndexFolds,
+    JournalFolds, Lease, Lookup, LostRange, ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget,
     StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergeSettings, SyncStrategy};
@@ -244,6 +244,10 @@ impl Backend for TenantBackend {
 
     fn indexes(&self) -> Option<&dyn IndexFolds> {
         self.engine.indexes()
+    }
+
+    fn journal_folds(&self) -> Option<&dyn JournalFolds> {
+        self.engine.journal_folds()
     }
 
     fn backups(&self) -> Option<&dyn Backups> {
