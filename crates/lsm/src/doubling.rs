@@ -351,21 +351,21 @@ fn space_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     if newer_entries == 0 || newer_entries.saturating_mul(part) < all {
         return None;
     }
-    into_next(shape, settings, Reason::Size, newer.first()?, used.get(1)?)
+    into_next(shape, settings, Reason::Size, *used.first()?, *used.get(1)?)
 }
 
 fn into_next(
     shape: &Shape,
     settings: &PolicySettings,
     reason: Reason,
-    from: &usize,
-    to: &usize,
+    from: usize,
+    to: usize,
 ) -> Option<Pick> {
-    if *from > 0 {
-        return piece(shape, settings, reason, *from, *to);
+    if from > 0 {
+        return piece(shape, settings, reason, from, to);
     }
-    let zero = of_level_zero(shape, *to, settings);
-    (!zero.is_empty()).then(|| merged(shape, reason, 0, &zero, *to))
+    let zero = of_level_zero(shape, to, settings);
+    (!zero.is_empty()).then(|| merged(shape, reason, 0, &zero, to))
 }
 
 /// A table that is mostly expired is written again where it is.
@@ -401,7 +401,7 @@ fn removals_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
         (2 * removals > entries || is_enough) && 10 * removals >= read
     };
     used.windows(2).rev().find_map(|pair| {
-        let pick = into_next(shape, settings, Reason::Removals, &pair[0], &pair[1])?;
+        let pick = into_next(shape, settings, Reason::Removals, pair[0], pair[1])?;
         frees(pair[0], &pick).then_some(pick)
     })
 }

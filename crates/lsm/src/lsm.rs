@@ -122,7 +122,7 @@ impl Lsm {
             .put_bytes
             .fetch_add(bytes, Ordering::Relaxed);
         let threshold = self.store.settings.blob_threshold_bytes;
-        let tabled = ops.iter().map(|it| it.tabled_bytes(threshold)).sum();
+        let tabled = || ops.iter().map(|it| it.tabled_bytes(threshold)).sum();
         self.upkeep.pay(bytes, tabled, now);
     }
 

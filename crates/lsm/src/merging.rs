@@ -149,7 +149,7 @@ impl Merging {
         if store.settings.compaction.share_per_byte().is_none() {
             return Ok(());
         }
-        if store.version.load().levels[pick.level].is_empty() {
+        if pick.level == 0 || store.version.load().levels[pick.level].is_empty() {
             self.shares.close(pick.level);
         }
         for _ in 0..store.settings.policy.levels {

@@ -159,9 +159,9 @@ impl Upkeep {
 
     /// A put pays for a part of what the store owes. `put_bytes` are all of it, `tabled_bytes` those that go to
     /// tables.
-    pub(crate) fn pay(&self, put_bytes: u64, tabled_bytes: u64, now: Timestamp) {
+    pub(crate) fn pay(&self, put_bytes: u64, tabled_bytes: impl Fn() -> u64, now: Timestamp) {
         match self.store.settings.compaction.share_per_byte() {
-            Some(per_byte) => self.pay_share(tabled_bytes, per_byte, now),
+            Some(per_byte) => self.pay_share(tabled_bytes(), per_byte, now),
             None => self.pay_for_what_is_behind(put_bytes, now),
         }
     }

@@ -70,7 +70,7 @@ pub(crate) const MULTI_PREFIX: &str = "multi_backend";
 pub(crate) const MULTI: &str = "the multi backend is not built in yet";
 
 /// All families, in the order of the reference page.
-pub(crate) const FAMILIES: [Family; 16] = [
+pub(crate) const FAMILIES: [Family; 17] = [
     Family {
         title: "Node",
         fates: &[

@@ -87,7 +87,7 @@ fn writers_alone_keep_a_store_in_its_bounds() {
             deepest = deepest.max(used.unwrap_or(0));
         }
     }
-    assert!((1..=8).contains(&flushes_max), "{flushes_max} flushes");
+    assert!(flushes_max <= 8, "{flushes_max} flushes");
     assert!(deepest > 9, "only the tree's levels up to {deepest}");
     for number in 0..3_000 {
         assert_eq!(get(&store, number).unwrap(), vec![1; 60]);
