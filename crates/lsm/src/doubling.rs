@@ -155,7 +155,10 @@ fn picks(shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick> {
     picks.extend(zero_pick(shape, settings));
     picks.extend(all_slots(settings).filter_map(|it| merge_pick(shape, settings, it)));
     if picks.is_empty() {
-        picks.extend(expired_pick(shape, settings, now).or_else(|| removals_pick(shape, settings)));
+        let garbage = expired_pick(shape, settings, now)
+            .or_else(|| removals_pick(shape, settings))
+            .or_else(|| left_over_pick(shape));
+        picks.extend(garbage);
     }
     picks
 }
@@ -404,6 +407,19 @@ fn removals_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
         let pick = into_next(shape, settings, Reason::Removals, pair[0], pair[1])?;
         frees(pair[0], &pick).then_some(pick)
     })
+}
+
+/// Removals in the oldest run remove nothing any more, and go when it is written again.
+fn left_over_pick(shape: &Shape) -> Option<Pick> {
+    let oldest = used(shape).last().copied()?;
+    let is_left_over = |it: &&TableShape| 2 * it.removals > it.entries;
+    let table = tables(shape, oldest).iter().find(is_left_over)?;
+    if oldest > 0 {
+        return Some(merged(shape, Reason::Removals, oldest, &[table], oldest));
+    }
+    let zero: Vec<&TableShape> = tables(shape, 0).iter().collect();
+    let output = Slots { level: 1 }.free(shape)?;
+    Some(merged(shape, Reason::Removals, 0, &zero, output))
 }
 
 #[cfg(test)]
