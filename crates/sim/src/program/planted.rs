@@ -116,7 +116,12 @@ fn engines(defect: PlantedDefect) -> &'static [Engine] {
     use PlantedDefect as Defect;
     match defect {
         Defect::AcknowledgedBeforeSync | Defect::FailedSyncForgotten | Defect::ReplaySkipped => {
-            &[Engine::Bitcask, Engine::Leveldb, Engine::Leveled]
+            &[
+                Engine::Bitcask,
+                Engine::Leveldb,
+                Engine::Leveled,
+                Engine::Hanoidb,
+            ]
         }
         Defect::LiveRecordNotCollected => &[Engine::Leveled],
         _ => &[Engine::Bitcask],

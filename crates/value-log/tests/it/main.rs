@@ -5,6 +5,7 @@ mod bodies_in_log;
 mod failing_stores;
 mod failures;
 mod foreign_copies;
+mod hanoidb_tenant;
 mod journal;
 mod leveldb_tenant;
 mod leveled_defects;
