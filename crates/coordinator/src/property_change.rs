@@ -102,17 +102,17 @@ pub(crate) fn retagged<'a>(
     state: &ClusterState,
     command: &'a Command,
 ) -> Option<(&'a BucketType, &'a Bucket)> {
-    let (bucket_type, bucket) = match command {
-        Command::SetBucketProperties {
-            bucket_type,
-            bucket,
-            ..
-        }
-        | Command::ResetBucketProperties {
-            bucket_type,
-            bucket,
-        } => (bucket_type, bucket),
-        _ => return None,
+    let (Command::SetBucketProperties {
+        bucket_type,
+        bucket,
+        ..
+    }
+    | Command::ResetBucketProperties {
+        bucket_type,
+        bucket,
+    }) = command
+    else {
+        return None;
     };
     let current = state.properties(bucket_type, bucket).ok()?;
     let of_type = state.type_properties(bucket_type).ok()?;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kvorum_backend::{
-    Backend, Backups, Batch, Capabilities, Durability, FoldEnd, FoldFilter, FoldRange, IndexCounts, IndexFolds,
-    IndexRange, IndexVisitor, JournalFolded, JournalFolds, Lease, Lookup, ReadAt, Receipt, Result, Sequence, Snapshot, Status,
-    StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind,
-    Timestamp, Visited, Visitor,
+    Backend, Backups, Batch, Capabilities, Durability, FoldEnd, FoldFilter, FoldRange, IndexCounts,
+    IndexFolds, IndexRange, IndexVisitor, JournalFolded, JournalFolds, Lease, Lookup, ReadAt,
+    Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId,
+    StoredEntry, StoredHead, Task, TaskKind, Timestamp, Visited, Visitor,
 };
 use kvorum_disk::{Disk, Reserve};
 use kvorum_encoding::StorageKey;

@@ -346,7 +346,8 @@ fn used(shape: &Shape) -> Vec<usize> {
 /// into the one below it until there is one: what they supersede counts as used until then.
 fn space_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     let part = settings.worth_part?;
-    let entries = |level: &usize| -> u64 { tables(shape, *level).iter().map(|it| it.entries).sum() };
+    let entries =
+        |level: &usize| -> u64 { tables(shape, *level).iter().map(|it| it.entries).sum() };
     let used = used(shape);
     let (oldest, newer) = used.split_last()?;
     let newer_entries: u64 = newer.iter().map(entries).sum();

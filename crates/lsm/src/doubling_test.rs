@@ -192,7 +192,9 @@ impl Virtual {
             let is_gone = |it: &mut Table| job.pick.inputs.contains(&it.number());
             let _inputs = self.levels[job.pick.level].extract_if(.., is_gone).count();
             let is_below = |it: &mut Table| job.pick.below.contains(&it.number());
-            let _below = self.levels[job.pick.output].extract_if(.., is_below).count();
+            let _below = self.levels[job.pick.output]
+                .extract_if(.., is_below)
+                .count();
             for entries in cut(job.output) {
                 self.next += 1;
                 let table = Table::new(self.next, entries);
@@ -214,8 +216,7 @@ impl Virtual {
                 if pick.is_move {
                     assert!(self.levels[pick.output].is_empty());
                     let is_it = |it: &mut Table| pick.inputs.contains(&it.number());
-                    let moved: Vec<Table> =
-                        self.levels[pick.level].extract_if(.., is_it).collect();
+                    let moved: Vec<Table> = self.levels[pick.level].extract_if(.., is_it).collect();
                     self.levels[pick.output] = moved;
                     self.is_changed = true;
                     break;
@@ -429,7 +430,10 @@ fn overwrites_removals_and_expiry_of_random_sizes_stay_within_the_bounds() {
         store.check_bounds();
         assert!(store.layers_max <= 18, "{} flushes", store.layers_max);
         let space = 100 * space_max / live_max;
-        assert!(space <= SPACE_PERCENT_MAX, "{space} % of the live bytes, seed {seed}");
+        assert!(
+            space <= SPACE_PERCENT_MAX,
+            "{space} % of the live bytes, seed {seed}"
+        );
         store.flush();
         store.idle();
         store.check();
@@ -442,11 +446,19 @@ const SPACE_PERCENT_MAX: u64 = 450;
 
 impl Virtual {
     fn live_bytes_every(&self, number: u64) -> u64 {
-        if number.is_multiple_of(97) { self.live_bytes() } else { 0 }
+        if number.is_multiple_of(97) {
+            self.live_bytes()
+        } else {
+            0
+        }
     }
 
     fn table_bytes_every(&self, number: u64) -> u64 {
-        if number.is_multiple_of(97) { self.table_bytes() } else { 0 }
+        if number.is_multiple_of(97) {
+            self.table_bytes()
+        } else {
+            0
+        }
     }
 }
 
@@ -497,7 +509,9 @@ fn what_was_removed_or_is_expired_is_gone_when_there_was_time() {
         let expires_at = if key % 2 == 0 { 10_000 } else { NEVER };
         store.put(key, 100, expires_at);
     }
-    (0..6_000).filter(|it| it % 2 == 1).for_each(|it| store.remove(it));
+    (0..6_000)
+        .filter(|it| it % 2 == 1)
+        .for_each(|it| store.remove(it));
     store.now = 10_000;
     store.flush();
     store.idle();
@@ -515,7 +529,10 @@ fn a_store_that_has_shrunk_goes_back_up() {
     store.idle();
     store.check();
     let used = used(&store.shape());
-    assert!(before >= 6 && used.iter().all(|it| *it <= 2 * RUNS), "{before} {used:?}");
+    assert!(
+        before >= 6 && used.iter().all(|it| *it <= 2 * RUNS),
+        "{before} {used:?}"
+    );
 }
 
 fn table(number: u64, from: &'static str, to: &'static str, bytes: u64) -> TableShape {
@@ -554,7 +571,13 @@ fn a_run_goes_to_the_free_place_that_keeps_the_order_of_ages() {
     let shape = with([(3, run(1, 3)), (6, run(2, 4))]);
     assert_eq!(first(&shape, &settings()), Some((3, vec![1], 5, vec![])));
     // Level 2 has all: it waits, and what is newer on its level does not pass it.
-    let shape = with([(1, run(9, 1)), (3, run(1, 3)), (4, run(4, 3)), (5, run(3, 3)), (6, run(2, 4))]);
+    let shape = with([
+        (1, run(9, 1)),
+        (3, run(1, 3)),
+        (4, run(4, 3)),
+        (5, run(3, 3)),
+        (6, run(2, 4)),
+    ]);
     let picks = picks(&shape, &settings(), 0);
     assert!(picks.iter().all(|it| !it.is_move), "{picks:?}");
     // C takes the place of B that was merged.

@@ -266,9 +266,8 @@ impl Walk<'_> {
             }
             Err(error) => return Err(error),
         };
-        let is_current = |it: &Entry| {
-            it.is_record(record.sequence, place) || is_planted!(OlderRecordFolded)
-        };
+        let is_current =
+            |it: &Entry| it.is_record(record.sequence, place) || is_planted!(OlderRecordFolded);
         let value = Some(entry).filter(is_current).and_then(|it| it.value);
         Ok(value.filter(|it| self.snapshot.admits(&it.fields, self.filter)))
     }

@@ -35,7 +35,10 @@ impl Shares {
 
     /// The level that is owed the most, and how much, if any is owed something and is not in `passed`.
     pub(crate) fn most(&self, passed: &[usize]) -> Option<(usize, u64)> {
-        let owed = self.owed.iter().filter(|(level, _)| !passed.contains(level));
+        let owed = self
+            .owed
+            .iter()
+            .filter(|(level, _)| !passed.contains(level));
         let (level, owed) = owed.max_by_key(|(_, owed)| **owed)?;
         let owed = u64::try_from(*owed).ok().filter(|it| *it > 0)?;
         Some((*level, owed))

@@ -164,7 +164,10 @@ impl ImportVerb {
             Self::Leveldb(arguments) => Ok(&arguments.common),
             Self::Leveled(arguments) => Ok(&arguments.common),
             Self::Hanoidb(arguments) => {
-                bail!("{HANOIDB_NOT_IMPORTED} (not read: {})", arguments.any.join(" "))
+                bail!(
+                    "{HANOIDB_NOT_IMPORTED} (not read: {})",
+                    arguments.any.join(" ")
+                )
             }
         }
     }

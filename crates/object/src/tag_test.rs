@@ -1,7 +1,5 @@
 //! Tags: each row of the table keeps what the others rely on.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
-
 use std::collections::BTreeSet;
 
 use super::*;

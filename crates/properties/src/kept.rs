@@ -116,7 +116,8 @@ mod tests {
     fn no_property_is_taken_silently() {
         let current = BucketProperties::untyped_defaults();
         for (property, effect) in PropertyOverlay::EFFECTS {
-            let checked = overlay(property, sample(property)).check_kept(&current, &["leveldb"], &["o_rkv"]);
+            let checked =
+                overlay(property, sample(property)).check_kept(&current, &["leveldb"], &["o_rkv"]);
             match effect {
                 Effect::Honoured => assert_eq!(checked, Ok(Vec::new()), "{property}"),
                 Effect::Guarded => {
@@ -215,7 +216,10 @@ mod tests {
     fn the_backend_of_the_node_may_be_named() {
         let current = BucketProperties::untyped_defaults();
         let own = overlay("backend", json!("leveldb"));
-        assert!(own.check_kept(&current, &["leveldb", "eleveldb"], &[]).is_ok());
+        assert!(
+            own.check_kept(&current, &["leveldb", "eleveldb"], &[])
+                .is_ok()
+        );
         let errors = own.check_kept(&current, &["bitcask"], &[]).unwrap_err();
         assert!(errors.to_string().contains("name bitcask"), "{errors}");
     }

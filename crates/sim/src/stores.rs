@@ -14,8 +14,8 @@ use kvorum_backend::{
     Timestamp,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
-use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
+use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::{JournalPolicy, LeveledSettings};
 use kvorum_backend_memory::MemoryBackend;
 use kvorum_disk::Disk;

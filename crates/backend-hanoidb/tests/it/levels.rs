@@ -22,7 +22,14 @@ const NOW: Timestamp = Timestamp(1_000);
 fn open(disk: &Arc<dyn Disk>, settings: impl Into<LsmSettings>) -> kvorum_backend::Result<Hanoidb> {
     let state = AtomicU64::new(11);
     let draw = Arc::new(move || state.fetch_add(1, Ordering::Relaxed));
-    Hanoidb::open(disk.clone(), Path::new(DIRECTORY), settings, shared(), draw, None)
+    Hanoidb::open(
+        disk.clone(),
+        Path::new(DIRECTORY),
+        settings,
+        shared(),
+        draw,
+        None,
+    )
 }
 
 fn key(number: u32) -> StorageKey {
@@ -113,7 +120,10 @@ fn no_put_does_more_than_its_share() {
         put(&store, number.wrapping_mul(7_919) % 20_000, &[3; 100]);
         let is_of_data = |it: &Operation| matches!(it, Operation::Read | Operation::Write);
         let log = faulty.log().into_iter();
-        let bytes: usize = log.filter(|it| is_of_data(&it.operation)).map(|it| it.bytes).sum();
+        let bytes: usize = log
+            .filter(|it| is_of_data(&it.operation))
+            .map(|it| it.bytes)
+            .sum();
         most = most.max(bytes);
         all += bytes;
     }
@@ -133,11 +143,18 @@ fn all_puts_together_merge_no_more_than_their_shares() {
     }
     do_all(&store);
     let status = store.status();
-    let levels = tables(&store).iter().rposition(|it| *it > 0).unwrap_or(0).div_ceil(3) as u64;
+    let levels = tables(&store)
+        .iter()
+        .rposition(|it| *it > 0)
+        .unwrap_or(0)
+        .div_ceil(3) as u64;
     // Beside the share: the log, the flush, and for each of a hundred bytes what an entry takes beside.
     let factor = status.written_bytes / status.put_bytes;
     let bound = 2 * (2 + SHARE_PER_BYTE * (levels + 1));
-    assert!(factor <= bound, "{factor} bytes written for each, {levels} levels");
+    assert!(
+        factor <= bound,
+        "{factor} bytes written for each, {levels} levels"
+    );
 }
 
 #[test]
@@ -148,7 +165,9 @@ fn a_restart_goes_on_where_merges_were() {
         (0..60).for_each(|it| put(&store, it * 37 % 500, &[round; 90]));
         // A part of what is due.
         for task in store.maintenance_due(NOW) {
-            let _done = store.maintenance_step(&task, StepBudget { bytes: 700 }, NOW).unwrap();
+            let _done = store
+                .maintenance_step(&task, StepBudget { bytes: 700 }, NOW)
+                .unwrap();
         }
         store.close().unwrap();
     }
@@ -164,7 +183,10 @@ fn a_restart_goes_on_where_merges_were() {
 fn a_store_opens_as_what_it_is() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
     drop(open(&disk, &small_settings(0)).unwrap());
-    let refused = open(&disk, LsmSettings::default()).err().unwrap().to_string();
+    let refused = open(&disk, LsmSettings::default())
+        .err()
+        .unwrap()
+        .to_string();
     let said = "has a store with doubling levels, of the engine hanoidb, and was opened as lsm";
     assert!(refused.contains(said), "{refused}");
     let other: Arc<dyn Disk> = Arc::new(MemoryDisk::new());

@@ -23,8 +23,8 @@ use kvorum_backend::{
     TaskKind, Timestamp, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergePolicy};
-use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
+use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::{LeveledSettings, open as open_leveled};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;

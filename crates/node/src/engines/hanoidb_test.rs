@@ -70,7 +70,9 @@ fn a_key_is_tested_here_or_listed_with_its_reason() {
     for key in others {
         assert!(!honoured.contains(key.name), "{}", key.name);
         match key.fate {
-            Fate::Mapped(to) => assert_eq!((key.name, to), ("hanoidb.page_size", "hanoidb.block_size")),
+            Fate::Mapped(to) => {
+                assert_eq!((key.name, to), ("hanoidb.page_size", "hanoidb.block_size"));
+            }
             fate => assert!(matches!(fate, Fate::Ignored(_)), "{}", key.name),
         }
     }
@@ -145,7 +147,13 @@ impl Opened {
         let entries = self.disk.list(directory).unwrap().into_iter();
         let named = entries.filter(|it| it.name.ends_with(suffix));
         named
-            .map(|it| self.disk.info(&directory.join(it.name)).unwrap().unwrap().len)
+            .map(|it| {
+                self.disk
+                    .info(&directory.join(it.name))
+                    .unwrap()
+                    .unwrap()
+                    .len
+            })
             .sum()
     }
 }
@@ -175,7 +183,10 @@ fn the_amount_bounds_cache_and_buffers() {
     let machine = Some(100 * GIGABYTE);
     let amount = |line| allowed(&[line], machine);
     assert_eq!(amount("hanoidb.maximum_memory = 3GB"), 3 * GIGABYTE / 1024);
-    assert_eq!(amount("hanoidb.maximum_memory = 99GB"), 70 * GIGABYTE / 1024);
+    assert_eq!(
+        amount("hanoidb.maximum_memory = 99GB"),
+        70 * GIGABYTE / 1024
+    );
 }
 
 /// Bytes in memory with which a store wants to write a table.
@@ -198,7 +209,10 @@ fn the_unit_is_doubled_with_each_level() {
     ] {
         assert_eq!(store(&[line]).unit_bytes, unit);
         let found = buffered(line);
-        assert!((unit * 3 / 4..=unit + 1024).contains(&found), "{line}: {found}");
+        assert!(
+            (unit * 3 / 4..=unit + 1024).contains(&found),
+            "{line}: {found}"
+        );
     }
     assert_eq!(store(&[]).unit_bytes, 16 << 20);
     // Two flushes have more than a unit together, and are merged.
@@ -227,7 +241,10 @@ fn outlives(line: &str, crash: CrashOptions) -> bool {
 }
 
 fn a_write_is_synced_as_told() {
-    let (sync, none) = ("hanoidb.sync_strategy = sync", "hanoidb.sync_strategy = none");
+    let (sync, none) = (
+        "hanoidb.sync_strategy = sync",
+        "hanoidb.sync_strategy = none",
+    );
     assert!(outlives(sync, CrashOptions::nothing_unsynced()));
     assert!(!outlives(none, CrashOptions::nothing_unsynced()));
     // A crash of the server alone costs nothing.
@@ -237,10 +254,15 @@ fn a_write_is_synced_as_told() {
 }
 
 fn the_interval_is_that_of_syncs() {
-    let opened = open(&["hanoidb.sync_strategy = interval", "hanoidb.sync_interval = 7s"]);
+    let opened = open(&[
+        "hanoidb.sync_strategy = interval",
+        "hanoidb.sync_interval = 7s",
+    ]);
     opened.fill(0..3, 100);
     let is_due = |seconds: u64| {
-        let due = opened.store.maintenance_due(Timestamp(NOW.0 + seconds * SECOND_MICROS));
+        let due = opened
+            .store
+            .maintenance_due(Timestamp(NOW.0 + seconds * SECOND_MICROS));
         due.iter().any(|it| it.kind == TaskKind::Sync)
     };
     assert!(!is_due(0) && !is_due(6) && is_due(8));
@@ -259,8 +281,14 @@ fn values_and_tables_are_packed_as_told() {
     };
     let (none, lz4, zstd) = (taken("none"), taken("lz4"), taken("zstd"));
     assert_eq!((taken("snappy"), taken("gzip")), (lz4, zstd));
-    assert!(2 * lz4.1 < none.1 && zstd.1 < lz4.1, "{none:?} {lz4:?} {zstd:?}");
-    assert!(lz4.0 < none.0 && zstd.0 < lz4.0, "{none:?} {lz4:?} {zstd:?}");
+    assert!(
+        2 * lz4.1 < none.1 && zstd.1 < lz4.1,
+        "{none:?} {lz4:?} {zstd:?}"
+    );
+    assert!(
+        lz4.0 < none.0 && zstd.0 < lz4.0,
+        "{none:?} {lz4:?} {zstd:?}"
+    );
 }
 
 fn objects_expire_after_their_time() {
@@ -280,7 +308,10 @@ fn blocks_are_as_large_as_told() {
         opened.flush();
         opened.bytes(".sst")
     };
-    let (small, large) = (bytes("hanoidb.block_size = 1KB"), bytes("hanoidb.block_size = 64KB"));
+    let (small, large) = (
+        bytes("hanoidb.block_size = 1KB"),
+        bytes("hanoidb.block_size = 64KB"),
+    );
     assert!(small > large + 2_000, "{small} {large}");
     assert_eq!(bytes("hanoidb.page_size = 1KB"), small);
     assert_eq!(store(&[]).block_bytes, 8 << 10);
@@ -296,7 +327,10 @@ fn a_directory_of_the_original_is_refused_by_name() {
         let path = directory.join(name);
         drop(disk.open(&path, OpenMode::CreateNew).unwrap());
         let refusal = refuse_original(&disk, directory).unwrap_err().to_string();
-        assert!(refusal.contains(name) && refusal.contains("HanoiDB"), "{refusal}");
+        assert!(
+            refusal.contains(name) && refusal.contains("HanoiDB"),
+            "{refusal}"
+        );
         disk.remove_file(&path).unwrap();
     }
     for name in ["manifest-0", "0000000012.sst", "A-x.data", "Z-1.data"] {

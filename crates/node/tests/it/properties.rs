@@ -342,9 +342,25 @@ fn the_kind_of_objects_is_chosen_while_a_bucket_is_empty() {
     let got = ask(&site, "GET", "/buckets/kinds/keys/k", "");
     assert!(got.ends_with(value), "{got}");
     // A type keeps what it was created with.
-    let create = ["admin", "bucket-type", "create", "docs", r#"{"props":{"object_tag":"document"}}"#];
+    let create = [
+        "admin",
+        "bucket-type",
+        "create",
+        "docs",
+        r#"{"props":{"object_tag":"document"}}"#,
+    ];
     assert!(site.run(&create).status.success());
-    assert!(site.run(&["admin", "bucket-type", "activate", "docs"]).status.success());
-    let update = ["admin", "bucket-type", "update", "docs", r#"{"props":{"object_tag":"h"}}"#];
+    assert!(
+        site.run(&["admin", "bucket-type", "activate", "docs"])
+            .status
+            .success()
+    );
+    let update = [
+        "admin",
+        "bucket-type",
+        "update",
+        "docs",
+        r#"{"props":{"object_tag":"h"}}"#,
+    ];
     assert!(!site.run(&update).status.success());
 }

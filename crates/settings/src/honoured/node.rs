@@ -109,4 +109,5 @@ pub(super) const KEYS: &[Key] = &[
     ),
 ];
 
-const NOT_YET: &str = "it is known but not built in yet; bitcask, leveldb, leveled, hanoidb and memory are";
+const NOT_YET: &str =
+    "it is known but not built in yet; bitcask, leveldb, leveled, hanoidb and memory are";

@@ -139,7 +139,10 @@ fn options_of_hanoidb_have_a_meaning_or_a_reason() {
     let hanoidb = &loaded.settings.hanoidb;
     assert_eq!(hanoidb.data_root, std::path::Path::new("/h"));
     assert_eq!(hanoidb.expiry().unwrap().as_secs(), 9);
-    assert_eq!((hanoidb.block_bytes, hanoidb.unit_bytes()), (4096, 64 << 20));
+    assert_eq!(
+        (hanoidb.block_bytes, hanoidb.unit_bytes()),
+        (4096, 64 << 20)
+    );
     assert_eq!(hanoidb.sync_interval.as_secs(), 7);
     assert_eq!(
         loaded.settings.node.storage_backend,

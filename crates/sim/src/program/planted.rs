@@ -115,14 +115,12 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
 fn engines(defect: PlantedDefect) -> &'static [Engine] {
     use PlantedDefect as Defect;
     match defect {
-        Defect::AcknowledgedBeforeSync | Defect::FailedSyncForgotten | Defect::ReplaySkipped => {
-            &[
-                Engine::Bitcask,
-                Engine::Leveldb,
-                Engine::Leveled,
-                Engine::Hanoidb,
-            ]
-        }
+        Defect::AcknowledgedBeforeSync | Defect::FailedSyncForgotten | Defect::ReplaySkipped => &[
+            Engine::Bitcask,
+            Engine::Leveldb,
+            Engine::Leveled,
+            Engine::Hanoidb,
+        ],
         Defect::LiveRecordNotCollected => &[Engine::Leveled],
         _ => &[Engine::Bitcask],
     }

@@ -65,7 +65,10 @@ fn entries_come_in_the_order_in_which_they_were_put_and_each_once() {
         .map(|key| (key, value_of(key)))
         .collect();
     let go_on = &mut |_| Flow::Continue;
-    assert_eq!(folded(&node, Lease::Unlimited, go_on), (expected.clone(), WHOLE));
+    assert_eq!(
+        folded(&node, Lease::Unlimited, go_on),
+        (expected.clone(), WHOLE)
+    );
     node.flush();
     node.keep_all();
     assert!(!files(&disk, ".journal").is_empty(), "nothing was moved");
@@ -110,7 +113,10 @@ fn a_fold_ends_where_it_is_told_to_and_with_its_lease() {
     assert_eq!((shown.len(), ended.end), (5, JournalFoldEnd::Stopped));
     let over = Lease::Until(Timestamp(NOW.0));
     let (shown, ended) = folded(&node, over, &mut |_| Flow::Continue);
-    assert_eq!((shown, ended.end), (Vec::new(), JournalFoldEnd::LeaseExpired));
+    assert_eq!(
+        (shown, ended.end),
+        (Vec::new(), JournalFoldEnd::LeaseExpired)
+    );
 }
 
 #[test]

@@ -20,8 +20,8 @@ use kvorum_backend::{
     Lookup, ReadAt, Reading, Result, Sequence, StepBudget, TaskKind, Timestamp, Visited, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
-use kvorum_backend_leveldb::LeveldbSettings;
 use kvorum_backend_hanoidb::HanoidbSettings;
+use kvorum_backend_leveldb::LeveldbSettings;
 use kvorum_backend_leveled::LeveledSettings;
 use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_encoding::StorageKey;
@@ -29,7 +29,8 @@ use kvorum_value_log::{Admission, Tenant, ValueLog, ValueLogSettings};
 use proptest::prelude::*;
 
 use crate::tenants::{
-    Engine, Opened, bitcask_settings, hanoidb_settings, leveldb_settings, leveled_settings, tenants_of,
+    Engine, Opened, bitcask_settings, hanoidb_settings, leveldb_settings, leveled_settings,
+    tenants_of,
 };
 
 pub(crate) const STORES: usize = 3;

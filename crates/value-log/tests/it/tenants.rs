@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use kvorum_backend::{
     Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, IndexFolds,
-    JournalFolds, Lease, Lookup, LostRange, ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget,
-    StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
+    JournalFolds, Lease, Lookup, LostRange, ReadAt, Receipt, Result, Sequence, Snapshot, Status,
+    StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind,
+    Timestamp, Urgency,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergeSettings, SyncStrategy};
 use kvorum_backend_conformance::Opening;

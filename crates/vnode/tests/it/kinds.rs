@@ -15,12 +15,15 @@ use kvorum_vnode::{
     ScanLimits, ScanRequest, StoredObject, TOMBSTONE_TAG,
 };
 
-use crate::{Bench, NOW, content, coordinate, made_elsewhere, partition, storage_key, store, values};
+use crate::{
+    Bench, NOW, content, coordinate, made_elsewhere, partition, storage_key, store, values,
+};
 
 const TASK: &str = r#"{"kind":"task","title":"Rest"}"#;
 
 fn put(bench: &Bench, key: &str, value: &str, tag: ObjectTag) {
-    let Operation::Coordinate { key, update, .. } = coordinate(key, content(value), &Clock::new(), Condition::Always)
+    let Operation::Coordinate { key, update, .. } =
+        coordinate(key, content(value), &Clock::new(), Condition::Always)
     else {
         return;
     };
