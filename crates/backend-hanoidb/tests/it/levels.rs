@@ -219,6 +219,7 @@ fn a_repaired_store_is_still_one_of_doubling_levels() {
         }
     }
     assert_eq!(repair.report().verdict, RepairVerdict::Repaired);
+    drop(repair);
     let store = open(&disk, &small_settings(0)).unwrap();
     (0..400).for_each(|it| assert_eq!(get(&store, it).unwrap(), vec![7; 90]));
     do_all(&store);
