@@ -14,7 +14,7 @@ pub(crate) struct HanoidbTenant;
 
 impl EngineUnderTest for HanoidbTenant {
     fn name(&self) -> &str {
-        "hanoidb"
+        "hanoidb with its large bodies in the value log"
     }
 
     fn log_directory(&self) -> Option<&Path> {
