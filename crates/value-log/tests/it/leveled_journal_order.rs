@@ -13,7 +13,7 @@ use kvorum_backend::{
     Fields, Flow, FoldFilter, FoldRange, JournalFoldEnd, JournalFolded, Lease, Tag, Timestamp,
     Visited,
 };
-use kvorum_backend_leveled::LeveledSettings;
+use kvorum_backend_leveled::{JournalPolicy, LeveledSettings};
 use kvorum_disk::MemoryDisk;
 
 use crate::leveled_node::{
@@ -21,6 +21,7 @@ use crate::leveled_node::{
 };
 
 const FORGOTTEN: Tag = Tag(9);
+const FORGOTTEN_KEYS: usize = 10;
 
 /// A value that differs from key to key.
 fn value_of(key: usize) -> u8 {
@@ -146,8 +147,16 @@ fn is_forgotten(tag: Tag) -> bool {
 
 /// The keys that are there when the ledger was lost after they were put, removed, and collected.
 fn left_of(tag: Tag) -> usize {
+    // Journal files are left as they are.
+    let journal_policy = JournalPolicy {
+        run_files_max: 1_000,
+        single_file_percent: 0,
+        longest_run_percent: 0,
+        ..JournalPolicy::default()
+    };
     let settings = LeveledSettings {
         forgotten: is_forgotten,
+        journal_policy,
         ..settings()
     };
     let disk = MemoryDisk::new();
@@ -156,27 +165,29 @@ fn left_of(tag: Tag) -> usize {
         tag,
         ..Fields::default()
     };
-    // Each stands beside others that are needed.
-    for key in 0..KEYS {
+    // Each comes to a journal file beside others that stay, and so is not worth a collection later.
+    for key in 0..FORGOTTEN_KEYS {
+        (60..72).for_each(|other| node.put(other, 1));
         node.put_with(key, 1, fields);
         (0..6).for_each(|other| node.put(100 + 10 * key + other, 1));
     }
     node.flush();
-    node.keep_store();
+    node.keep_all();
     node.log.roll().unwrap();
+    assert!(!files(&disk, ".journal").is_empty(), "nothing was moved");
     // The removals stand among garbage.
-    for key in 0..KEYS {
+    for key in 0..FORGOTTEN_KEYS {
         node.remove(key);
         (60..72).for_each(|other| node.put(other, 2));
     }
     node.flush();
     node.keep_all();
-    assert!((0..KEYS).all(|key| node.value(key).unwrap().is_none()));
+    assert!((0..FORGOTTEN_KEYS).all(|key| node.value(key).unwrap().is_none()));
     close(node);
     remove_files(&disk, ".sst");
     let node = Node::open_with(&disk, &settings);
     node.keep_store();
-    (0..KEYS)
+    (0..FORGOTTEN_KEYS)
         .filter(|key| matches!(node.value(*key), Ok(Some(_))))
         .count()
 }
