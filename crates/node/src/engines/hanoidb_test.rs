@@ -217,14 +217,15 @@ fn the_unit_is_doubled_with_each_level() {
     assert_eq!(store(&[]).unit_bytes, 16 << 20);
     // Two flushes have more than a unit together, and are merged.
     let opened = open(&["hanoidb.top_level = 2"]);
-    opened.fill(0..250, 200);
+    opened.fill(0..150, 200);
     opened.flush();
-    opened.fill(250..500, 200);
+    opened.fill(150..300, 200);
     opened.flush();
     opened.tend();
     let details = opened.store.status().details;
     let levels = details.into_iter().find(|it| it.0 == "tables_per_level");
-    assert!(levels.unwrap().1.starts_with("0 0 0 1 "));
+    let levels = levels.unwrap().1;
+    assert!(levels.starts_with("0 0 0 1 "), "{levels}");
 }
 
 /// Whether a write that was acknowledged is there after a crash.
