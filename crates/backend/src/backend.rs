@@ -3,9 +3,9 @@
 use kvorum_encoding::StorageKey;
 
 use crate::{
-    Backups, Batch, Capabilities, Durability, IndexFolds, Lease, Lookup, ReadAt, Receipt, Result,
-    Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry, StoredHead, Task,
-    Timestamp,
+    Backups, Batch, Capabilities, Durability, IndexFolds, JournalFolds, Lease, Lookup, ReadAt,
+    Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry,
+    StoredHead, Task, Timestamp,
 };
 
 /// One vnode's store. See the crate's documentation for the contract.
@@ -65,6 +65,11 @@ pub trait Backend: Send + Sync {
 
     /// Secondary indexes, if the engine keeps them.
     fn indexes(&self) -> Option<&dyn IndexFolds> {
+        None
+    }
+
+    /// Folds in the order of the journal, if the engine keeps one.
+    fn journal_folds(&self) -> Option<&dyn JournalFolds> {
         None
     }
 

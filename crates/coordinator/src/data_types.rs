@@ -18,6 +18,7 @@ use kvorum_properties::{BucketProperties, Datatype};
 use kvorum_vnode::DataTypeUpdate;
 
 use crate::error::RequestError;
+use crate::plan::tag_of;
 
 /// The data type of a bucket's objects; `None` for plain objects.
 pub(crate) fn kind_of(properties: &BucketProperties) -> Option<Kind> {
@@ -61,6 +62,7 @@ pub(crate) fn update_in(
         operation,
         context,
         precision: properties.hll_precision(),
+        tag: tag_of(properties),
     })
 }
 

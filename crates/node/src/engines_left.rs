@@ -165,7 +165,9 @@ fn store_of(
     settings.node.storage_backend = engine;
     let roots = StoreRoots::of(&settings);
     let is_store = |directory: &Path| match engine {
-        StorageBackend::Leveldb | StorageBackend::Leveled => has_store_files(disk, directory),
+        StorageBackend::Leveldb | StorageBackend::Leveled | StorageBackend::Hanoidb => {
+            has_store_files(disk, directory)
+        }
         _ => is_bitcask(disk, directory),
     };
     for root in roots.iter().flat_map(StoreRoots::all) {

@@ -59,7 +59,22 @@ pub(crate) enum ImportVerb {
     /// stopped before its end.
     #[command(name = "riak-leveled")]
     Leveled(RiakLeveledArguments),
+    /// Stores of HanoiDB are not imported: says what to do instead.
+    #[command(name = "riak-hanoidb", hide = true)]
+    Hanoidb(NotImportedArguments),
 }
+
+/// Arguments of an import that there is not.
+#[derive(Args)]
+pub(crate) struct NotImportedArguments {
+    /// Whatever is given
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    any: Vec<String>,
+}
+
+/// Why there is none for HanoiDB.
+const HANOIDB_NOT_IMPORTED: &str = "stores of HanoiDB are not imported: no Riak that was released ran on it. \
+    Read the objects from the cluster that has them and put them here, as any client does";
 
 /// Arguments of `kvorum import riak-bitcask`.
 #[derive(Args)]
@@ -143,18 +158,24 @@ struct CommonArguments {
 }
 
 impl ImportVerb {
-    fn common(&self) -> &CommonArguments {
+    fn common(&self) -> anyhow::Result<&CommonArguments> {
         match self {
-            Self::Bitcask(arguments) => &arguments.common,
-            Self::Leveldb(arguments) => &arguments.common,
-            Self::Leveled(arguments) => &arguments.common,
+            Self::Bitcask(arguments) => Ok(&arguments.common),
+            Self::Leveldb(arguments) => Ok(&arguments.common),
+            Self::Leveled(arguments) => Ok(&arguments.common),
+            Self::Hanoidb(arguments) => {
+                bail!(
+                    "{HANOIDB_NOT_IMPORTED} (not read: {})",
+                    arguments.any.join(" ")
+                )
+            }
         }
     }
 }
 
 /// Imports as the command line says.
 pub(crate) fn main(verb: &ImportVerb) -> anyhow::Result<ExitCode> {
-    let arguments = verb.common();
+    let arguments = verb.common()?;
     let executor: Executor = Runtime::production(&ProductionOptions::default())?;
     let summary = if arguments.dry_run {
         run(&executor, verb, None)
@@ -173,7 +194,7 @@ pub(crate) fn main(verb: &ImportVerb) -> anyhow::Result<ExitCode> {
 }
 
 fn import_into_configured(executor: &Executor, verb: &ImportVerb) -> anyhow::Result<Summary> {
-    let loaded = configuration_file::load(&verb.common().configuration.source())?;
+    let loaded = configuration_file::load(&verb.common()?.configuration.source())?;
     let settings = &loaded.configuration.settings;
     let data = std::path::absolute(&settings.node.data_dir)?;
     let name = format!("the node of {}", data.display());
@@ -208,6 +229,8 @@ fn check_source(executor: &Executor, verb: &ImportVerb) -> Result<(), ImportErro
             let options = shared_options(&arguments.common, &arguments.state, None);
             kvorum_import_leveled::check_source(&system, &options)
         }
+        // It was refused for its arguments.
+        ImportVerb::Hanoidb(_) => Ok(()),
     }
 }
 
@@ -244,6 +267,7 @@ fn run(
             let options = shared_options(&arguments.common, &arguments.state, target);
             executor.block_on(kvorum_import_leveled::import(system, options, progress))
         }
+        ImportVerb::Hanoidb(_) => bail!(HANOIDB_NOT_IMPORTED),
     };
     drop(shown);
     if std::io::stderr().is_terminal() {

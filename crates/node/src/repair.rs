@@ -95,14 +95,15 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// How the store in a directory is repaired. One that has neither a manifest nor a file of its journal is known
-/// by the names of directories: `leveled/N`, or `hints/leveled`.
+/// by the names of directories: `leveled/N`, or `hints/leveled`; and so one of hanoidb.
 fn options_of(directory: &Path) -> RepairOptionsOf {
-    let leveled = name_of(StorageBackend::Leveled);
-    let mut names = directory.iter().rev().take(2);
-    match names.any(|it| it == leveled) {
-        true => repair_options_of(StorageBackend::Leveled),
-        false => repair_options_of(StorageBackend::Leveldb),
-    }
+    let is_named = |engine: &StorageBackend| {
+        let mut names = directory.iter().rev().take(2);
+        names.any(|it| it == name_of(*engine))
+    };
+    let named = [StorageBackend::Leveled, StorageBackend::Hanoidb];
+    let engine = named.into_iter().find(is_named);
+    repair_options_of(engine.unwrap_or(StorageBackend::Leveldb))
 }
 
 /// True when nothing is lost or in doubt, and nothing is left to be done.

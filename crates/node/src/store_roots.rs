@@ -41,6 +41,7 @@ impl StoreRoots {
             StorageBackend::Bitcask => &settings.bitcask.data_root,
             StorageBackend::Leveldb => &settings.leveldb.data_root,
             StorageBackend::Leveled => &settings.leveled.data_root,
+            StorageBackend::Hanoidb => &settings.hanoidb.data_root,
         };
         let is_tiered = engine == StorageBackend::Leveldb;
         let tiers = settings.leveldb.tiers().filter(|_| is_tiered);

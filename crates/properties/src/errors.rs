@@ -63,6 +63,20 @@ pub enum Reason {
         /// The names that would do.
         known: String,
     },
+    /// A kind of objects is named that this server does not have.
+    NoSuchTag {
+        /// The names that would do.
+        known: String,
+    },
+    /// `object_tag` would change for a bucket type that is active.
+    TagAtCreation,
+    /// `object_tag` would change for a bucket with objects in it.
+    TagKept,
+    /// `object_tag` would change, and nobody can tell whether the bucket has objects in it.
+    TagInDoubt {
+        /// The reason.
+        detail: String,
+    },
 }
 
 /// The forms that Riak gives to a reason in JSON.
@@ -127,6 +141,27 @@ impl Reason {
                 )
                 .into();
             }
+            Self::NoSuchTag { known } => {
+                return format!(
+                    "this server has no kind of objects of this name; leave object_tag out, or name \
+                     {known}"
+                )
+                .into();
+            }
+            Self::TagAtCreation => {
+                "object_tag is chosen when a bucket type is created and does not change once it is \
+                 active; create another type"
+            }
+            Self::TagKept => {
+                "object_tag does not change while a bucket has objects; store them in another bucket"
+            }
+            Self::TagInDoubt { detail } => {
+                return format!(
+                    "object_tag does not change unless the bucket is known to be empty; try again \
+                     later: {detail}"
+                )
+                .into();
+            }
         })
     }
 
@@ -154,9 +189,13 @@ impl Reason {
             | Self::NotFunction
             | Self::NotSupported
             | Self::UnknownProperty => Form::Atom,
-            Self::NoStrongConsistency | Self::NoCommitHooks | Self::NoSuchBackend { .. } => {
-                Form::Text
-            }
+            Self::NoStrongConsistency
+            | Self::NoCommitHooks
+            | Self::NoSuchBackend { .. }
+            | Self::NoSuchTag { .. }
+            | Self::TagAtCreation
+            | Self::TagKept
+            | Self::TagInDoubt { .. } => Form::Text,
             _ => Form::CharacterCodes,
         }
     }

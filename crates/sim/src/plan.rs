@@ -25,6 +25,8 @@ pub enum Engine {
     Leveldb,
     /// A journal, which the node's value log is, and sorted tables of keys, on disks that can fail.
     Leveled,
+    /// Sorted tables on doubling levels over the node's value log, on disks that can fail.
+    Hanoidb,
     /// Memory: quick, for faults that no disk has a part in.
     Memory,
 }
@@ -124,6 +126,7 @@ impl RunPlan {
             _ if focus.is_some() => Engine::Bitcask,
             60..72 => Engine::Leveldb,
             72..86 => Engine::Leveled,
+            86..92 => Engine::Hanoidb,
             _ => Engine::Memory,
         };
         // Draws of their own: those of before stay what they were.

@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use kvorum_data_types::{Actor, DataType, Kind, Operation, OperationError, Update};
-use kvorum_object::{Content, Dot, Metadata, Object, Sibling, Succession, Timestamp, UpdateError};
+use kvorum_object::{Content, Dot, Metadata, Object, ObjectTag, Sibling, Succession, Timestamp, UpdateError};
 
 /// A client's operation on a data type, ready for the replica that coordinates it.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct DataTypeUpdate {
     pub context: Option<kvorum_data_types::Clock>,
     /// The precision of the bucket's sketches, in bits.
     pub precision: u8,
+    /// The kind of the bucket's objects.
+    pub tag: ObjectTag,
 }
 
 /// The value of a type that an object holds: that of all its siblings of the type, merged. The type's empty

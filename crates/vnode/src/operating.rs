@@ -50,7 +50,7 @@ impl Vnode {
         let applied = update.apply(stored, dot, object_time(at.now));
         let object = applied.map_err(failure_of)?;
         self.check_limits(key, &object, old.head.as_ref().map(Head::size), at.now)?;
-        let durable = self.write(key, &old, &object, durability)?;
+        let durable = self.write(key, &old, &object, update.tag, durability)?;
         Ok(ReplicaReply::Stored {
             object: Arc::new(object),
             durable,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::{Durability, Durable, FoldRange};
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
-use kvorum_object::{Clock, Content, Metadata, Object, Resolution, Timestamp};
+use kvorum_object::{Clock, Content, Metadata, Object, ObjectTag, Resolution, Timestamp};
 use kvorum_ring::{Epoch, KeyHash, RingSize, Role};
 use proptest::prelude::*;
 
@@ -59,6 +59,7 @@ fn apply(context: Option<kvorum_data_types::Clock>) -> PeerRequest {
             operation: kvorum_data_types::Operation::Counter(-7),
             context,
             precision: 9,
+            tag: ObjectTag::named("document").unwrap(),
         }),
         durability: Durability::Grouped,
     })
@@ -75,6 +76,7 @@ fn requests() -> Vec<PeerRequest> {
                 ..Content::default()
             },
             resolution: Resolution::NewestWins,
+            tag: ObjectTag::named("document").unwrap(),
         })
     };
     let coordinate = |condition, value| {
@@ -102,12 +104,14 @@ fn requests() -> Vec<PeerRequest> {
             key: key(),
             object: object.clone(),
             resolution,
+            tag: ObjectTag::named("h").unwrap(),
             durability: Durability::BackendDefault,
         }),
         replica(Operation::Mend {
             key: key(),
             object,
             resolution,
+            tag: ObjectTag::default(),
         }),
         replica(Operation::Reap { key: key(), clock }),
         PeerRequest::Page(PageRequest {

@@ -4,6 +4,7 @@ mod bitcask;
 mod buckets;
 mod durability;
 mod encryption;
+mod hanoidb;
 mod leveldb;
 mod leveled;
 mod listeners;
@@ -17,7 +18,7 @@ mod requests;
 use crate::key::{Key, Section};
 
 /// All keys, in the order of the reference page.
-pub(crate) const SECTIONS: [Section; 13] = [
+pub(crate) const SECTIONS: [Section; 14] = [
     section("Node and directories", node::KEYS),
     section("Listeners and protocols", listeners::KEYS),
     section("Encryption between nodes", encryption::KEYS),
@@ -28,6 +29,7 @@ pub(crate) const SECTIONS: [Section; 13] = [
     section("Bitcask backend", bitcask::KEYS),
     section("LevelDB backend", leveldb::KEYS),
     section("Leveled backend", leveled::KEYS),
+    section("Hanoidb backend", hanoidb::KEYS),
     section("Memory backend", memory::KEYS),
     section("Background work", maintenance::KEYS),
     section("Logs", log::KEYS),

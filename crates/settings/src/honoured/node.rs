@@ -72,10 +72,12 @@ pub(super) const KEYS: &[Key] = &[
             Choice::Takes("leveled", |settings| {
                 settings.node.storage_backend = StorageBackend::Leveled;
             }),
+            Choice::Takes("hanoidb", |settings| {
+                settings.node.storage_backend = StorageBackend::Hanoidb;
+            }),
             Choice::Takes("memory", |settings| {
                 settings.node.storage_backend = StorageBackend::Memory;
             }),
-            Choice::NotBuiltIn("hanoidb", NOT_YET),
             Choice::NotBuiltIn("innostore", NOT_YET),
             Choice::NotBuiltIn("multi", NOT_YET),
             Choice::NotBuiltIn("prefix_multi", NOT_YET),
@@ -87,8 +89,10 @@ pub(super) const KEYS: &[Key] = &[
          has secondary indexes; \
          `leveled` is the same for keys and heads, and leaves bodies in a journal, where merges do not \
          move them; \
+         `hanoidb` is as `leveldb` where each write does a bounded share of merging, and none waits for \
+         a merge; \
          `memory` keeps everything in memory and loses it at a stop. \
-         `hanoidb`, `innostore`, `multi` and `prefix_multi` are known, \
+         `innostore`, `multi` and `prefix_multi` are known, \
          but not built in yet, and the server does not start with them: \
          it would not find the data that is there.",
     ),
@@ -105,4 +109,5 @@ pub(super) const KEYS: &[Key] = &[
     ),
 ];
 
-const NOT_YET: &str = "it is known but not built in yet; bitcask, leveldb, leveled and memory are";
+const NOT_YET: &str =
+    "it is known but not built in yet; bitcask, leveldb, leveled, hanoidb and memory are";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::Durability;
 use kvorum_data_types::{DataType, Kind, SetChange, Value};
-use kvorum_object::{Clock, Object};
+use kvorum_object::{Clock, Object, ObjectTag};
 use kvorum_vnode::{
     Condition, DataTypeUpdate, Handled, Operation, ReplicaFailure, ReplicaReply, value_of_type,
 };
@@ -23,6 +23,7 @@ fn apply(
             operation,
             context,
             precision: 14,
+            tag: ObjectTag::default(),
         }),
         durability: Durability::Grouped,
     }
