@@ -375,3 +375,7 @@ impl Counting {
         None
     }
 }
+
+#[cfg(test)]
+#[path = "counting_test.rs"]
+mod tests;

@@ -24,7 +24,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 15] = SCENARIOS;
+    pub const ALL: [Self; 16] = SCENARIOS;
 
     /// The one with this number.
     pub fn of_id(id: &str) -> Option<Self> {
@@ -46,7 +46,7 @@ use FaultKind::{
     ResetConnections, Restart, Rollback, SyncError, Wipe, WriteError,
 };
 
-const SCENARIOS: [Scenario; 15] = [
+const SCENARIOS: [Scenario; 16] = [
     Scenario {
         id: "R-01",
         name: "lww-partition",
@@ -203,6 +203,24 @@ const SCENARIOS: [Scenario; 15] = [
         holds: "clocks that jump by up to a day lose nothing and bring nothing back",
         kinds: &[ClockForward, ClockBack, Delay, PartitionHalves],
         adapt: |plan| plan.delete_percent = 20,
+    },
+    Scenario {
+        id: "R-35",
+        name: "counted-twice",
+        holds: "a counter is what was acknowledged and some of what was not answered, and so is a set",
+        kinds: &[
+            LostMessages,
+            ResetConnections,
+            PartitionHalves,
+            IsolateOne,
+            Crash,
+            Restart,
+            Replace,
+            LateNews,
+            Rollback,
+            Wipe,
+        ],
+        adapt: |plan| (plan.has_data_types, plan.clients) = (true, 4),
     },
     Scenario {
         id: "R-37",

@@ -7,7 +7,9 @@
 
 use bytes::Bytes;
 use kvorum_data_types::{Actor, DataType, Kind, Operation, OperationError, Update};
-use kvorum_object::{Content, Dot, Metadata, Object, ObjectTag, Sibling, Succession, Timestamp, UpdateError};
+use kvorum_object::{
+    Content, Dot, Metadata, Object, ObjectTag, Sibling, Succession, Timestamp, UpdateError,
+};
 
 /// A client's operation on a data type, ready for the replica that coordinates it.
 #[derive(Clone, Debug)]

@@ -135,14 +135,17 @@ fn an_operation_that_says_too_little_is_refused() {
                 name: bytes("f"),
                 r#type: kind,
             };
-            let mut op = pb::DtOp::default();
-            op.map_op = Some(pb::MapOp {
-                removes: vec![],
-                updates: vec![pb::MapUpdate {
-                    field,
-                    ..pb::MapUpdate::default()
-                }],
-            });
+            let updates = vec![pb::MapUpdate {
+                field,
+                ..pb::MapUpdate::default()
+            }];
+            let op = pb::DtOp {
+                map_op: Some(pb::MapOp {
+                    removes: vec![],
+                    updates,
+                }),
+                ..pb::DtOp::default()
+            };
             let outcome = update(&mut client, "maps", op, None).await;
             assert!(
                 refusal(outcome).starts_with("Invalid operation: "),
