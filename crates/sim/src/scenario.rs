@@ -215,8 +215,6 @@ const SCENARIOS: [Scenario; 16] = [
             IsolateOne,
             Crash,
             Restart,
-            Replace,
-            LateNews,
             Rollback,
             Wipe,
         ],
