@@ -68,6 +68,12 @@ pub trait Backend: Send + Sync {
         None
     }
 
+    /// Secondary indexes of the bucket whose storage keys start with these bytes: a store of several engines
+    /// keeps them for some buckets only.
+    fn indexes_of(&self, _bucket_prefix: &[u8]) -> Option<&dyn IndexFolds> {
+        self.indexes()
+    }
+
     /// Backups while serving, if the engine can.
     fn backups(&self) -> Option<&dyn Backups> {
         None

@@ -63,6 +63,11 @@ pub enum Reason {
         /// The names that would do.
         known: String,
     },
+    /// A bucket that has data is to be in another backend.
+    BackendHoldsData {
+        /// The options of the command that moves it.
+        options: String,
+    },
 }
 
 /// The forms that Riak gives to a reason in JSON.
@@ -121,6 +126,13 @@ impl Reason {
                 "commit hooks are not supported by this server and would not run; set an empty list, \
                  and check or react in the client"
             }
+            Self::BackendHoldsData { options } => {
+                return format!(
+                    "there is data in the present backend; move it with `kvorum admin backend migrate \
+                     {options}`, which sets this property"
+                )
+                .into();
+            }
             Self::NoSuchBackend { known } => {
                 return format!(
                     "this node has no backend of this name; leave backend out, or name {known}"
@@ -154,7 +166,10 @@ impl Reason {
             | Self::NotFunction
             | Self::NotSupported
             | Self::UnknownProperty => Form::Atom,
-            Self::NoStrongConsistency | Self::NoCommitHooks | Self::NoSuchBackend { .. } => {
+            Self::NoStrongConsistency
+            | Self::NoCommitHooks
+            | Self::BackendHoldsData { .. }
+            | Self::NoSuchBackend { .. } => {
                 Form::Text
             }
             _ => Form::CharacterCodes,

@@ -59,5 +59,6 @@ pub use settings::{
     DurabilityMode, HttpSettings, JobSettings, KeyFunction, LeveldbSettings, LeveledSettings,
     ListenerSettings, LogFormat, LogLevel, LogOutput, LogSettings, MaintenanceSettings,
     MemorySettings, MergePolicy, NodeSettings, ObjectLimits, ProtobufSettings, QuorumValue,
-    RequestSettings, Settings, StorageBackend, SyncOnWrite, TlsMode, TlsSettings,
+    MultiSettings, NamedBackend, RequestSettings, Settings, StorageBackend, SyncOnWrite, TlsMode,
+    TlsSettings,
 };

@@ -30,6 +30,7 @@ mod leveldb;
 mod lost_writes;
 mod membership;
 mod migration;
+mod multi;
 mod opening;
 #[path = "../../../import/tests/shared/partitions.rs"]
 mod partitions;

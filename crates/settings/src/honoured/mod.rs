@@ -10,6 +10,7 @@ mod listeners;
 mod log;
 mod maintenance;
 mod memory;
+mod multi;
 mod node;
 mod objects;
 mod requests;
@@ -17,7 +18,7 @@ mod requests;
 use crate::key::{Key, Section};
 
 /// All keys, in the order of the reference page.
-pub(crate) const SECTIONS: [Section; 13] = [
+pub(crate) const SECTIONS: [Section; 14] = [
     section("Node and directories", node::KEYS),
     section("Listeners and protocols", listeners::KEYS),
     section("Encryption between nodes", encryption::KEYS),
@@ -29,6 +30,7 @@ pub(crate) const SECTIONS: [Section; 13] = [
     section("LevelDB backend", leveldb::KEYS),
     section("Leveled backend", leveled::KEYS),
     section("Memory backend", memory::KEYS),
+    section("Several backends on one node", multi::KEYS),
     section("Background work", maintenance::KEYS),
     section("Logs", log::KEYS),
 ];

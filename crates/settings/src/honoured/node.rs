@@ -77,8 +77,13 @@ pub(super) const KEYS: &[Key] = &[
             }),
             Choice::NotBuiltIn("hanoidb", NOT_YET),
             Choice::NotBuiltIn("innostore", NOT_YET),
-            Choice::NotBuiltIn("multi", NOT_YET),
-            Choice::NotBuiltIn("prefix_multi", NOT_YET),
+            Choice::Takes("multi", |settings| {
+                settings.node.storage_backend = StorageBackend::Multi;
+            }),
+            Choice::Takes("prefix_multi", |settings| {
+                settings.node.storage_backend = StorageBackend::Multi;
+                settings.multi.goes_by_prefix = true;
+            }),
         ]),
         "bitcask",
         "The engine that stores objects. \
@@ -88,7 +93,11 @@ pub(super) const KEYS: &[Key] = &[
          `leveled` is the same for keys and heads, and leaves bodies in a journal, where merges do not \
          move them; \
          `memory` keeps everything in memory and loses it at a stop. \
-         `hanoidb`, `innostore`, `multi` and `prefix_multi` are known, \
+         `multi` mixes several of them on one node, and the property `backend` of a bucket or its type \
+         says which one it is in (`multi_backend.NAME.storage_backend` declares each); \
+         with `prefix_multi` the beginning of a bucket's name may say it as well \
+         (`multi_backend.NAME.bucket_prefix`). \
+         `hanoidb` and `innostore` are known, \
          but not built in yet, and the server does not start with them: \
          it would not find the data that is there.",
     ),
@@ -105,4 +114,4 @@ pub(super) const KEYS: &[Key] = &[
     ),
 ];
 
-const NOT_YET: &str = "it is known but not built in yet; bitcask, leveldb, leveled and memory are";
+const NOT_YET: &str = "it is known but not built in yet; bitcask, leveldb, leveled, memory and multi are";

@@ -173,7 +173,7 @@ fn what_would_change_the_backend_or_the_defaults_is_never_ignored() {
     for (advanced, part) in [
         (
             "[{riak_kv,[{storage_backend,riak_kv_multi_backend}]}].",
-            "multi",
+            "multi_backend.NAME.storage_backend",
         ),
         (
             "[{riak_kv,[{storage_backend,riak_cs_kv_multi_backend}]}].",

@@ -127,12 +127,12 @@ fn a_bad_value_under_a_name_of_riaks_is_told_under_that_name() {
 
 #[test]
 fn a_backend_that_is_not_built_in_is_refused_and_not_replaced() {
-    for backend in ["hanoidb", "innostore", "multi", "prefix_multi"] {
+    for backend in ["hanoidb", "innostore"] {
         assert_eq!(
             problems(&format!("storage_backend = {backend}")),
             [format!(
                 "`storage_backend = {backend}` on line 1: it is known but not built in yet; \
-                 bitcask, leveldb, leveled and memory are"
+                 bitcask, leveldb, leveled, memory and multi are"
             )]
         );
     }

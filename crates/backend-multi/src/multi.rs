@@ -1,0 +1,575 @@
+//! The store: each operation goes to the child of its bucket.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kvorum_backend::{
+    Backend, BackendError, Backups, Batch, Belonging, Capabilities, Durability, ErrorKind, FoldEnd,
+    FoldFilter, FoldRange, Flow, FoldDetail, IndexCounts, IndexFolds, IndexRange, IndexVisitor,
+    Lease, Lookup, OldEntry, ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget,
+    StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
+    Write, write_two_copies,
+};
+use kvorum_disk::{Disk, create_directory_durably, replace_file};
+use kvorum_encoding::StorageKey;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+
+use crate::card::{CARD_NAMES, Card};
+use crate::child::{Child, ChildNumber, ChildSet};
+use crate::index_merge::{self, IndexSource};
+use crate::opening::{CardFiles, DrawNumber, erase, known};
+use crate::placement::{Homes, Placement, Strays};
+use crate::routes::Routes;
+use crate::snapshot::MultiSnapshot;
+use crate::status_sum;
+use crate::survey::{BUCKET_BYTES, Survey};
+use crate::tickets::all_of;
+use crate::upkeep::{SURVEY_SUBJECT, of_child, of_whole};
+
+/// What a survey is thought to read, in bytes: nobody knows how many buckets there are.
+const SURVEY_COST_BYTES: u64 = 64 * BUCKET_BYTES;
+
+/// A store made of several; see the crate's documentation.
+pub struct MultiBackend {
+    children: Vec<Child>,
+    routes: Arc<dyn Routes>,
+    /// Read by each put for as long as it lasts: behind a change no put goes by the routes before it.
+    placement: RwLock<Placement>,
+    survey: Mutex<Option<Survey>>,
+    files: CardFiles,
+    card: Mutex<Card>,
+    draw: DrawNumber,
+    is_closed: AtomicBool,
+}
+
+impl MultiBackend {
+    /// Makes a store in `directory` of children that are open, each with its files in the directory of its
+    /// name there. The numbers in the routes are those of the children in this order.
+    ///
+    /// # Errors
+    /// Those of the disk; [`ErrorKind::Corrupt`] for a child that is not the one that was here, and
+    /// [`ErrorKind::Denied`] where one was that is not among the children any more.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        belonging: &Belonging,
+        children: Vec<Child>,
+        routes: Arc<dyn Routes>,
+        draw: DrawNumber,
+    ) -> Result<Self> {
+        let files = CardFiles {
+            disk,
+            directory: directory.to_owned(),
+        };
+        let card = files.settle(belonging, &children, &draw)?;
+        let (version, table) = routes.table();
+        let placement = Placement::new(version, table, children.len());
+        Ok(Self {
+            children,
+            routes,
+            placement: RwLock::new(placement),
+            survey: Mutex::new(None),
+            files,
+            card: Mutex::new(card),
+            draw,
+            is_closed: AtomicBool::new(false),
+        })
+    }
+
+    /// The children, in their order.
+    pub fn children(&self) -> &[Child] {
+        &self.children
+    }
+
+    /// By the routes that count now.
+    fn placement(&self) -> RwLockReadGuard<'_, Placement> {
+        let placement = self.placement.read();
+        if placement.version == self.routes.version() {
+            return placement;
+        }
+        drop(placement);
+        let (version, table) = self.routes.table();
+        self.placement.write().renew(version, table);
+        self.placement.read()
+    }
+
+    fn homes(&self, key: &StorageKey) -> Homes {
+        self.placement().homes(key.as_bytes())
+    }
+
+    /// Looks into the child of the route, and then where the key may be besides.
+    fn look<T>(
+        &self,
+        key: &StorageKey,
+        read: impl Fn(&Child) -> Result<Lookup<T>>,
+        of_stray: impl Fn(T) -> T,
+    ) -> Result<Lookup<T>> {
+        let homes = self.homes(key);
+        let read = |child: ChildNumber| {
+            let child = &self.children[child];
+            child.named(read(child))
+        };
+        let found = read(homes.own)?;
+        if !matches!(found, Lookup::Absent) || homes.others.is_empty() {
+            return Ok(found);
+        }
+        for other in homes.others.iter() {
+            match read(other)? {
+                Lookup::Absent => {}
+                found => return Ok(found.map(of_stray)),
+            }
+        }
+        // A write may have taken it from there to the child of the route meanwhile.
+        read(homes.own)
+    }
+
+    /// The child that all keys of a batch belong to, and the others that may have one of them; `None` for an
+    /// empty batch.
+    fn homes_of(&self, placement: &Placement, batch: &Batch) -> Result<Option<Homes>> {
+        let mut homes: Option<Homes> = None;
+        for write in &batch.writes {
+            let its = placement.homes(write.key().as_bytes());
+            match &mut homes {
+                None => homes = Some(its),
+                Some(homes) if homes.own == its.own => {
+                    homes.others = its.others.iter().fold(homes.others, ChildSet::with);
+                }
+                Some(homes) => {
+                    let [one, other] = [homes.own, its.own].map(|it| &self.children[it].name);
+                    let detail = format!(
+                        "a batch has keys of the backends {one} and {other}, which cannot change together"
+                    );
+                    return Err(BackendError::new(ErrorKind::Misuse, detail));
+                }
+            }
+        }
+        Ok(homes)
+    }
+
+    /// A batch without writes takes a place behind everything that was put, which is in all children.
+    fn put_nothing(&self, durability: Durability) -> Result<Receipt> {
+        let mut receipts = Vec::new();
+        for child in &self.children {
+            receipts.push(child.named(child.store.put(&Batch::default(), durability))?);
+        }
+        let sequence = receipts.iter().map(|it| it.sequence).max();
+        Ok(Receipt {
+            sequence: sequence.unwrap_or_default(),
+            durable: all_of(receipts.into_iter().map(|it| it.durable)),
+        })
+    }
+
+    /// Puts a batch to a child, which is given no index entries if it has no indexes.
+    fn put_to(&self, child: &Child, batch: &Batch, durability: Durability) -> Result<Receipt> {
+        let has_entries = batch.writes.iter().any(|it| !it.index_entries().is_empty());
+        if !has_entries || child.store.indexes().is_some() {
+            return child.named(child.store.put(batch, durability));
+        }
+        let bare = Batch {
+            writes: batch.writes.iter().cloned().map(without_entries).collect(),
+        };
+        child.named(child.store.put(&bare, durability))
+    }
+
+    /// What has to be removed from other children than the one that the batch is put to.
+    fn strays_of(&self, others: ChildSet, batch: &Batch) -> Result<Vec<(ChildNumber, Batch)>> {
+        let mut strays = Vec::new();
+        for other in others.iter() {
+            let child = &self.children[other];
+            let mut removals = Batch::default();
+            for write in &batch.writes {
+                removals.writes.extend(removal_of(child, write)?);
+            }
+            if !removals.writes.is_empty() {
+                strays.push((other, removals));
+            }
+        }
+        Ok(strays)
+    }
+
+    /// A put to a bucket that is in several children. What is put is there before what it replaces goes, and
+    /// what replaced it before goes first where the key is removed: a reader sees one of the two at any time.
+    fn put_over_strays(
+        &self,
+        homes: Homes,
+        batch: &Batch,
+        durability: Durability,
+    ) -> Result<Receipt> {
+        let strays = self.strays_of(homes.others, batch)?;
+        let own = &self.children[homes.own];
+        let remove = |(child, removals): &(ChildNumber, Batch)| {
+            let child = &self.children[*child];
+            child.named(child.store.put(removals, durability))
+        };
+        let is_removal = batch.writes.iter().all(|it| matches!(it, Write::Remove { .. }));
+        let (receipt, removed) = if is_removal {
+            let removed: Vec<Receipt> = strays.iter().map(remove).collect::<Result<_>>()?;
+            (self.put_to(own, batch, durability)?, removed)
+        } else {
+            let receipt = self.put_to(own, batch, durability)?;
+            let removed = strays.iter().map(remove).collect::<Result<_>>()?;
+            (receipt, removed)
+        };
+        let promises = removed.into_iter().map(|it| it.durable);
+        Ok(Receipt {
+            sequence: receipt.sequence,
+            durable: all_of([receipt.durable].into_iter().chain(promises)),
+        })
+    }
+
+    /// The sum over the children that keep what they have, and what the others add to it: while they are open
+    /// one batch for the loss of what they had, and what they were given since.
+    fn sequence_of(&self, each: impl Fn(&Child) -> Result<Sequence>) -> Result<Sequence> {
+        let is_closed = self.is_closed.load(Ordering::Acquire);
+        let (mut sum, mut passing) = (0, None);
+        for child in &self.children {
+            let sequence = child.named(each(child))?.0;
+            match child.is_kept() {
+                true => sum += sequence,
+                false => passing = Some(passing.unwrap_or(1) + sequence),
+            }
+        }
+        Ok(Sequence(match is_closed {
+            true => sum,
+            false => sum + passing.unwrap_or(0),
+        }))
+    }
+
+    fn snapshot_of(&self, placement: &Placement, lease: Lease) -> Result<Box<dyn Snapshot>> {
+        let parts = self
+            .children
+            .iter()
+            .map(|child| child.named(child.store.snapshot(lease)));
+        Ok(Box::new(MultiSnapshot {
+            parts: parts.collect::<Result<_>>()?,
+            placement: placement.clone(),
+        }))
+    }
+
+    fn is_survey_due(&self) -> bool {
+        matches!(self.placement().strays, Strays::Unknown)
+    }
+
+    fn survey_step(&self, budget: StepBudget, now: Timestamp) -> Result<StepOutcome> {
+        let (version, table) = {
+            let placement = self.placement();
+            if matches!(placement.strays, Strays::Known(_)) {
+                return Ok(StepOutcome::nothing_left());
+            }
+            (placement.version, placement.table.clone())
+        };
+        let mut survey = self.survey.lock();
+        let mut current = match survey.take() {
+            Some(survey) if survey.version == version => survey,
+            _ => Survey::new(version),
+        };
+        let step = current.step(&self.children, &table, budget.bytes, now)?;
+        let Some(found) = step.found else {
+            *survey = Some(current);
+            return Ok(StepOutcome::partial(step.cost_bytes));
+        };
+        let mut placement = self.placement.write();
+        if placement.version == version {
+            placement.strays = Strays::Known(Arc::new(found));
+        }
+        Ok(StepOutcome::done(step.cost_bytes))
+    }
+
+    /// The children other than the route's that have something of a bucket, with their indexes.
+    fn indexes_of_strays(&self, others: ChildSet, range: &IndexRange) -> Result<Vec<&dyn IndexFolds>> {
+        let mut indexes = Vec::new();
+        for other in others.iter() {
+            let child = &self.children[other];
+            if !has_bucket(child, &range.bucket_prefix)? {
+                continue;
+            }
+            let its = child.store.indexes().ok_or_else(|| {
+                let detail = format!(
+                    "objects of the bucket are in the backend {}, which keeps no indexes: they have to be \
+                     moved to the backend of the bucket first (kvorum admin backend migrate)",
+                    child.name
+                );
+                BackendError::new(ErrorKind::Unread, detail)
+            })?;
+            indexes.push(its);
+        }
+        Ok(indexes)
+    }
+}
+
+impl Backend for MultiBackend {
+    fn capabilities(&self) -> Capabilities {
+        let each = || self.children.iter().map(|it| it.store.capabilities());
+        Capabilities {
+            persistent: each().all(|it| it.persistent),
+            cheap_heads: each().all(|it| it.cheap_heads),
+            ordered: each().all(|it| it.ordered),
+            indexes: each().any(|it| it.indexes),
+            backups: self.backups().is_some(),
+        }
+    }
+
+    fn identity(&self) -> StoreId {
+        StoreId(self.card.lock().identity)
+    }
+
+    fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
+        let placement = self.placement();
+        match self.homes_of(&placement, batch)? {
+            None => self.put_nothing(durability),
+            Some(homes) if homes.others.is_empty() => {
+                self.put_to(&self.children[homes.own], batch, durability)
+            }
+            Some(homes) => self.put_over_strays(homes, batch, durability),
+        }
+    }
+
+    fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
+        self.look(key, |child| child.store.get(key, at), |entry| entry)
+    }
+
+    fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
+        // A place in another store than the one that is written to next.
+        let without_place = |head| StoredHead { place: None, ..head };
+        self.look(key, |child| child.store.head(key, at), without_place)
+    }
+
+    fn snapshot(&self, lease: Lease) -> Result<Box<dyn Snapshot>> {
+        {
+            let placement = self.placement();
+            if placement.is_settled() {
+                return self.snapshot_of(&placement, lease);
+            }
+        }
+        // No write takes a key from one child to another meanwhile.
+        let placement = self.placement.write();
+        self.snapshot_of(&placement, lease)
+    }
+
+    fn sync(&self) -> Result<Sequence> {
+        self.sequence_of(|child| child.store.sync())
+    }
+
+    fn durable(&self) -> Sequence {
+        self.sequence_of(|child| Ok(child.store.durable()))
+            .unwrap_or_default()
+    }
+
+    fn is_empty(&self, now: Timestamp) -> Result<bool> {
+        for child in &self.children {
+            if !child.named(child.store.is_empty(now))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn status(&self) -> Status {
+        let mut status = status_sum::sum(&self.children);
+        if let Strays::Known(strays) = &self.placement().strays {
+            status
+                .details
+                .push(("buckets_elsewhere", strays.len().to_string()));
+        }
+        status
+    }
+
+    fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
+        let mut due = Vec::new();
+        if self.is_survey_due() {
+            due.push(Task {
+                kind: TaskKind::Checkpoint,
+                subject: SURVEY_SUBJECT,
+                urgency: Urgency::Normal,
+                cost_bytes: SURVEY_COST_BYTES,
+            });
+        }
+        for (number, child) in self.children.iter().enumerate() {
+            let tasks = child.store.maintenance_due(now).into_iter();
+            due.extend(tasks.map(|task| of_whole(number, task)));
+        }
+        due.sort_by_key(|task| std::cmp::Reverse(task.urgency));
+        due
+    }
+
+    fn maintenance_step(
+        &self,
+        task: &Task,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        let Some((child, task)) = of_child(task) else {
+            return self.survey_step(budget, now);
+        };
+        match self.children.get(child) {
+            Some(child) => child.named(child.store.maintenance_step(&task, budget, now)),
+            None => Ok(StepOutcome::nothing_left()),
+        }
+    }
+
+    /// A crash within it is noticed by the children that are erased already, and the next opening goes on.
+    fn erase(&self) -> Result<()> {
+        let mut placement = self.placement.write();
+        erase(&self.children)?;
+        let mut card = self.card.lock();
+        let erased = Card {
+            generation: card.generation + 1,
+            erased: card.identity,
+            identity: (self.draw)().max(1),
+            children: known(&self.children),
+            label: card.label.clone(),
+        };
+        let (disk, directory) = (&*self.files.disk, &self.files.directory);
+        write_two_copies(disk, directory, CARD_NAMES, &erased.encode()).both()?;
+        *card = erased;
+        placement.strays = Strays::Known(Arc::default());
+        Ok(())
+    }
+
+    /// All are closed, whatever becomes of the first.
+    fn close(&self) -> Result<()> {
+        let closed: Vec<Result<()>> = self
+            .children
+            .iter()
+            .map(|child| child.named(child.store.close()))
+            .collect();
+        self.is_closed.store(true, Ordering::Release);
+        closed.into_iter().collect()
+    }
+
+    fn indexes(&self) -> Option<&dyn IndexFolds> {
+        let has_any = self.children.iter().any(|it| it.store.indexes().is_some());
+        has_any.then_some(self)
+    }
+
+    fn indexes_of(&self, bucket_prefix: &[u8]) -> Option<&dyn IndexFolds> {
+        let own = self.placement().homes(bucket_prefix).own;
+        self.children[own].store.indexes().map(|_| self as _)
+    }
+
+    fn backups(&self) -> Option<&dyn Backups> {
+        let mut kept = self.children.iter().filter(|it| it.is_kept()).peekable();
+        kept.peek()?;
+        kept.all(|it| it.store.backups().is_some()).then_some(self)
+    }
+}
+
+impl IndexFolds for MultiBackend {
+    fn fold_index(
+        &self,
+        range: &IndexRange,
+        lease: Lease,
+        now: Timestamp,
+        visitor: &mut IndexVisitor<'_>,
+    ) -> Result<FoldEnd> {
+        let homes = self.placement().homes(&range.bucket_prefix);
+        let own = &self.children[homes.own];
+        let Some(indexes) = own.store.indexes() else {
+            let detail = format!("the backend {} of the bucket keeps no indexes", own.name);
+            return Err(BackendError::new(ErrorKind::Misuse, detail));
+        };
+        let strays = self.indexes_of_strays(homes.others, range)?;
+        if strays.is_empty() {
+            return own.named(indexes.fold_index(range, lease, now, visitor));
+        }
+        let all = [indexes].into_iter().chain(strays);
+        let sources = all.map(|it| IndexSource::new(it, range)).collect();
+        let is_superseded = |key: &StorageKey| {
+            let of_any_age = ReadAt::may_block(Timestamp(0));
+            let found = own.named(own.store.head(key, of_any_age))?;
+            Ok(!matches!(found, Lookup::Absent))
+        };
+        index_merge::merge(sources, lease, now, &is_superseded, visitor)
+    }
+
+    fn counts(&self) -> IndexCounts {
+        let mut all = IndexCounts::default();
+        for indexes in self.children.iter().filter_map(|it| it.store.indexes()) {
+            all += indexes.counts();
+        }
+        all
+    }
+}
+
+impl Backups for MultiBackend {
+    fn backup(&self, directory: &Path) -> Result<StoreBackup> {
+        let disk = &*self.files.disk;
+        create_directory_durably(disk, directory)?;
+        let mut all = StoreBackup::default();
+        let mut held = Vec::new();
+        for child in self.children.iter().filter(|it| it.is_kept()) {
+            let Some(backups) = child.store.backups() else {
+                continue;
+            };
+            let made = child.named(backups.backup(&directory.join(&child.name)))?;
+            all.files += made.files;
+            held.extend(made.held);
+        }
+        if !held.is_empty() {
+            all.held = Some(Arc::new(held));
+        }
+        let card = self.card.lock().encode();
+        for name in CARD_NAMES {
+            replace_file(disk, &directory.join(name), &card)?;
+            all.files.count_copy(card.len() as u64);
+        }
+        Ok(all)
+    }
+}
+
+fn without_entries(write: Write) -> Write {
+    match write {
+        Write::Put {
+            key,
+            fields,
+            head,
+            body,
+            old,
+            ..
+        } => Write::Put {
+            key,
+            fields,
+            head,
+            body,
+            index_entries: Vec::new(),
+            old,
+        },
+        removal @ Write::Remove { .. } => removal,
+    }
+}
+
+/// The removal of a write's key from a child that is not the one of its route, if it has the key.
+fn removal_of(child: &Child, write: &Write) -> Result<Option<Write>> {
+    let reading = write.old().reading;
+    let of_any_age = ReadAt {
+        reading,
+        now: Timestamp(0),
+    };
+    match child.named(child.store.head(write.key(), of_any_age))? {
+        Lookup::Absent => Ok(None),
+        Lookup::Found(head) => Ok(Some(Write::Remove {
+            key: write.key().clone(),
+            old: OldEntry {
+                place: head.place,
+                reading,
+            },
+        })),
+        Lookup::WouldBlock => Err(BackendError::new(
+            ErrorKind::WouldBlock,
+            format!("the backend {} has to be read for the key", child.name),
+        )),
+    }
+}
+
+/// True when a child has an entry of a bucket, expired or not.
+fn has_bucket(child: &Child, bucket_prefix: &[u8]) -> Result<bool> {
+    let snapshot = child.named(child.store.snapshot(Lease::Unlimited))?;
+    let of_any_age = FoldFilter::unexpired(Timestamp(0));
+    let (range, mut is_there) = (FoldRange::prefix(bucket_prefix), false);
+    let end = snapshot.fold(FoldDetail::Keys, &range, &of_any_age, &mut |_| {
+        is_there = true;
+        Flow::Stop
+    });
+    child.named(end).map(|_| is_there)
+}
