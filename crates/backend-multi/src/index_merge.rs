@@ -87,7 +87,8 @@ pub(crate) fn merge(
             continue;
         };
         for source in &mut sources {
-            source.ready.pop_front_if(|it| *it == (term.clone(), key.clone()));
+            let is_same = |it: &mut (Bytes, StorageKey)| it.0 == term && it.1 == key;
+            let _same_entry = source.ready.pop_front_if(is_same);
         }
         let is_shown = at == 0 || !is_superseded(&key)?;
         if is_shown && visitor(&term, &key) == Flow::Stop {

@@ -26,12 +26,20 @@ pub(crate) type ReadPart<'a> =
 /// The entry of one key in several children: the child whose entry is shown, if any is.
 pub(crate) type Choose<'a> = dyn Fn(&StorageKey, ChildSet) -> Result<Option<ChildNumber>> + 'a;
 
-/// The bytes by which two entries are one: the key, or its bucket.
-pub(crate) type Unit = fn(&StorageKey) -> &[u8];
+/// By what two entries are one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Key,
+    Bucket,
+}
 
-/// The whole key.
-pub(crate) fn whole_key(key: &StorageKey) -> &[u8] {
-    key.as_bytes()
+impl Unit {
+    fn of(self, key: &StorageKey) -> &[u8] {
+        match self {
+            Self::Key => key.as_bytes(),
+            Self::Bucket => bucket_of_key(key),
+        }
+    }
 }
 
 /// The bytes that all keys of its bucket start with.
@@ -122,7 +130,7 @@ impl KeyMerge<'_> {
 
     fn smallest(&self, sources: &[Source]) -> Option<Bytes> {
         let units = sources.iter().filter_map(|it| it.ready.front());
-        let least = units.map(|entry| (self.unit)(&entry.key)).min()?;
+        let least = units.map(|entry| self.unit.of(&entry.key)).min()?;
         Some(Bytes::copy_from_slice(least))
     }
 
@@ -132,7 +140,7 @@ impl KeyMerge<'_> {
         let mut entries = Vec::new();
         let mut children = ChildSet::NONE;
         for source in sources {
-            let is_it = |entry: &mut Entry| (self.unit)(&entry.key) == unit;
+            let is_it = |entry: &mut Entry| self.unit.of(&entry.key) == unit;
             if let Some(entry) = source.ready.pop_front_if(is_it) {
                 children = children.with(source.child);
                 entries.push((source.child, entry));
@@ -153,7 +161,7 @@ impl KeyMerge<'_> {
         let key = StorageKey::from_encoded(unit.clone());
         let is_bucket = key.bucket_prefix_len() == Ok(unit.len());
         match FoldRange::prefix(unit).to {
-            Bound::Excluded(end) if is_bucket && self.unit == bucket_of_key as Unit => end,
+            Bound::Excluded(end) if is_bucket && self.unit == Unit::Bucket => end,
             _ => successor(unit),
         }
     }

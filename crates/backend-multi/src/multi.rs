@@ -117,7 +117,7 @@ impl MultiBackend {
         for other in homes.others.iter() {
             match read(other)? {
                 Lookup::Absent => {}
-                found => return Ok(found.map(of_stray)),
+                found => return Ok(found.map(&of_stray)),
             }
         }
         // A write may have taken it from there to the child of the route meanwhile.
@@ -445,7 +445,7 @@ impl Backend for MultiBackend {
 
     fn indexes_of(&self, bucket_prefix: &[u8]) -> Option<&dyn IndexFolds> {
         let own = self.placement().homes(bucket_prefix).own;
-        self.children[own].store.indexes().map(|_| self as _)
+        self.children[own].store.indexes().map(|_| self as &dyn IndexFolds)
     }
 
     fn backups(&self) -> Option<&dyn Backups> {

@@ -1,5 +1,7 @@
 //! A snapshot of a store: one of each child, and the routes as they were.
 
+use std::ops::Bound;
+
 use kvorum_backend::{
     Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Result, Sequence, Snapshot, Timestamp,
     Visitor,
@@ -7,7 +9,7 @@ use kvorum_backend::{
 use kvorum_encoding::StorageKey;
 
 use crate::child::{ChildNumber, ChildSet};
-use crate::key_merge::{KeyMerge, bucket_of_key, whole_key};
+use crate::key_merge::{KeyMerge, Unit};
 use crate::placement::Placement;
 
 /// See the module's description.
@@ -44,8 +46,8 @@ impl MultiSnapshot {
     /// True when a child has an entry of a key, expired or not.
     fn has(&self, child: ChildNumber, key: &StorageKey) -> Result<bool> {
         let only = FoldRange {
-            from: std::ops::Bound::Included(key.to_bytes()),
-            to: std::ops::Bound::Included(key.to_bytes()),
+            from: Bound::Included(key.to_bytes()),
+            to: Bound::Included(key.to_bytes()),
         };
         let of_any_age = FoldFilter::unexpired(Timestamp(0));
         let mut is_there = false;
@@ -76,7 +78,7 @@ impl Snapshot for MultiSnapshot {
         let merge = KeyMerge {
             read: &|child, range, visitor| self.parts[child].fold(detail, range, filter, visitor),
             choose: &|key, having| self.choose(key, having),
-            unit: whole_key,
+            unit: Unit::Key,
         };
         merge.run(children, range, visitor)
     }
@@ -95,7 +97,7 @@ impl Snapshot for MultiSnapshot {
             read: &|child, range, visitor| self.parts[child].fold_buckets(range, filter, visitor),
             // Any key of a bucket stands for it.
             choose: &|_, having| Ok(having.iter().next()),
-            unit: bucket_of_key,
+            unit: Unit::Bucket,
         };
         merge.run(children, range, visitor)
     }
