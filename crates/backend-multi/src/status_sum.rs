@@ -1,4 +1,4 @@
-//! The status of a store: the sum over its children, and each of them in a line of its own.
+//! The status of a store: the sum over its children, and each of them in words.
 
 use kvorum_backend::{LostRange, Status};
 
@@ -13,11 +13,13 @@ pub(crate) fn sum(children: &[Child]) -> Status {
         engine: ENGINE,
         ..Status::default()
     };
+    let mut lines = Vec::new();
     for child in children {
         let status = child.store.status();
-        all.details.push(("backend", line(child, &status)));
+        lines.push(line(child, &status));
         add(&mut all, &child.name, status);
     }
+    all.details.push(("backends", lines.join("; ")));
     all
 }
 

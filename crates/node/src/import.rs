@@ -3,7 +3,7 @@
 //! A stopped node is started for the import within this process, on a loopback port of its own that
 //! nobody knows. What is imported takes the same way as any client's write, so there is one way in.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{IsTerminal as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -59,10 +59,24 @@ pub(crate) enum ImportVerb {
     /// stopped before its end.
     #[command(name = "riak-leveled")]
     Leveled(RiakLeveledArguments),
+    /// Import Riak nodes with several backends: their bitcask, LevelDB and leveled stores, one after the other.
+    ///
+    /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
+    /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
+    /// stopped before its end.
+    #[command(name = "riak-multi")]
+    Multi(RiakMultiArguments),
+}
+
+/// The stores of one backend, with what is to be done with them.
+enum Source {
+    Bitcask(RiakBitcaskArguments),
+    Leveldb(RiakLeveldbArguments),
+    Leveled(RiakLeveledArguments),
 }
 
 /// Arguments of `kvorum import riak-bitcask`.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct RiakBitcaskArguments {
     #[command(flatten)]
     common: CommonArguments,
@@ -78,7 +92,7 @@ pub(crate) struct RiakBitcaskArguments {
 }
 
 /// Arguments of `kvorum import riak-leveldb`.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct RiakLeveldbArguments {
     #[command(flatten)]
     common: CommonArguments,
@@ -97,8 +111,18 @@ pub(crate) struct RiakLeveldbArguments {
     ignore_manifests: bool,
 }
 
-/// Arguments of `kvorum import riak-leveled`.
+/// Arguments of `kvorum import riak-multi`.
 #[derive(Args)]
+pub(crate) struct RiakMultiArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// Directory for the imports' indexes and progress, one below it for each backend
+    #[arg(long, value_name = "DIR", default_value = "riak-multi-import")]
+    state: PathBuf,
+}
+
+/// Arguments of `kvorum import riak-leveled`.
+#[derive(Args, Clone)]
 pub(crate) struct RiakLeveledArguments {
     #[command(flatten)]
     common: CommonArguments,
@@ -108,7 +132,7 @@ pub(crate) struct RiakLeveledArguments {
 }
 
 /// What every import takes.
-#[derive(Args)]
+#[derive(Args, Clone)]
 struct CommonArguments {
     /// Directories with the files of a partition, or directories of such directories
     #[arg(required = true, value_name = "DIR")]
@@ -148,32 +172,122 @@ impl ImportVerb {
             Self::Bitcask(arguments) => &arguments.common,
             Self::Leveldb(arguments) => &arguments.common,
             Self::Leveled(arguments) => &arguments.common,
+            Self::Multi(arguments) => &arguments.common,
+        }
+    }
+
+    /// What is imported, in this order.
+    fn sources(&self) -> Vec<Source> {
+        match self {
+            Self::Bitcask(arguments) => vec![Source::Bitcask(arguments.clone())],
+            Self::Leveldb(arguments) => vec![Source::Leveldb(arguments.clone())],
+            Self::Leveled(arguments) => vec![Source::Leveled(arguments.clone())],
+            Self::Multi(arguments) => arguments.sources(),
+        }
+    }
+}
+
+impl RiakMultiArguments {
+    /// The stores of each backend, as its own verb takes them without further options.
+    fn sources(&self) -> Vec<Source> {
+        let common = || self.common.clone();
+        vec![
+            Source::Bitcask(RiakBitcaskArguments {
+                common: common(),
+                state: self.state.join("bitcask"),
+                expiry_secs: None,
+                ignore_hints: false,
+            }),
+            Source::Leveldb(RiakLeveldbArguments {
+                common: common(),
+                state: self.state.join("leveldb"),
+                tiered_slow: Vec::new(),
+                retention_minutes: None,
+                ignore_manifests: false,
+            }),
+            Source::Leveled(RiakLeveledArguments {
+                common: common(),
+                state: self.state.join("leveled"),
+            }),
+        ]
+    }
+}
+
+impl Source {
+    fn common(&self) -> &CommonArguments {
+        match self {
+            Self::Bitcask(arguments) => &arguments.common,
+            Self::Leveldb(arguments) => &arguments.common,
+            Self::Leveled(arguments) => &arguments.common,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Bitcask(_) => "bitcask",
+            Self::Leveldb(_) => "leveldb",
+            Self::Leveled(_) => "leveled",
         }
     }
 }
 
 /// Imports as the command line says.
 pub(crate) fn main(verb: &ImportVerb) -> anyhow::Result<ExitCode> {
-    let arguments = verb.common();
     let executor: Executor = Runtime::production(&ProductionOptions::default())?;
-    let summary = if arguments.dry_run {
-        run(&executor, verb, None)
-    } else if let Some(name) = &arguments.to {
-        let address = resolve(name)?;
-        let name = name.clone();
-        run(&executor, verb, Some(ImportTarget { address, name }))
-    } else {
-        import_into_configured(&executor, verb)
-    }?;
-    tell(arguments, &summary)?;
-    Ok(match summary.is_whole() {
+    let sources = verb.sources();
+    let summaries = match &sources[..] {
+        [only] => vec![(only.name(), import(&executor, only)?)],
+        several => import_each(&executor, several)?,
+    };
+    tell(verb, &summaries)?;
+    Ok(match summaries.iter().all(|(_, it)| it.is_whole()) {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(EXIT_WITH_LOSSES),
     })
 }
 
-fn import_into_configured(executor: &Executor, verb: &ImportVerb) -> anyhow::Result<Summary> {
-    let loaded = configuration_file::load(&verb.common().configuration.source())?;
+/// Imports one after the other; a backend that has no stores there is passed over, unless none has any.
+fn import_each(
+    executor: &Executor,
+    sources: &[Source],
+) -> anyhow::Result<Vec<(&'static str, Summary)>> {
+    let (mut summaries, mut nothing) = (Vec::new(), None);
+    for source in sources {
+        let imported = import(executor, source);
+        let is_nothing = |error: &anyhow::Error| {
+            let error = error.downcast_ref::<ImportError>();
+            matches!(error, Some(ImportError::NothingFound { .. }))
+        };
+        match imported {
+            Err(error) if is_nothing(&error) => nothing = Some(error),
+            Err(error) => {
+                let name = source.name();
+                return Err(error.context(format!("import the {name} stores")));
+            }
+            Ok(summary) => summaries.push((source.name(), summary)),
+        }
+    }
+    match (summaries.is_empty(), nothing) {
+        (true, Some(error)) => Err(error),
+        _ => Ok(summaries),
+    }
+}
+
+fn import(executor: &Executor, source: &Source) -> anyhow::Result<Summary> {
+    let arguments = source.common();
+    if arguments.dry_run {
+        return run(executor, source, None);
+    }
+    let Some(name) = &arguments.to else {
+        return import_into_configured(executor, source);
+    };
+    let address = resolve(name)?;
+    let name = name.clone();
+    run(executor, source, Some(ImportTarget { address, name }))
+}
+
+fn import_into_configured(executor: &Executor, source: &Source) -> anyhow::Result<Summary> {
+    let loaded = configuration_file::load(&source.common().configuration.source())?;
     let settings = &loaded.configuration.settings;
     let data = std::path::absolute(&settings.node.data_dir)?;
     let name = format!("the node of {}", data.display());
@@ -183,28 +297,28 @@ fn import_into_configured(executor: &Executor, verb: &ImportVerb) -> anyhow::Res
             bail!("the running node's configuration has no listener.protobuf; name one with --to");
         };
         let address = reachable(*address);
-        return run(executor, verb, Some(ImportTarget { address, name }));
+        return run(executor, source, Some(ImportTarget { address, name }));
     }
-    check_source(executor, verb).map_err(advise)?;
+    check_source(executor, source).map_err(advise)?;
     let temporary = TemporaryServer::start(executor, settings)?;
     let address = temporary.address;
-    let outcome = run(executor, verb, Some(ImportTarget { address, name }));
+    let outcome = run(executor, source, Some(ImportTarget { address, name }));
     let stopped = temporary.stop(executor);
     let summary = outcome?;
     stopped.map(|()| summary)
 }
 
 /// A node that would be started for nothing writes a data directory.
-fn check_source(executor: &Executor, verb: &ImportVerb) -> Result<(), ImportError> {
+fn check_source(executor: &Executor, source: &Source) -> Result<(), ImportError> {
     let system = system(executor);
-    match verb {
-        ImportVerb::Bitcask(arguments) => {
+    match source {
+        Source::Bitcask(arguments) => {
             kvorum_import_bitcask::check_source(&system, &bitcask_options(arguments, None))
         }
-        ImportVerb::Leveldb(arguments) => {
+        Source::Leveldb(arguments) => {
             kvorum_import_leveldb::check_source(&system, &leveldb_options(arguments, None))
         }
-        ImportVerb::Leveled(arguments) => {
+        Source::Leveled(arguments) => {
             let options = shared_options(&arguments.common, &arguments.state, None);
             kvorum_import_leveled::check_source(&system, &options)
         }
@@ -224,23 +338,23 @@ fn system(executor: &Executor) -> System {
 
 fn run(
     executor: &Executor,
-    verb: &ImportVerb,
+    source: &Source,
     target: Option<ImportTarget>,
 ) -> anyhow::Result<Summary> {
     let runtime = executor.runtime();
     let system = system(executor);
     let progress = Arc::new(Progress::default());
     let shown = show(&runtime, progress.clone());
-    let outcome = match verb {
-        ImportVerb::Bitcask(arguments) => {
+    let outcome = match source {
+        Source::Bitcask(arguments) => {
             let options = bitcask_options(arguments, target);
             executor.block_on(kvorum_import_bitcask::import(system, options, progress))
         }
-        ImportVerb::Leveldb(arguments) => {
+        Source::Leveldb(arguments) => {
             let options = leveldb_options(arguments, target);
             executor.block_on(kvorum_import_leveldb::import(system, options, progress))
         }
-        ImportVerb::Leveled(arguments) => {
+        Source::Leveled(arguments) => {
             let options = shared_options(&arguments.common, &arguments.state, target);
             executor.block_on(kvorum_import_leveled::import(system, options, progress))
         }
@@ -348,11 +462,24 @@ fn advise(error: ImportError) -> anyhow::Error {
     anyhow::Error::new(error).context(advice)
 }
 
-fn tell(arguments: &CommonArguments, summary: &Summary) -> anyhow::Result<()> {
-    match arguments.json {
-        true => say(&serde_json::to_string_pretty(summary)?),
-        false => say(&summary.to_string()),
-    }
+fn tell(verb: &ImportVerb, summaries: &[(&'static str, Summary)]) -> anyhow::Result<()> {
+    let is_json = verb.common().json;
+    let one = |summary: &Summary| match is_json {
+        true => serde_json::to_string_pretty(summary),
+        false => Ok(summary.to_string()),
+    };
+    let text = match (summaries, verb) {
+        ([(_, only)], verb) if !matches!(verb, ImportVerb::Multi(_)) => one(only)?,
+        (several, _) if is_json => {
+            let by_name: BTreeMap<_, _> = several.iter().map(|(name, it)| (*name, it)).collect();
+            serde_json::to_string_pretty(&by_name)?
+        }
+        (several, _) => {
+            let texts = several.iter().map(|(name, it)| format!("{name}:\n{it}"));
+            texts.collect::<Vec<_>>().join("\n")
+        }
+    };
+    say(&text);
     Ok(())
 }
 
