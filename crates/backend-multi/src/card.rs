@@ -15,10 +15,10 @@ use kvorum_encoding::{ByteReader, Truncated};
 
 /// The files of the card in the store's directory.
 pub const CARD_NAMES: [&str; 2] = ["multi-0", "multi-1"];
-const MAGIC: [u8; 8] = *b"KVmulti\0";
+pub(crate) const MAGIC: [u8; 8] = *b"KVmulti\0";
 const VERSION: u8 = 1;
 /// Room for far more than the most children with the longest names.
-const BYTES_MAX: u64 = 64 << 10;
+pub(crate) const BYTES_MAX: u64 = 64 << 10;
 
 /// A child that a store had when it was open last, and that keeps its data.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -55,6 +55,11 @@ fn it_is_read_as_written_and_no_flip_or_cut_is_believed() {
         flipped[at] ^= 0x10;
         assert_eq!(Card::decode(&flipped, path), Ok(None), "byte {at}");
         assert_eq!(Card::decode(&bytes[..at], path), Ok(None), "cut at {at}");
+        let disk = written([&flipped, &bytes[..at]]);
+        for name in CARD_NAMES {
+            let piece = crate::anatomy::card_piece(&disk, &Path::new("s").join(name)).unwrap();
+            assert!(piece.is_damaged(), "byte {at} of {name}");
+        }
         // The other copy counts, whichever it is.
         let disk = written([&flipped, &bytes]);
         let found = read(&disk, Path::new("s"), &Belonging::default()).unwrap();

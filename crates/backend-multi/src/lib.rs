@@ -32,6 +32,7 @@
 //! Once it is over, only those few buckets pay for it. A move of a bucket from child to child is the same
 //! state, with something that copies.
 
+pub mod anatomy;
 mod card;
 mod child;
 mod index_merge;
