@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kvorum_backend::dissect_copy;
-use kvorum_disk::anatomy::{Check, Dissection, Piece};
+use kvorum_disk::anatomy::{Dissection, Piece};
 use kvorum_disk::{Disk, read_file};
 
 use crate::card::{BYTES_MAX, CARD_NAMES, MAGIC};
@@ -30,21 +30,17 @@ fn dissect(bytes: &[u8]) -> Piece {
         if fields.remaining() == 0 {
             break;
         }
-        text(&mut fields, bytes, "name of a backend");
-        text(&mut fields, bytes, "engine");
+        text(&mut fields, "name of a backend");
+        text(&mut fields, "engine");
         fields.identity("identity", 8);
     }
-    text(&mut fields, bytes, "label of the store");
+    text(&mut fields, "label of the store");
     fields.nothing_more();
     fields.finish("card of a store of several backends")
 }
 
 /// A byte for the length, and the text.
-fn text(fields: &mut Dissection<'_>, bytes: &[u8], name: &str) {
+fn text(fields: &mut Dissection<'_>, name: &str) {
     let len = fields.number(&format!("length of the {name}"), 1);
-    let len = usize::try_from(len).unwrap_or(usize::MAX);
-    let at = fields.position();
-    let text = bytes.get(at..at.saturating_add(len)).unwrap_or(&[]);
-    let text = String::from_utf8_lossy(text).into_owned();
-    fields.field(name, len, text, Check::Covered);
+    fields.bytes(name, usize::try_from(len).unwrap_or(usize::MAX));
 }

@@ -47,8 +47,8 @@ mod survey;
 mod tickets;
 mod upkeep;
 
-pub use card::{CARD_NAMES, KnownChild, find_store, is_store, known_children};
-pub use child::{CHILDREN_MAX, Child, ChildNumber};
+pub use card::{KnownChild, find_store, is_store, known_children};
+pub use child::{Child, ChildNumber};
 pub use multi::MultiBackend;
 pub use opening::DrawNumber;
 pub use routes::{FixedRoutes, RouteTable, Routes};
