@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use kvorum_backend::{Flow, FoldDetail, FoldFilter, FoldRange, Lease};
-use kvorum_cluster::{AgreedState, ClusterState, Command, ProposeError, Refusal};
+use kvorum_cluster::{ClusterState, Command, ProposeError, Refusal};
 use kvorum_encoding::{bucket_prefix, type_prefix};
 use kvorum_properties::{
     BucketProperties, PropertyErrors, PropertyOverlay, Reason, WithoutEffect,
