@@ -35,7 +35,7 @@ use crate::request::{AdminReply, Replied};
 use crate::tls_view;
 
 pub(crate) use self::cluster_admin::ClusterAdmin;
-use self::members_view::{PartitionRow, Seen};
+use self::members_view::{Names, PartitionRow, Seen};
 use self::plan_view::PlanCosts;
 use self::words::{name_of, status_word};
 
@@ -305,8 +305,8 @@ impl ClusterAdmin {
     fn member_status(&self) -> AdminReply {
         let state = self.state();
         let seen = self.seen(&state);
-        AdminReply::ok(seen.members_text(), seen.members_json())
-            .with_riak_text(seen.members_riak_text())
+        AdminReply::ok(seen.members_text(Names::Quoted), seen.members_json())
+            .with_riak_text(seen.members_text(Names::Bare))
     }
 
     fn status(&self) -> AdminReply {

@@ -27,7 +27,7 @@ pub const SEGMENT_KINDS: [u8; 2] = [crate::segment::KIND_APPENDED, crate::segmen
 pub enum StoreFile {
     /// The keys of a finished segment.
     Hint,
-    /// Keys of records in the node's log.
+    /// Keys of records in the value log.
     LogHint,
     /// The key directory at one moment.
     Checkpoint,

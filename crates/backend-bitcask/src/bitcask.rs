@@ -224,7 +224,7 @@ impl Store {
             meta.next_segment = next_segment;
             meta.retired.clear();
             // As of a new store: no checkpoint speaks of the log yet, and none is missing.
-            meta.shared_log = 0;
+            meta.value_log = 0;
         })?;
         let now = self.meta.lock().identity;
         self.identity.store(now, Ordering::Release);
@@ -446,7 +446,7 @@ impl Backups for Bitcask {
     }
 }
 
-/// Finds out whether the node's log is the one that the store has entries in. The store takes note of
+/// Finds out whether the value log is the one that the store has entries in. The store takes note of
 /// a log with the first checkpoint that speaks of it: before, the log itself may not outlive a crash.
 fn settle_log_id(
     disk: &dyn Disk,
@@ -456,7 +456,7 @@ fn settle_log_id(
     lost: &mut LostLog,
 ) -> Result<()> {
     let log_id = log.map_or(0, ValueLog::log_id);
-    if meta.shared_log == 0 || meta.shared_log == log_id {
+    if meta.value_log == 0 || meta.value_log == log_id {
         return Ok(());
     }
     if log.is_none() {
@@ -464,11 +464,11 @@ fn settle_log_id(
         let detail = format!("{path} has entries in a value log, and was opened without it");
         return Err(BackendError::new(ErrorKind::Misuse, detail));
     }
-    let gone = format!("{:016x}", meta.shared_log);
+    let gone = format!("{:016x}", meta.value_log);
     let held = format!("entries in the value log {gone}, which is not there; another is");
     let file = format!("{}{gone}", crate::shared_place::LOST_PREFIX);
     lost.add(disk, LostRange::new(file, 0, 0, held));
-    meta.shared_log = 0;
+    meta.value_log = 0;
     meta.generation += 1;
     meta::settle(disk, directory, meta)
 }

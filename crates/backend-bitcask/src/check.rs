@@ -1,8 +1,9 @@
 //! A store checked from end to end without being opened: nothing is written, repaired or set aside.
 //!
 //! Every checksum of every file is computed; a hint is compared with the keys of its segment, and a log
-//! hint with the records that it names, in the node's log too where that is at hand; and the key directory of the checkpoint is compared with one that is rebuilt from the segments, a share of
-//! its shards at a time, so that memory is bounded by what the checkpoint takes and `KEYS_AT_ONCE`.
+//! hint with the records that it names, in the value log too where that is at hand. The key directory of
+//! the checkpoint is compared with one that is rebuilt from the segments, a share of its shards at a time,
+//! so that memory is bounded by what the checkpoint takes and `KEYS_AT_ONCE`.
 
 mod directory;
 mod log_hints;

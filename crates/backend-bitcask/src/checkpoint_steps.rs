@@ -182,14 +182,14 @@ impl Store {
             return Ok(());
         };
         let log_id = log.log_id();
-        let is_known = self.meta.lock().shared_log == log_id;
+        let is_known = self.meta.lock().value_log == log_id;
         let is_first = self.covered.load(Ordering::Acquire) == 0;
         let is_due = if is_known { is_first } else { is_in_log };
         if !is_due {
             return Ok(());
         }
         self.change_meta(|meta| {
-            meta.shared_log = log_id;
+            meta.value_log = log_id;
             meta.sequence = meta.sequence.max(sequence);
         })
     }

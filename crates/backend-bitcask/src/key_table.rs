@@ -14,7 +14,7 @@ const FLAG_EXPIRES: u8 = 1 << 1;
 const FLAG_SEGMENT: u8 = 1 << 2;
 const FLAG_TAG: u8 = 1 << 3;
 
-/// Tells the numbers of the store's own segments from those of the node's log.
+/// Tells the numbers of the store's own segments from those of the value log.
 pub(crate) const OWN: u32 = 1 << 31;
 
 /// What a record says of its key.
@@ -22,7 +22,7 @@ pub(crate) const OWN: u32 = 1 << 31;
 pub(crate) struct KeyEntry {
     pub(crate) key: Bytes,
     pub(crate) sequence: u64,
-    /// The segment of the node's log that it stands in, or one of the store's own with [`OWN`]; 0 where
+    /// The segment of the value log that it stands in, or one of the store's own with [`OWN`]; 0 where
     /// whoever has the entry knows it.
     pub(crate) segment: u32,
     pub(crate) at: Location,

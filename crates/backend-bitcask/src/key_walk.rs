@@ -1,6 +1,6 @@
 //! Walking the keys of several segments in order, as of one batch.
 //!
-//! A segment of the store's own is one sorted source, and so is each log hint; what is in the node's log
+//! A segment of the store's own is one sorted source, and so is each log hint; what is in the value log
 //! and no log hint speaks of is one more. A source is a hint where there is one,
 //! otherwise a table gathered from the data: of the smallest keys that are left of the range, so many at
 //! most, and of the next when the walk is through with these. The newest entry of a key that the
@@ -41,7 +41,7 @@ pub(crate) struct SeenSegment {
     pub(crate) was_sealed: bool,
 }
 
-/// A segment of the node's log as a snapshot saw it.
+/// A segment of the value log as a snapshot saw it.
 #[derive(Clone)]
 pub(crate) struct SeenShared {
     pub(crate) number: u32,

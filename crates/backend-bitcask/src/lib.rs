@@ -12,7 +12,7 @@
 //!   store-0, store-1      identity, secret, retired segments: two copies      (meta)
 //!   0000000001.segment    records; the newest one is appended to              (kvorum-segment)
 //!   0000000001.hint       its keys, a sorted table, once it is finished       (hint)
-//!   0000000001.loghint    keys of records in the node's log, likewise         (log_hint)
+//!   0000000001.loghint    keys of records in the value log, likewise         (log_hint)
 //!   checkpoint            the key directory at one moment                     (checkpoint)
 //!   lost/                 what was found damaged                              (lost)
 //!   suspect               there after a failed sync, until the next opening   (store)

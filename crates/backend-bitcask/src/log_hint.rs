@@ -1,4 +1,4 @@
-//! Log hints: keys of records that stand in the node's log, sorted, so that a fold need not read the
+//! Log hints: keys of records that stand in the value log, sorted, so that a fold need not read the
 //! front of each.
 //!
 //! A segment of the log holds records of many stores, few of each, and nothing in it says which keys

@@ -437,7 +437,7 @@ impl Store {
         hint.set_wrong();
         let path = log_hint_path(Path::new(""), hint.number);
         let name = path.to_string_lossy().into_owned();
-        let what = format!("a copy of keys in the node's log ({why})");
+        let what = format!("a copy of keys in the value log ({why})");
         self.note_mended(name, hint.table.len(), &what);
     }
 }
@@ -658,7 +658,7 @@ impl Recovered {
                     let len = disk.info(&path).into_backend()?.map_or(0, |it| it.len);
                     let name = log_hint_path(Path::new(""), number);
                     let held = format!(
-                        "a copy of keys in the node's log ({why}); nothing is lost, it is written \
+                        "a copy of keys in the value log ({why}); nothing is lost, it is written \
                          again"
                     );
                     let range = LostRange::new(name.to_string_lossy(), 0, len, held);

@@ -47,8 +47,8 @@ pub(crate) struct Meta {
     pub(crate) next_segment: u32,
     /// Segments that were removed since the last checkpoint; one that is still there is a leftover.
     pub(crate) retired: Vec<u32>,
-    /// The node's log that holds entries of the store; 0 for none.
-    pub(crate) shared_log: u64,
+    /// The value log that holds entries of the store; 0 for none.
+    pub(crate) value_log: u64,
     /// The store's label on its node, as in [`Belonging::label`]; empty until one is given.
     pub(crate) label: String,
 }
@@ -88,12 +88,12 @@ impl Meta {
     ///     64     4  next segment
     ///     68     4  number of retired segments (r)
     ///     72   4*r  retired segments
-    /// 72+4*r     8  id of the node's log, from version 2 on; 0 for none
+    /// 72+4*r     8  id of the value log, from version 2 on; 0 for none
     /// 80+4*r     1  length of the label (l), from version 3 on
     /// 81+4*r     l  label
     /// ```
     fn encode(&self) -> Vec<u8> {
-        let version = match (self.label.is_empty(), self.shared_log) {
+        let version = match (self.label.is_empty(), self.value_log) {
             (false, _) => VERSION,
             (true, 0) => 1,
             (true, _) => VERSION_WITH_LOG,
@@ -109,7 +109,7 @@ impl Meta {
             out.extend_from_slice(&number.to_le_bytes());
         }
         if version >= VERSION_WITH_LOG {
-            out.extend_from_slice(&self.shared_log.to_le_bytes());
+            out.extend_from_slice(&self.value_log.to_le_bytes());
         }
         if version >= VERSION {
             put_label(&mut out, &self.label);
@@ -133,7 +133,7 @@ impl Meta {
             sequence: reader.u64()?,
             next_segment: reader.u32()?,
             retired: Vec::new(),
-            shared_log: 0,
+            value_log: 0,
             label: String::new(),
         };
         let retired = reader.u32()? as usize;
@@ -141,7 +141,7 @@ impl Meta {
         let numbers = listed.chunks_exact(4).filter_map(|it| it.try_into().ok());
         meta.retired = numbers.map(u32::from_le_bytes).collect();
         if version >= VERSION_WITH_LOG {
-            meta.shared_log = reader.u64()?;
+            meta.value_log = reader.u64()?;
         }
         if version >= VERSION {
             meta.label = take_label(&mut reader)?;
@@ -205,7 +205,7 @@ pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> R
         return Ok(FoundStore::Store {
             identity: StoreId(meta.identity),
             erased: StoreId(meta.erased),
-            log: meta.shared_log,
+            log: meta.value_log,
             is_labelled: !meta.label.is_empty() && meta.label == belonging.label,
         });
     }
@@ -315,7 +315,7 @@ mod tests {
             sequence: 8,
             next_segment: 9,
             retired: vec![1, 2],
-            shared_log: 10,
+            value_log: 10,
             label: "1370".to_owned(),
         }
     }
@@ -340,10 +340,10 @@ mod tests {
              0000000000000009000000020000000100000002000000\
              0a000000000000000431333730"
         );
-        for (shared_log, version) in [(0, 1), (10, 2)] {
+        for (value_log, version) in [(0, 1), (10, 2)] {
             let older = Meta {
                 label: String::new(),
-                shared_log,
+                value_log,
                 ..meta()
             };
             let bytes = older.encode();
@@ -380,7 +380,7 @@ mod tests {
         let draw = || panic!("nothing is drawn for a store that is there");
         let bound = read_or_create(&disk, Path::new(""), &belonging, &draw, &mut lost).unwrap();
         assert_eq!((bound.generation, bound.sequence), (3, 10));
-        assert_eq!(bound.shared_log, 0xd529_7161_fb0b_0639);
+        assert_eq!(bound.value_log, 0xd529_7161_fb0b_0639);
         assert_eq!(bound.label, "1370");
         assert!(lost.ranges().is_empty());
         assert_eq!(read_of(&disk).content, Some(bound));

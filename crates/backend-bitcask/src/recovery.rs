@@ -65,7 +65,7 @@ pub(crate) struct Recovery<'a> {
     pub(crate) meta: &'a Meta,
     pub(crate) fingerprints: Fingerprints,
     pub(crate) lost: LostLog,
-    /// The node's log, if the store has one.
+    /// The value log, if the store has one.
     pub(crate) log: Option<&'a ValueLog>,
 }
 
@@ -301,7 +301,7 @@ impl Recovery<'_> {
             if records > 0 {
                 let stats = covered.log.segments.get(number);
                 let len = stats.map_or(0, |stats| stats.data_end);
-                let held = format!("{records} records in a missing segment of the node's log");
+                let held = format!("{records} records in a missing segment of the value log");
                 self.report(&lost_name(*number), 0, len, &held);
             }
         }
@@ -579,7 +579,7 @@ impl Recovery<'_> {
         }
         // Without the checkpoint nothing may be left that says how far sequences went: the log lets go of
         // what no store needs. A checkpoint that could not be read once may be believed later.
-        if covered.sequence == 0 && self.meta.shared_log != 0 {
+        if covered.sequence == 0 && self.meta.value_log != 0 {
             sequence += UNKNOWN_SEQUENCES;
         }
         recover_log(&mut recovered, shared, covered);

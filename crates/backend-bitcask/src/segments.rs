@@ -1,4 +1,4 @@
-//! The catalog of a store's segments, of its own ones and of those of the node's log: what is known of
+//! The catalog of a store's segments, of its own ones and of those of the value log: what is known of
 //! each, and what slots call it.
 
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ pub(crate) struct Removed {
 /// The segments of a store, and what slots call them.
 pub(crate) struct Catalog {
     pub(crate) segments: BTreeMap<u32, SegmentEntry>,
-    /// Segments of the node's log that hold something of the store, by number.
+    /// Segments of the value log that hold something of the store, by number.
     pub(crate) shared: BTreeMap<u32, SharedEntry>,
     /// Hints of records in the log, oldest first.
     pub(crate) log_hints: Arc<Vec<Arc<LogHint>>>,

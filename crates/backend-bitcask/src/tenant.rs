@@ -281,7 +281,7 @@ impl Store {
             (left > 0).then(|| (left, live_bytes.unwrap_or(0)))
         };
         if let Some((records, len)) = lost {
-            let held = format!("{records} records in damaged parts of the node's log");
+            let held = format!("{records} records in damaged parts of the value log");
             let range = LostRange::new(lost_name(number), 0, len, held);
             self.lost.lock().add(&*self.disk, range);
         }

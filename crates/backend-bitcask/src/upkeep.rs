@@ -33,7 +33,7 @@ const EXHAUSTED_DEAD_PERCENT: u8 = 5;
 /// The same where removals are soon refused too.
 const DEAD_PERCENT_FOR_REMOVALS: u8 = 1;
 
-/// The subject of expiry in the node's log: no segment has this number.
+/// The subject of expiry in the value log: no segment has this number.
 const EXPIRES_IN_LOG: u32 = 0;
 
 /// Work in progress.
@@ -246,7 +246,7 @@ impl Store {
         upkeep.unsynced.due(self.settings.sync, bytes, now)
     }
 
-    /// True when batches in the node's log may wait for a sync that nobody asked for.
+    /// True when batches in the value log may wait for a sync that nobody asked for.
     fn is_log_unsynced(&self, writer: &WriteSide) -> bool {
         let durable = self.durable.load(Ordering::Acquire);
         self.log.is_some()

@@ -62,7 +62,8 @@ enum CommandDocument {
     Move {
         partition: u16,
         at: u64,
-        step: MoveStepDocument,
+        #[serde(with = "MoveStepDocument")]
+        step: MoveStep,
     },
     Grow {
         from: u16,
@@ -70,8 +71,9 @@ enum CommandDocument {
     },
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// How a [`MoveStep`] is written.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", remote = "MoveStep")]
 enum MoveStepDocument {
     Begin,
     Close,
@@ -172,12 +174,7 @@ fn document_of(command: &Command) -> CommandDocument {
         } => CommandDocument::Move {
             partition: partition.number(),
             at: at.get(),
-            step: match step {
-                MoveStep::Begin => MoveStepDocument::Begin,
-                MoveStep::Close => MoveStepDocument::Close,
-                MoveStep::Settle => MoveStepDocument::Settle,
-                MoveStep::Abandon => MoveStepDocument::Abandon,
-            },
+            step: *step,
         },
         Command::Grow { from, step } => CommandDocument::Grow {
             from: *from,
@@ -266,12 +263,7 @@ fn command_of(document: CommandDocument) -> Result<Command, DecodeError> {
         } => Command::Move {
             partition: document::partition(partition)?,
             at: Epoch::new(at),
-            step: match step {
-                MoveStepDocument::Begin => MoveStep::Begin,
-                MoveStepDocument::Close => MoveStep::Close,
-                MoveStepDocument::Settle => MoveStep::Settle,
-                MoveStepDocument::Abandon => MoveStep::Abandon,
-            },
+            step,
         },
         CommandDocument::Grow { from, step } => Command::Grow {
             from,

@@ -425,10 +425,7 @@ pub(crate) fn ring(document: &RingDocument) -> Result<Ring, DecodeError> {
 }
 
 fn detours(size: RingSize, documents: &[DetourDocument]) -> Result<Detours, DecodeError> {
-    let partition = |number: u16| {
-        let no_partition = || DecodeError::damaged(format!("no partition {number}"));
-        size.partition(number).ok_or_else(no_partition)
-    };
+    let partition = |number| partition_of(size, number);
     let detour = |document: &DetourDocument| {
         let passed = document.passed.iter().map(|number| partition(*number));
         Ok((
@@ -452,10 +449,7 @@ fn transition(ring: &Ring, document: &TransitionDocument) -> Result<Transition, 
 }
 
 fn moving(size: RingSize, document: &MoveDocument) -> Result<(Partition, Move), DecodeError> {
-    let no_partition = || DecodeError::damaged(format!("no partition {}", document.partition));
-    let partition = size
-        .partition(document.partition)
-        .ok_or_else(no_partition)?;
+    let partition = partition_of(size, document.partition)?;
     let to = parsed(&document.to, "moves")?;
     let phase = document.phase;
     Ok((partition, Move { to, phase }))
@@ -476,8 +470,15 @@ fn bucket_type(document: &TypeDocument) -> Result<(BucketType, BucketTypeEntry),
 
 /// A partition by its number, whatever the ring's size: the state refuses one that it does not have.
 pub(crate) fn partition(number: u16) -> Result<Partition, DecodeError> {
-    Partition::of_number(number)
-        .ok_or_else(|| DecodeError::damaged(format!("no partition {number}")))
+    Partition::of_number(number).ok_or_else(|| no_partition(number))
+}
+
+fn partition_of(size: RingSize, number: u16) -> Result<Partition, DecodeError> {
+    size.partition(number).ok_or_else(|| no_partition(number))
+}
+
+fn no_partition(number: u16) -> DecodeError {
+    DecodeError::damaged(format!("no partition {number}"))
 }
 
 pub(crate) fn overlay(properties: &Map<String, Value>) -> Result<PropertyOverlay, DecodeError> {

@@ -68,10 +68,11 @@ impl Attempts {
         &self,
         address: &Address,
         n_val: Option<u32>,
-        sloppy_quorum: bool,
+        sloppy_quorum: Option<bool>,
         purpose: Purpose,
     ) -> Result<Plan, RequestError> {
         let state = self.replicas.parts.cluster.look();
+        let sloppy_quorum = sloppy_quorum.unwrap_or(true);
         let plan = self.plan_with(&state, address, n_val, sloppy_quorum, purpose)?;
         plan.check_objects_are_plain()?;
         Ok(plan)

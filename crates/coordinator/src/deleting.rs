@@ -35,7 +35,6 @@ impl Deletes {
         progress: &mut Progress,
     ) -> Result<Deleted, RequestError> {
         let rw = self.joint_quorum(address, options)?;
-        let sloppy_quorum = options.sloppy_quorum.unwrap_or(true);
         let context = match context {
             Some(context) => context,
             None => {
@@ -43,7 +42,7 @@ impl Deletes {
                     r: options.r.or(rw),
                     pr: options.pr,
                     n_val: options.n_val,
-                    sloppy_quorum,
+                    sloppy_quorum: options.sloppy_quorum,
                     detail: Detail::Head,
                     ..GetOptions::default()
                 };
@@ -64,7 +63,7 @@ impl Deletes {
             dw: options.dw,
             pw: options.pw,
             n_val: options.n_val,
-            sloppy_quorum,
+            sloppy_quorum: options.sloppy_quorum,
             ..PutOptions::default()
         };
         let written = self.writes.put(address, request, &write, progress).await?;

@@ -107,14 +107,14 @@ impl Reads {
     /// Plans a get, asks every replica, and goes as far as memory suffices.
     pub(crate) fn start(&self, address: &Address, options: &GetOptions) -> StartedGet {
         // Plan and machine are large, and moved no more often than they have to be.
-        let plan =
-            match self
-                .attempts
-                .plan(address, options.n_val, options.sloppy_quorum, Purpose::Read)
-            {
-                Ok(plan) => plan,
-                Err(error) => return StartedGet::Ended(Err(error)),
-            };
+        let (n_val, sloppy_quorum) = (options.n_val, options.sloppy_quorum);
+        let plan = match self
+            .attempts
+            .plan(address, n_val, sloppy_quorum, Purpose::Read)
+        {
+            Ok(plan) => plan,
+            Err(error) => return StartedGet::Ended(Err(error)),
+        };
         let quorum = match plan.read_quorum(options) {
             Ok(quorum) => quorum,
             Err(error) => return StartedGet::Ended(Err(error)),

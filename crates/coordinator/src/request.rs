@@ -13,7 +13,7 @@ use kvorum_vnode::{Condition, Detail};
 pub(crate) const NAME_BYTES_MAX: usize = 65_536;
 
 /// What a client says about a get.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct GetOptions {
     /// Answers needed.
     pub r: Option<Quorum>,
@@ -27,32 +27,16 @@ pub struct GetOptions {
     pub notfound_ok: Option<bool>,
     /// Replicas, at most the bucket's n_val.
     pub n_val: Option<u32>,
-    /// Whether stand-ins for primaries that are down may answer.
-    pub sloppy_quorum: bool,
+    /// Stand-ins for primaries that are down may answer; `None` means that they may.
+    pub sloppy_quorum: Option<bool>,
     /// When to give up.
     pub timeout: Option<Duration>,
     /// How much of the object is wanted.
     pub detail: Detail,
 }
 
-impl Default for GetOptions {
-    fn default() -> Self {
-        Self {
-            r: None,
-            pr: None,
-            node_confirms: None,
-            basic_quorum: None,
-            notfound_ok: None,
-            n_val: None,
-            sloppy_quorum: true,
-            timeout: None,
-            detail: Detail::Whole,
-        }
-    }
-}
-
 /// What a client says about a put.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PutOptions {
     /// Replicas that must have received it.
     pub w: Option<Quorum>,
@@ -66,25 +50,10 @@ pub struct PutOptions {
     pub sync_on_write: Option<SyncOnWrite>,
     /// Replicas, at most the bucket's n_val.
     pub n_val: Option<u32>,
-    /// Whether stand-ins for primaries that are down may be used.
-    pub sloppy_quorum: bool,
+    /// Stand-ins for primaries that are down may be used; `None` means that they may.
+    pub sloppy_quorum: Option<bool>,
     /// When to give up.
     pub timeout: Option<Duration>,
-}
-
-impl Default for PutOptions {
-    fn default() -> Self {
-        Self {
-            w: None,
-            dw: None,
-            pw: None,
-            node_confirms: None,
-            sync_on_write: None,
-            n_val: None,
-            sloppy_quorum: true,
-            timeout: None,
-        }
-    }
 }
 
 /// Whether a put gets a new version.

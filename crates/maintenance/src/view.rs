@@ -427,13 +427,13 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
     let help = "What write buffers may take at present";
     let value = allowed.write_buffers_max;
     text.gauge("maintenance_write_buffer_bytes_allowed", help, value);
-    let help = "Memory in large requests in progress and in what waits for the node's log";
+    let help = "Memory in large requests in progress and in what waits for the value log";
     text.gauge("maintenance_request_bytes", help, used.requests);
     let help = "1 while puts are refused because memory or open files are used up";
     text.gauge("maintenance_refuses_puts", help, refuses);
     let help = "Open files of the process";
     text.gauge("maintenance_open_files", help, open_files);
-    let help = "Free space where the stores and the node's log are, on the fullest file system";
+    let help = "Free space where the stores and the value log are, on the fullest file system";
     text.gauge("maintenance_disk_available_bytes", help, available);
     let help = "Space of it that is held back for merges and collections";
     text.gauge("maintenance_disk_reserve_bytes", help, reserve);

@@ -67,15 +67,6 @@ pub(crate) struct Follower {
     members: parking_lot::Mutex<BTreeSet<NodeId>>,
 }
 
-/// Why the stores are not as the ring wants them.
-#[derive(Debug, thiserror::Error)]
-enum FollowError {
-    #[error("{0}")]
-    Store(StoreError),
-    #[error(transparent)]
-    Disk(#[from] DiskError),
-}
-
 /// The partitions that this node has to have, with the epoch at which it got them: the present one
 /// for an owner, since it may have been one for long, and that of the move's beginning for a receiver.
 fn wanted(state: &ClusterState, node: NodeId) -> BTreeMap<Partition, Epoch> {
@@ -377,7 +368,7 @@ impl Ground {
         held: &mut Held,
         state: &ClusterState,
         new: &BTreeMap<Partition, Epoch>,
-    ) -> Result<BTreeSet<Partition>, FollowError> {
+    ) -> Result<BTreeSet<Partition>, StoreError> {
         let had: BTreeSet<Partition> = new
             .keys()
             .copied()
@@ -386,8 +377,7 @@ impl Ground {
         let receives: BTreeSet<Partition> =
             received(state.ring(), self.node).map(|it| it.0).collect();
         for (partition, since) in new.iter().filter(|(it, _)| !had.contains(it)) {
-            let removed = self.stores.remove(held.size, *partition, None, None);
-            removed.map_err(FollowError::Store)?;
+            self.stores.remove(held.size, *partition, None, None)?;
             held.since.insert(*partition, *since);
             let is_new = receives.contains(partition);
             held.stores.insert(*partition, Known::nothing(is_new));
@@ -404,14 +394,13 @@ impl Ground {
         state: &ClusterState,
         had: &BTreeSet<Partition>,
         opened: Vec<(Partition, Arc<dyn Backend>)>,
-    ) -> Result<(), FollowError> {
+    ) -> Result<(), StoreError> {
         let ring = state.ring();
         let others_have_it = ring.replicas_max() > 1;
         let mut vnodes = Vec::with_capacity(opened.len());
         for (partition, store) in opened {
             let store = if had.contains(&partition) {
-                let store = self.recognised(held, others_have_it, partition, store);
-                store.map_err(FollowError::Store)?
+                self.recognised(held, others_have_it, partition, store)?
             } else {
                 // No transfer has filled this new store; the other replicas have the data that it lacks.
                 held.note(partition, &store, !others_have_it);
@@ -502,7 +491,7 @@ impl Follower {
         &self,
         held: &mut Held,
         state: &Arc<ClusterState>,
-    ) -> Result<bool, FollowError> {
+    ) -> Result<bool, StoreError> {
         let seen = state.clone();
         let clear = move |ground: &Ground, held: &mut Held| clear_stores(ground, held, &seen);
         let Some(missing) = self.with_record(held, clear).await? else {
@@ -526,7 +515,7 @@ impl Follower {
         held: &mut Held,
         state: &Arc<ClusterState>,
         new: BTreeMap<Partition, Epoch>,
-    ) -> Result<(), FollowError> {
+    ) -> Result<(), StoreError> {
         if new.is_empty() {
             return Ok(());
         }
@@ -555,7 +544,7 @@ impl Follower {
             for store in join_all(opening).await {
                 match store {
                     Ok(store) => opened.push(store),
-                    Err(error) => failed = Some(FollowError::Store(error)),
+                    Err(error) => failed = Some(error),
                 }
             }
             let (seen, had) = (state.clone(), had.clone());
@@ -633,7 +622,7 @@ fn clear_stores(
     ground: &Ground,
     held: &mut Held,
     state: &ClusterState,
-) -> Result<Option<Missing>, FollowError> {
+) -> Result<Option<Missing>, StoreError> {
     let wanted = wanted(state, ground.node);
     if held.size != state.ring().size() && held.since.is_empty() {
         held.size = state.ring().size();
@@ -664,7 +653,7 @@ fn clear_stores(
                 partition = partition.number()
             );
         }
-        ground.remove(held, gone).map_err(FollowError::Store)?;
+        ground.remove(held, gone)?;
     }
     held.size = state.ring().size();
     note_repaired(ground, held)?;

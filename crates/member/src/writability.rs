@@ -47,7 +47,7 @@ impl Refusal {
     pub fn text(self) -> &'static str {
         match self {
             Self::DiskFull => "the disk is full",
-            Self::LogFailed => "a write to the node's log failed for good, see this node's log",
+            Self::LogFailed => "a write to the value log failed for good, see this node's log",
             Self::StoreFailed => "their writes failed for good, see this node's log",
         }
     }

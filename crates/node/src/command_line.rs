@@ -252,13 +252,17 @@ pub(crate) fn main() -> ExitCode {
     let outcome = match line.verb {
         Verb::Server(arguments) => serve(&arguments),
         Verb::Start(arguments) => lifecycle::start(&arguments.configuration, arguments.json),
-        Verb::Stop(arguments) => lifecycle::stop(&arguments.configuration, arguments.json),
+        Verb::Stop(arguments) => {
+            lifecycle::stop(&arguments.configuration).map(|reply| show(&reply, &arguments))
+        }
         Verb::Restart(arguments) => lifecycle::restart(&arguments.configuration, arguments.json),
         Verb::InstallLinks { directory, json } => lifecycle::install_links(&directory, json),
         Verb::Chkconfig(arguments) => check_configuration(&arguments),
         Verb::Describe { key, arguments } => describe(key.as_deref(), &arguments),
         Verb::Ping(arguments) => ping(&arguments),
-        Verb::Pid(arguments) => lifecycle::process(&arguments.configuration, arguments.json),
+        Verb::Pid(arguments) => {
+            lifecycle::process(&arguments.configuration).map(|reply| show(&reply, &arguments))
+        }
         Verb::Admin { verb, arguments } => administer(verb, &arguments),
         Verb::Advise { verb } => advise::main(verb.as_ref()),
         Verb::Import(verb) => import::main(&verb),

@@ -165,14 +165,10 @@ fn holder(settings: &Settings) -> anyhow::Result<Option<String>> {
 }
 
 /// Has a node stop, and waits until it has.
-pub(crate) fn stop(arguments: &ConfigurationArguments, is_json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn stop(arguments: &ConfigurationArguments) -> anyhow::Result<AdminReply> {
     let loaded = configuration_file::load(&arguments.source())?;
     wait_until_stopped(&loaded.configuration.settings)?;
-    match is_json {
-        true => say(&format!("{:#}", json!({"stopped": true}))),
-        false => say("ok"),
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(AdminReply::ok("ok", json!({"stopped": true})))
 }
 
 fn wait_until_stopped(settings: &Settings) -> anyhow::Result<()> {
@@ -188,20 +184,14 @@ fn wait_until_stopped(settings: &Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the process of the node that runs.
-pub(crate) fn process(
-    arguments: &ConfigurationArguments,
-    is_json: bool,
-) -> anyhow::Result<ExitCode> {
+/// The process of the node that runs.
+pub(crate) fn process(arguments: &ConfigurationArguments) -> anyhow::Result<AdminReply> {
     let loaded = configuration_file::load(&arguments.source())?;
     let reply = admin_client::ask(&loaded.configuration.settings, &AdminRequest::Ping)?;
     let process = reply.data["process"].as_u64();
     let process = process.context("the running node is of a version that does not say it")?;
-    match is_json {
-        true => say(&format!("{:#}", json!({"process": process}))),
-        false => say(&process.to_string()),
-    }
-    Ok(ExitCode::SUCCESS)
+    let data = json!({"process": process});
+    Ok(AdminReply::ok(process.to_string(), data))
 }
 
 /// Stops a node if it runs, and starts it.

@@ -6,69 +6,57 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kvorum_backend::IndexCounts;
 use kvorum_member::VnodeTable;
-use kvorum_stats::Stats;
+use kvorum_stats::{Counter, Stats};
+use kvorum_vnode::VnodeStatus;
 use parking_lot::Mutex;
+
+/// How many counts are carried over.
+const COUNTS: usize = 9;
+
+/// Where a vnode has a count, and where the statistics do.
+type Carried = (fn(&VnodeStatus) -> u64, fn(&Stats) -> &Counter);
+
+/// All that is carried over.
+const CARRIED: [Carried; COUNTS] = [
+    (|it| it.gets, |to| &to.vnode_gets),
+    (|it| it.heads, |to| &to.vnode_heads),
+    (|it| it.puts, |to| &to.vnode_puts),
+    (|it| it.merges, |to| &to.object_merge),
+    (|it| it.index_reads, |to| &to.vnode_index_reads),
+    (|it| it.index_counts.writes, |to| &to.vnode_index_writes),
+    (
+        |it| it.index_counts.postings_written,
+        |to| &to.vnode_index_writes_postings,
+    ),
+    (|it| it.index_counts.deletes, |to| &to.vnode_index_deletes),
+    (
+        |it| it.index_counts.postings_deleted,
+        |to| &to.vnode_index_deletes_postings,
+    ),
+];
+
+/// Counts in the order of [`CARRIED`].
+type Counts = [u64; COUNTS];
 
 /// What was carried over of each partition.
 #[derive(Default)]
 pub(crate) struct VnodeFigures {
-    seen: Mutex<BTreeMap<u16, Seen>>,
+    seen: Mutex<BTreeMap<u16, Counts>>,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Seen {
-    gets: u64,
-    heads: u64,
-    puts: u64,
-    merges: u64,
-    reads: u64,
-    counts: IndexCounts,
+/// The difference since; all of it where a count is lower than before, since the vnode began anew then.
+fn added(before: Counts, present: Counts) -> Counts {
+    let is_anew = before.iter().zip(&present).any(|(then, now)| now < then);
+    let before = if is_anew { Counts::default() } else { before };
+    std::array::from_fn(|at| present[at] - before[at])
 }
 
-impl Seen {
-    /// What was added since; all of it where a vnode began anew.
-    fn since(&self, before: &Self) -> Self {
-        let is_anew = self.gets < before.gets
-            || self.puts < before.puts
-            || self.reads < before.reads
-            || self.counts.writes < before.counts.writes;
-        let before = if is_anew { &Self::default() } else { before };
-        Self {
-            gets: self.gets.saturating_sub(before.gets),
-            heads: self.heads.saturating_sub(before.heads),
-            puts: self.puts.saturating_sub(before.puts),
-            merges: self.merges.saturating_sub(before.merges),
-            reads: self.reads.saturating_sub(before.reads),
-            counts: self.counts.since(&before.counts),
-        }
-    }
-}
-
-impl Seen {
-    /// Counts what was added.
-    fn count(&self, stats: &Stats, now: Duration) {
-        for (counter, events) in [
-            (&stats.vnode_gets, self.gets),
-            (&stats.vnode_heads, self.heads),
-            (&stats.vnode_puts, self.puts),
-            (&stats.object_merge, self.merges),
-            (&stats.vnode_index_reads, self.reads),
-            (&stats.vnode_index_writes, self.counts.writes),
-            (
-                &stats.vnode_index_writes_postings,
-                self.counts.postings_written,
-            ),
-            (&stats.vnode_index_deletes, self.counts.deletes),
-            (
-                &stats.vnode_index_deletes_postings,
-                self.counts.postings_deleted,
-            ),
-        ] {
-            if events > 0 {
-                counter.add(now, events);
-            }
+/// Counts what was added.
+fn count(added: Counts, stats: &Stats, now: Duration) {
+    for ((_, counter_of), events) in CARRIED.iter().zip(added) {
+        if events > 0 {
+            counter_of(stats).add(now, events);
         }
     }
 }
@@ -77,47 +65,22 @@ impl VnodeFigures {
     /// Carries over what the vnodes have counted since the last time.
     pub(crate) fn feed(&self, vnodes: &VnodeTable, stats: &Stats, now: Duration) {
         let mut all = self.seen.lock();
-        let mut sum = Seen::default();
+        let mut sum = Counts::default();
         for vnode in vnodes.all() {
             let status = vnode.status();
-            let present = Seen {
-                gets: status.gets,
-                heads: status.heads,
-                puts: status.puts,
-                merges: status.merges,
-                reads: status.index_reads,
-                counts: status.index_counts,
-            };
+            let present = CARRIED.map(|(count_of, _)| count_of(&status));
             let before = all.insert(vnode.partition().number(), present);
-            let added = present.since(&before.unwrap_or_default());
-            sum.gets += added.gets;
-            sum.heads += added.heads;
-            sum.puts += added.puts;
-            sum.merges += added.merges;
-            sum.reads += added.reads;
-            sum.counts += added.counts;
+            let added = added(before.unwrap_or_default(), present);
+            sum = std::array::from_fn(|at| sum[at] + added[at]);
         }
-        sum.count(stats, now);
+        count(sum, stats, now);
     }
 }
 
 #[cfg(test)]
 /// Counts one of everything that is carried over.
 pub(crate) fn count_one_of_each(stats: &Stats, now: Duration) {
-    let one_of_each = Seen {
-        gets: 1,
-        heads: 1,
-        puts: 1,
-        merges: 1,
-        reads: 1,
-        counts: IndexCounts {
-            writes: 1,
-            postings_written: 1,
-            deletes: 1,
-            postings_deleted: 1,
-        },
-    };
-    one_of_each.count(stats, now);
+    count([1; COUNTS], stats, now);
 }
 
 #[cfg(test)]
@@ -126,17 +89,10 @@ mod tests {
 
     #[test]
     fn what_was_added_is_told_also_after_a_vnode_began_anew() {
-        let seen = |reads, writes| Seen {
-            reads,
-            counts: IndexCounts {
-                writes,
-                ..IndexCounts::default()
-            },
-            ..Seen::default()
-        };
-        let added = |before, present: Seen| {
-            let it = present.since(&before);
-            (it.reads, it.counts.writes)
+        let seen = |reads, writes| [0, 0, 0, 0, reads, writes, 0, 0, 0];
+        let added = |before, present| {
+            let it = added(before, present);
+            (it[4], it[5])
         };
         assert_eq!(added(seen(0, 0), seen(3, 5)), (3, 5));
         assert_eq!(added(seen(3, 5), seen(4, 5)), (1, 0));

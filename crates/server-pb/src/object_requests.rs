@@ -200,7 +200,7 @@ fn get_options(request: &pb::RpbGetReq) -> GetOptions {
         basic_quorum: request.basic_quorum,
         notfound_ok: request.notfound_ok,
         n_val: request.n_val,
-        sloppy_quorum: request.sloppy_quorum.unwrap_or(true),
+        sloppy_quorum: request.sloppy_quorum,
         timeout: timeout_of(request.timeout),
         detail: match request.head() {
             true => Detail::Head,
@@ -217,7 +217,7 @@ fn put_options(request: &pb::RpbPutReq) -> Result<PutOptions, Refusal> {
         node_confirms: quorum(request.node_confirms),
         sync_on_write: request.sync_on_write.as_deref().map(sync_of).transpose()?,
         n_val: request.n_val,
-        sloppy_quorum: request.sloppy_quorum.unwrap_or(true),
+        sloppy_quorum: request.sloppy_quorum,
         timeout: timeout_of(request.timeout),
     })
 }

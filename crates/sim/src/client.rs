@@ -199,7 +199,7 @@ impl Client {
         let options = GetOptions {
             r: Some(Quorum::Quorum),
             pr: quorum,
-            sloppy_quorum: !is_strict,
+            sloppy_quorum: Some(!is_strict),
             ..GetOptions::default()
         };
         let (name, begun) = (key_name(key), self.cluster.runtime.now().elapsed());
@@ -278,7 +278,7 @@ impl Client {
                     w: quorum,
                     pw: by_primaries,
                     dw,
-                    sloppy_quorum,
+                    sloppy_quorum: Some(sloppy_quorum),
                     ..PutOptions::default()
                 };
                 let put = node.put(address(BUCKET, &name), (seen.clock, value), options);

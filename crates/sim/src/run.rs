@@ -333,7 +333,7 @@ impl Cluster {
             let all = GetOptions {
                 r: Some(Quorum::All),
                 pr: Some(Quorum::All),
-                sloppy_quorum: false,
+                sloppy_quorum: Some(false),
                 ..GetOptions::default()
             };
             let mut last = String::new();

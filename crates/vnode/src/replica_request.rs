@@ -86,11 +86,12 @@ impl Operation {
 }
 
 /// How much of an object a get reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
     /// Clock and metadata; values are empty.
     Head,
     /// Everything.
+    #[default]
     Whole,
 }
 

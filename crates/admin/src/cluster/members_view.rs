@@ -133,26 +133,10 @@ impl Seen<'_> {
     }
 
     /// `member-status`.
-    pub(super) fn members_text(&self) -> String {
-        let state = self.state;
-        let pending = pending_shares(state);
-        banner("Membership")
-            + &table_of_members(
-                state,
-                state.members(),
-                state.ring(),
-                pending.as_ref(),
-                Names::Quoted,
-            )
-    }
-
-    /// The members as Riak prints them.
-    pub(super) fn members_riak_text(&self) -> String {
-        let state = self.state;
-        let (pending, ring) = (pending_shares(state), state.ring());
-        let members = state.members();
-        banner("Membership")
-            + &table_of_members(state, members, ring, pending.as_ref(), Names::Bare)
+    pub(super) fn members_text(&self, names: Names) -> String {
+        let (state, pending) = (self.state, pending_shares(self.state));
+        let (members, ring) = (state.members(), state.ring());
+        banner("Membership") + &table_of_members(state, members, ring, pending.as_ref(), names)
     }
 
     pub(super) fn members_json(&self) -> Value {

@@ -50,7 +50,7 @@ fn moving() -> ClusterState {
 #[test]
 fn members_have_riaks_columns() {
     assert_eq!(
-        seen(&three(), &[2]).members_text(),
+        seen(&three(), &[2]).members_text(Names::Quoted),
         "\
 ================================= Membership ==================================
 Status     Ring    Pending    Node
@@ -63,7 +63,7 @@ Valid:2 / Leaving:0 / Exiting:0 / Joining:0 / Down:1
 "
     );
     assert_eq!(
-        seen(&moving(), &[]).members_text(),
+        seen(&moving(), &[]).members_text(Names::Quoted),
         "\
 ================================= Membership ==================================
 Status     Ring    Pending    Node
@@ -255,7 +255,7 @@ All nodes are up and reachable
 
 #[test]
 fn under_riaks_names_members_and_the_cluster_status_are_riaks() {
-    let text = seen(&moving(), &[]).members_riak_text();
+    let text = seen(&moving(), &[]).members_text(Names::Bare);
     assert!(
         text.contains("\nvalid      87.5%     50.0%    a@10.0.0.1\n"),
         "{text}"

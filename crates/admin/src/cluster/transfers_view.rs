@@ -224,7 +224,6 @@ impl AllTransfers {
 
     /// `handoff summary`.
     pub(super) fn summary_text(&self) -> String {
-        let kinds = ["ownership", "growth", "repair"];
         let is_any = |node: &NodeTransfers| !node.rows.is_empty() || node.view.hints > 0;
         if !self.nodes.iter().any(is_any) {
             return format!("No ongoing transfers.\n{}", self.down_text());
@@ -240,25 +239,10 @@ impl AllTransfers {
             "Node", "Total", "Ownership", "Growth", "Hinted", "Repair"
         );
         for node in &self.nodes {
-            let cell = |kind: &str| {
-                let (active, known) = node.counts(kind);
-                if known == 0 {
-                    String::new()
-                } else {
-                    format!("{active} ({known})")
-                }
-            };
-            let total: usize = kinds.iter().map(|kind| node.counts(kind).0).sum();
-            let hinted = match node.view.hints {
-                0 => String::new(),
-                hints => hints.to_string(),
-            };
+            let [total, ownership, growth, hinted, repair] = node.summary_cells();
             let row = format!(
-                "{:<28} {total:>5} {:>11} {:>11} {hinted:>11} {:>11}",
-                node.node,
-                cell("ownership"),
-                cell("growth"),
-                cell("repair"),
+                "{:<28} {total:>5} {ownership:>11} {growth:>11} {hinted:>11} {repair:>11}",
+                node.node
             );
             let _infallible = writeln!(text, "{}", row.trim_end());
         }
@@ -267,7 +251,11 @@ impl AllTransfers {
 
     /// `handoff summary` as Riak prints it.
     pub(super) fn summary_riak_text(&self) -> String {
-        let rows: Vec<Vec<String>> = self.nodes.iter().map(NodeTransfers::riak_row).collect();
+        let row = |node: &NodeTransfers| {
+            let name = format!("  {}  ", node.node);
+            std::iter::once(name).chain(node.summary_cells()).collect()
+        };
+        let rows: Vec<Vec<String>> = self.nodes.iter().map(row).collect();
         let header = ["Node", "Total", "Ownership", "Resize", "Hinted", "Repair"];
         format!(
             "Each cell indicates active transfers and, in parenthesis, the number of all known transfers.\n\
@@ -437,7 +425,8 @@ impl Planned {
 }
 
 impl NodeTransfers {
-    fn riak_row(&self) -> Vec<String> {
+    /// Its row of `handoff summary` behind the name: all active ones, ownership, growth, hints, repair.
+    fn summary_cells(&self) -> [String; 5] {
         let cell = |kind: &str| match self.counts(kind) {
             (_, 0) => String::new(),
             (active, known) => format!("{active} ({known})"),
@@ -450,8 +439,7 @@ impl NodeTransfers {
             0 => String::new(),
             hints => hints.to_string(),
         };
-        vec![
-            format!("  {}  ", self.node),
+        [
             total.to_string(),
             cell("ownership"),
             cell("growth"),

@@ -108,7 +108,7 @@ impl StoreCheck<'_> {
         shards: std::ops::Range<usize>,
         wrong: &mut Vec<String>,
     ) {
-        // What is in the node's log is not seen here, and may supersede what is.
+        // What is in the value log is not seen here, and may supersede what is.
         let place_of = |slot: &Slot| match checkpoint.places.get(&slot.place())? {
             PlaceNumber::Own(number) => Some((*number, slot.offset())),
             PlaceNumber::Shared(_) => None,

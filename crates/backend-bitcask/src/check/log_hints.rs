@@ -1,4 +1,4 @@
-//! Log hints compared with the records that they name, in the node's log and in the store's own segments.
+//! Log hints compared with the records that they name, in the value log and in the store's own segments.
 //!
 //! Each entry is read where it says that its record stands. That a hint leaves nothing out is not checked:
 //! it would take reading the whole log for every store.
@@ -61,7 +61,7 @@ impl StoreCheck<'_> {
         if hints.is_empty() {
             return Ok(());
         }
-        let found = (self.find_log)(meta.shared_log)?;
+        let found = (self.find_log)(meta.value_log)?;
         let log = match &found {
             FoundLog::Here(log) => Some(&**log),
             FoundLog::Another | FoundLog::NotChecked => None,
@@ -81,7 +81,7 @@ impl StoreCheck<'_> {
 
     /// Without the log, what is said of it cannot be compared.
     fn tell_of_log(&mut self, meta: &Meta, found: &FoundLog<'_>, first: &str) {
-        let spoken = format!("log hints speak of the value log {:#018x}", meta.shared_log);
+        let spoken = format!("log hints speak of the value log {:#018x}", meta.value_log);
         match found {
             FoundLog::Here(_) => {}
             FoundLog::Another => {
@@ -102,7 +102,7 @@ impl StoreCheck<'_> {
         }
         let bound = BoundTo {
             store: meta.identity,
-            log_id: meta.shared_log,
+            log_id: meta.value_log,
         };
         match LogHint::open(self.disk, self.directory, number, bound) {
             Ok(Some(hint)) => return Ok(Some(hint)),

@@ -44,7 +44,7 @@ impl EngineUnderTest for Engine {
         Ok(Box::new(store))
     }
 
-    /// Own segments, the log of a store without a node's log.
+    /// Own segments, the log of a store without a value log.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.segment"]
     }

@@ -381,7 +381,7 @@ fn a_filling_replica_alone_does_not_make_a_quorum() {
     cluster.cut_off(owners[0], true);
     cluster.cut_off(owners[1], true);
     let strict = PutOptions {
-        sloppy_quorum: false,
+        sloppy_quorum: Some(false),
         ..PutOptions::default()
     };
     let context = Clock::new();
@@ -404,7 +404,7 @@ fn a_quorum_of_the_old_list_alone_does_not_suffice() {
     cluster.cut_off(5, true);
     cluster.cut_off(owners[1], true);
     let strict = PutOptions {
-        sloppy_quorum: false,
+        sloppy_quorum: Some(false),
         ..PutOptions::default()
     };
     let context = Clock::new();
@@ -610,7 +610,7 @@ fn a_node_that_is_in_one_list_alone_does_not_say_that_all_nodes_are_down() {
     let written = |pw| {
         let options = PutOptions {
             pw,
-            sloppy_quorum: false,
+            sloppy_quorum: Some(false),
             ..PutOptions::default()
         };
         let blind = Clock::new();

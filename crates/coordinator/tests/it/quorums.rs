@@ -369,7 +369,7 @@ fn a_key_whose_primaries_are_all_down_needs_stand_ins() {
     let key = key_with_place(&world, None);
     let strict = GetOptions {
         r: Some(Quorum::One),
-        sloppy_quorum: false,
+        sloppy_quorum: Some(false),
         ..GetOptions::default()
     };
     assert_eq!(
@@ -377,7 +377,7 @@ fn a_key_whose_primaries_are_all_down_needs_stand_ins() {
         Err(RequestError::AllNodesDown)
     );
     let sloppy = GetOptions {
-        sloppy_quorum: true,
+        sloppy_quorum: Some(true),
         ..strict
     };
     assert_eq!(world.try_get(&key, &sloppy), Ok(None));

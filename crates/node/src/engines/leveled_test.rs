@@ -253,7 +253,7 @@ fn bodies_are_packed_as_told() {
     assert_eq!(native, zstd);
 }
 
-/// What bodies take of the value log, and of files of the journal once they were moved.
+/// Bytes of bodies in the value log, and in files of the journal once they were moved.
 fn logged_and_moved_bytes(lines: &[&str]) -> (u64, u64) {
     let disk = MemoryDisk::new();
     let running = run_node(&disk, lines);

@@ -44,7 +44,7 @@ pub(super) const KEYS: &[Key] = &[
             settings.commit_log.segment_bytes = value;
         }),
         "64MB",
-        "The size of one file of the node's log, the value log, in which entries stay. Files are \
+        "The size of one file of the value log, in which entries stay. Files are \
          made in advance. On a small disk they are shorter: a thirty-second of what is free and what \
          the node's own files take, but 1MB at least.",
     ),
@@ -54,7 +54,7 @@ pub(super) const KEYS: &[Key] = &[
             settings.commit_log.bytes_max = value;
         }),
         "1GB",
-        "How much of the node's log may wait for the partitions to catch up. It bounds the time \
+        "How much of the value log may wait for the partitions to catch up. It bounds the time \
          that a start after a crash takes. Each partition catches up when between half of it and \
          all of it waits, so that not all do so at once. If the disk has no room for that, \
          they do so when a quarter of the free space waits.",

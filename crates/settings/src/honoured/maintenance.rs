@@ -76,7 +76,7 @@ pub(super) const KEYS: &[Key] = &[
          At nine tenths a warning is logged, work that frees memory comes first, write buffers are \
          written earlier, and puts are held back more and more; at the whole of it puts are refused \
          with `overload`, and deletions and reads go on. \
-         Large requests and replies in progress, and what waits for the node's log, count too; requests \
+         Large requests and replies in progress, and what waits for the value log, count too; requests \
          and messages of other nodes that are larger than 16 KB may have an eighth of the budget \
          together, and get `overload` beyond it. \
          `auto` is three quarters of what the machine or the container has.",
