@@ -14,7 +14,7 @@ use kvorum_disk::{Disk, read_file};
 use kvorum_encoding::{ByteReader, Truncated};
 
 /// The files of the card in the store's directory.
-pub const CARD_NAMES: [&str; 2] = ["multi-0", "multi-1"];
+pub(crate) const CARD_NAMES: [&str; 2] = ["multi-0", "multi-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVmulti\0";
 const VERSION: u8 = 1;
 /// Room for far more than the most children with the longest names.
@@ -213,7 +213,7 @@ pub fn find_store(
 ///
 /// # Errors
 /// Those of the disk.
-pub fn is_store(disk: &dyn Disk, directory: &Path) -> Result<bool> {
+pub fn is_store(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> {
     for name in CARD_NAMES {
         if disk.info(&directory.join(name))?.is_some() {
             return Ok(true);

@@ -9,7 +9,7 @@ pub type ChildNumber = usize;
 
 /// A store has at most so many children: they are numbered in a byte of the subject of a task, and a set of
 /// them is a word.
-pub const CHILDREN_MAX: usize = 32;
+pub(crate) const CHILDREN_MAX: usize = 32;
 
 /// One of the stores that make up a store, open.
 #[derive(Clone)]

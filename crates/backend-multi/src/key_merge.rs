@@ -7,9 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use kvorum_backend::{
-    Fields, Flow, FoldEnd, FoldRange, Result, Sequence, Visited, Visitor,
-};
+use kvorum_backend::{Fields, Flow, FoldEnd, FoldRange, Result, Sequence, Visited, Visitor};
 use kvorum_encoding::{StorageKey, successor};
 
 use crate::child::{ChildNumber, ChildSet};

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kvorum_backend::{
-    Backend, BackendError, Backups, Batch, Belonging, Capabilities, Durability, ErrorKind, FoldEnd,
-    FoldFilter, FoldRange, Flow, FoldDetail, IndexCounts, IndexFolds, IndexRange, IndexVisitor,
+    Backend, BackendError, Backups, Batch, Belonging, Capabilities, Durability, ErrorKind, Flow,
+    FoldDetail, FoldEnd, FoldFilter, FoldRange, IndexCounts, IndexFolds, IndexRange, IndexVisitor,
     Lease, Lookup, OldEntry, ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget,
     StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
     Write, write_two_copies,
@@ -40,7 +40,12 @@ pub struct MultiBackend {
     files: CardFiles,
     card: Mutex<Card>,
     draw: DrawNumber,
+    /// The last sequence of each child, as far as this store has put to it.
+    last: Vec<AtomicU64>,
     is_closed: AtomicBool,
+    /// From the beginning of an erasure on, until one has come to its end: what is put meanwhile would go with
+    /// the rest.
+    is_erasing: AtomicBool,
 }
 
 impl MultiBackend {
@@ -65,7 +70,9 @@ impl MultiBackend {
         let card = files.settle(belonging, &children, &draw)?;
         let (version, table) = routes.table();
         let placement = Placement::new(version, table, children.len());
+        let last = children.iter().map(|it| it.store.durable().0);
         Ok(Self {
+            last: last.map(AtomicU64::new).collect(),
             children,
             routes,
             placement: RwLock::new(placement),
@@ -74,6 +81,7 @@ impl MultiBackend {
             card: Mutex::new(card),
             draw,
             is_closed: AtomicBool::new(false),
+            is_erasing: AtomicBool::new(false),
         })
     }
 
@@ -147,29 +155,48 @@ impl MultiBackend {
         Ok(homes)
     }
 
-    /// A batch without writes takes a place behind everything that was put, which is in all children.
-    fn put_nothing(&self, durability: Durability) -> Result<Receipt> {
-        let mut receipts = Vec::new();
-        for child in &self.children {
-            receipts.push(child.named(child.store.put(&Batch::default(), durability))?);
+    /// A batch without writes takes a place behind everything that was put: in the default child, and in the
+    /// others where something is not durable yet.
+    fn put_nothing(&self, placement: &Placement, durability: Durability) -> Result<Receipt> {
+        let default = placement.table.child_of(&[]);
+        let receipt = self.put_in(default, &Batch::default(), durability)?;
+        let mut promises = vec![receipt.durable];
+        for (number, child) in self.children.iter().enumerate() {
+            let last = Sequence(self.last[number].load(Ordering::Acquire));
+            if number != default && child.store.durable() < last {
+                let behind = self.put_in(number, &Batch::default(), durability)?;
+                promises.push(behind.durable);
+            }
         }
-        let sequence = receipts.iter().map(|it| it.sequence).max();
         Ok(Receipt {
-            sequence: sequence.unwrap_or_default(),
-            durable: all_of(receipts.into_iter().map(|it| it.durable)),
+            sequence: receipt.sequence,
+            durable: all_of(promises),
         })
     }
 
     /// Puts a batch to a child, which is given no index entries if it has no indexes.
-    fn put_to(&self, child: &Child, batch: &Batch, durability: Durability) -> Result<Receipt> {
+    fn put_to(&self, child: ChildNumber, batch: &Batch, durability: Durability) -> Result<Receipt> {
         let has_entries = batch.writes.iter().any(|it| !it.index_entries().is_empty());
-        if !has_entries || child.store.indexes().is_some() {
-            return child.named(child.store.put(batch, durability));
+        if !has_entries || self.children[child].store.indexes().is_some() {
+            return self.put_in(child, batch, durability);
         }
         let bare = Batch {
             writes: batch.writes.iter().cloned().map(without_entries).collect(),
         };
-        child.named(child.store.put(&bare, durability))
+        self.put_in(child, &bare, durability)
+    }
+
+    /// Puts a batch to a child.
+    fn put_in(
+        &self,
+        number: ChildNumber,
+        batch: &Batch,
+        durability: Durability,
+    ) -> Result<Receipt> {
+        let child = &self.children[number];
+        let receipt = child.named(child.store.put(batch, durability))?;
+        self.last[number].fetch_max(receipt.sequence.0, Ordering::AcqRel);
+        Ok(receipt)
     }
 
     /// What has to be removed from other children than the one that the batch is put to.
@@ -197,12 +224,13 @@ impl MultiBackend {
         durability: Durability,
     ) -> Result<Receipt> {
         let strays = self.strays_of(homes.others, batch)?;
-        let own = &self.children[homes.own];
-        let remove = |(child, removals): &(ChildNumber, Batch)| {
-            let child = &self.children[*child];
-            child.named(child.store.put(removals, durability))
-        };
-        let is_removal = batch.writes.iter().all(|it| matches!(it, Write::Remove { .. }));
+        let own = homes.own;
+        let remove =
+            |(child, removals): &(ChildNumber, Batch)| self.put_in(*child, removals, durability);
+        let is_removal = batch
+            .writes
+            .iter()
+            .all(|it| matches!(it, Write::Remove { .. }));
         let (receipt, removed) = if is_removal {
             let removed: Vec<Receipt> = strays.iter().map(remove).collect::<Result<_>>()?;
             (self.put_to(own, batch, durability)?, removed)
@@ -234,6 +262,14 @@ impl MultiBackend {
             true => sum,
             false => sum + passing.unwrap_or(0),
         }))
+    }
+
+    fn refuse_in_erasure(&self) -> Result<()> {
+        if !self.is_erasing.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let detail = "the erasure of the store has failed half way and has to be tried again";
+        Err(BackendError::new(ErrorKind::Failed, detail))
     }
 
     fn snapshot_of(&self, placement: &Placement, lease: Lease) -> Result<Box<dyn Snapshot>> {
@@ -277,7 +313,11 @@ impl MultiBackend {
     }
 
     /// The children other than the route's that have something of a bucket, with their indexes.
-    fn indexes_of_strays(&self, others: ChildSet, range: &IndexRange) -> Result<Vec<&dyn IndexFolds>> {
+    fn indexes_of_strays(
+        &self,
+        others: ChildSet,
+        range: &IndexRange,
+    ) -> Result<Vec<&dyn IndexFolds>> {
         let mut indexes = Vec::new();
         for other in others.iter() {
             let child = &self.children[other];
@@ -316,11 +356,10 @@ impl Backend for MultiBackend {
 
     fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
         let placement = self.placement();
+        self.refuse_in_erasure()?;
         match self.homes_of(&placement, batch)? {
-            None => self.put_nothing(durability),
-            Some(homes) if homes.others.is_empty() => {
-                self.put_to(&self.children[homes.own], batch, durability)
-            }
+            None => self.put_nothing(&placement, durability),
+            Some(homes) if homes.others.is_empty() => self.put_to(homes.own, batch, durability),
             Some(homes) => self.put_over_strays(homes, batch, durability),
         }
     }
@@ -331,7 +370,10 @@ impl Backend for MultiBackend {
 
     fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
         // A place in another store than the one that is written to next.
-        let without_place = |head| StoredHead { place: None, ..head };
+        let without_place = |head| StoredHead {
+            place: None,
+            ..head
+        };
         self.look(key, |child| child.store.head(key, at), without_place)
     }
 
@@ -408,11 +450,18 @@ impl Backend for MultiBackend {
         }
     }
 
+    fn part_of(&self, task: &Task) -> Option<(&str, Task)> {
+        let (child, task) = of_child(task)?;
+        Some((&self.children.get(child)?.name, task))
+    }
+
     /// A crash within it is noticed by the children that are erased already, and the next opening goes on.
+    /// After an error within it puts are refused until it is tried again.
     fn erase(&self) -> Result<()> {
         let mut placement = self.placement.write();
-        erase(&self.children)?;
+        self.is_erasing.store(true, Ordering::Release);
         let mut card = self.card.lock();
+        erase(&self.children, Some(&card))?;
         let erased = Card {
             generation: card.generation + 1,
             erased: card.identity,
@@ -421,9 +470,15 @@ impl Backend for MultiBackend {
             label: card.label.clone(),
         };
         let (disk, directory) = (&*self.files.disk, &self.files.directory);
-        write_two_copies(disk, directory, CARD_NAMES, &erased.encode()).both()?;
+        if !erased.children.is_empty() {
+            write_two_copies(disk, directory, CARD_NAMES, &erased.encode()).both()?;
+        }
         *card = erased;
+        for (last, child) in self.last.iter().zip(&self.children) {
+            last.store(child.store.durable().0, Ordering::Release);
+        }
         placement.strays = Strays::Known(Arc::default());
+        self.is_erasing.store(false, Ordering::Release);
         Ok(())
     }
 
@@ -445,7 +500,10 @@ impl Backend for MultiBackend {
 
     fn indexes_of(&self, bucket_prefix: &[u8]) -> Option<&dyn IndexFolds> {
         let own = self.placement().homes(bucket_prefix).own;
-        self.children[own].store.indexes().map(|_| self as &dyn IndexFolds)
+        self.children[own]
+            .store
+            .indexes()
+            .map(|_| self as &dyn IndexFolds)
     }
 
     fn backups(&self) -> Option<&dyn Backups> {

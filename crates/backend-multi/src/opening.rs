@@ -22,7 +22,7 @@ pub(crate) struct CardFiles {
 
 impl CardFiles {
     /// Reads the card, compares the children with it, and writes it anew where something of it is new.
-    /// An erasure that was cut short is finished.
+    /// An erasure that was cut short is finished. A store of which no child keeps anything has no card.
     pub(crate) fn settle(
         &self,
         belonging: &Belonging,
@@ -44,13 +44,14 @@ impl CardFiles {
             is_erasing |= self.check(known, children)?;
         }
         if is_erasing {
-            erase(children)?;
+            erase(children, before.as_ref())?;
         }
         let mut card = self.card_of(before.as_ref(), children, is_erasing, draw);
         if !belonging.label.is_empty() {
             card.label.clone_from(&belonging.label);
         }
-        if before.as_ref() != Some(&card) || found.is_uneven {
+        let is_kept = before.is_some() || !card.children.is_empty();
+        if is_kept && (before.as_ref() != Some(&card) || found.is_uneven) {
             card.generation += 1;
             self.write_when_opened(&card)?;
         }
@@ -65,11 +66,12 @@ impl CardFiles {
         draw: &DrawNumber,
     ) -> Card {
         let mut card = before.cloned().unwrap_or_default();
-        if before.is_none() || is_erasing {
+        card.children = known(children);
+        // Of a store that keeps nothing each opening is another one.
+        if before.is_none() || is_erasing || card.children.is_empty() {
             card.erased = card.identity;
             card.identity = draw().max(1);
         }
-        card.children = known(children);
         card
     }
 
@@ -116,11 +118,19 @@ pub(crate) fn known(children: &[Child]) -> Vec<KnownChild> {
     known.collect()
 }
 
-/// Erases all children.
-pub(crate) fn erase(children: &[Child]) -> Result<()> {
-    children
-        .iter()
-        .try_for_each(|child| child.named(child.store.erase()))
+/// Erases all children but those that an erasure before, which did not come to its end, has erased already:
+/// a child knows no more than one identity before its own, which has to be that of the card until all are done.
+pub(crate) fn erase(children: &[Child], card: Option<&Card>) -> Result<()> {
+    let known = |child: &Child| {
+        let of_card = card.iter().flat_map(|it| &it.children);
+        let mut same_name = of_card.filter(|it| it.name == child.name);
+        same_name.next().map(|it| it.identity)
+    };
+    let is_erased = |child: &&Child| {
+        child.is_kept() && known(child).is_some_and(|it| it != child.store.identity())
+    };
+    let mut rest = children.iter().filter(|it| !is_erased(it));
+    rest.try_for_each(|child| child.named(child.store.erase()))
 }
 
 fn check_names(children: &[Child]) -> Result<()> {
@@ -139,8 +149,7 @@ fn left_out(place: &Path, known: &KnownChild) -> BackendError {
     let KnownChild { name, engine, .. } = known;
     let detail = format!(
         "{} has data of the backend {name}, a {engine} store, which is not among the configured ones: set \
-         multi_backend.{name}.storage_backend = {engine} again, or move the directory away if its data is to \
-         be left out",
+         multi_backend.{name}.storage_backend = {engine} again",
         place.display()
     );
     BackendError::new(ErrorKind::Denied, detail)

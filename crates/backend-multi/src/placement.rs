@@ -114,7 +114,10 @@ mod tests {
     use super::*;
 
     fn prefix(bucket: &str) -> Vec<u8> {
-        bucket_prefix(&BucketType::default_type(), &Bucket::from(bucket.as_bytes().to_vec()))
+        bucket_prefix(
+            &BucketType::default_type(),
+            &Bucket::from(bucket.as_bytes().to_vec()),
+        )
     }
 
     #[test]

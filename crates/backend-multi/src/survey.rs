@@ -83,7 +83,7 @@ impl Survey {
         Ok(match is_over {
             true => self.step_of(looked_at),
             false => SurveyStep {
-                cost_bytes: (looked_at + 1) * BUCKET_BYTES,
+                cost_bytes: cost_of(looked_at),
                 found: None,
             },
         })
@@ -91,8 +91,13 @@ impl Survey {
 
     fn step_of(&mut self, looked_at: u64) -> SurveyStep {
         SurveyStep {
-            cost_bytes: (looked_at + 1) * BUCKET_BYTES,
+            cost_bytes: cost_of(looked_at),
             found: Some(std::mem::take(&mut self.found)),
         }
     }
+}
+
+/// A child without buckets costs a look as well.
+fn cost_of(looked_at: u64) -> u64 {
+    looked_at.max(1) * BUCKET_BYTES
 }

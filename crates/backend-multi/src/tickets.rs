@@ -87,7 +87,11 @@ mod tests {
     #[test]
     fn it_resolves_with_the_last_one_and_fails_with_any() {
         let points = [0, 1].map(|synced| Arc::new(Point(Mutex::new(Ok(synced)))));
-        let promises = || points.clone().map(|it| Durable::After(SyncTicket::new(it, 1)));
+        let promises = || {
+            points
+                .clone()
+                .map(|it| Durable::After(SyncTicket::new(it, 1)))
+        };
         let both = all_of(promises());
         assert_eq!(poll(&both), Poll::Pending);
         *points[0].0.lock() = Ok(1);

@@ -60,6 +60,9 @@ mod tests {
                 assert_eq!(of_child(&tagged), Some((child, task)));
             }
         }
-        assert_eq!(of_child(&Task::normal(TaskKind::Scrub, SURVEY_SUBJECT, 1)), None);
+        assert_eq!(
+            of_child(&Task::normal(TaskKind::Scrub, SURVEY_SUBJECT, 1)),
+            None
+        );
     }
 }

@@ -56,6 +56,12 @@ pub trait Backend: Send + Sync {
         now: Timestamp,
     ) -> Result<StepOutcome>;
 
+    /// For a store that is made of several: the name of the one that a task belongs to, and the task as that
+    /// one named it.
+    fn part_of(&self, _task: &Task) -> Option<(&str, Task)> {
+        None
+    }
+
     /// Removes everything, as after a partition was handed off. Open snapshots may end as if their
     /// leases had run out. What was erased does not come back after a crash.
     fn erase(&self) -> Result<()>;

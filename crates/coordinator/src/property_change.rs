@@ -6,9 +6,7 @@ use std::sync::Arc;
 use kvorum_backend::{Flow, FoldDetail, FoldFilter, FoldRange, Lease};
 use kvorum_cluster::{ClusterState, Command, ProposeError, Refusal};
 use kvorum_encoding::{bucket_prefix, type_prefix};
-use kvorum_properties::{
-    BucketProperties, PropertyErrors, PropertyOverlay, Reason, WithoutEffect,
-};
+use kvorum_properties::{BucketProperties, PropertyErrors, PropertyOverlay, Reason, WithoutEffect};
 use kvorum_runtime::LogQuota;
 use kvorum_vnode::Vnode;
 

@@ -593,7 +593,8 @@ fn backends_of(
     for backend in &settings.multi.backends {
         let (disk, randomness) = (disk.clone(), randomness.clone());
         let mut engines = Engines::new(disk, backend.settings.clone(), randomness);
-        let first = |is_it: fn(&Engines) -> bool| backends.iter().map(|it| &it.1).find(|it| is_it(it));
+        let first =
+            |is_it: fn(&Engines) -> bool| backends.iter().map(|it| &it.1).find(|it| is_it(it));
         if engines.trees.is_some()
             && let Some(first) = first(|it| it.trees.is_some())
         {

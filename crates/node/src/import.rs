@@ -69,6 +69,7 @@ pub(crate) enum ImportVerb {
 }
 
 /// The stores of one backend, with what is to be done with them.
+#[derive(Clone)]
 enum Source {
     Bitcask(RiakBitcaskArguments),
     Leveldb(RiakLeveldbArguments),
@@ -229,6 +230,23 @@ impl Source {
             Self::Leveled(_) => "leveled",
         }
     }
+
+    /// What is being done, for an error.
+    fn told(&self) -> String {
+        format!("import the {} stores", self.name())
+    }
+
+    /// The same from these directories alone.
+    fn from(&self, directories: Vec<PathBuf>) -> Self {
+        let mut source = self.clone();
+        let common = match &mut source {
+            Self::Bitcask(arguments) => &mut arguments.common,
+            Self::Leveldb(arguments) => &mut arguments.common,
+            Self::Leveled(arguments) => &mut arguments.common,
+        };
+        common.directories = directories;
+        source
+    }
 }
 
 /// Imports as the command line says.
@@ -246,31 +264,45 @@ pub(crate) fn main(verb: &ImportVerb) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Imports one after the other; a backend that has no stores there is passed over, unless none has any.
+/// The stores of each backend, from the directories that have some of it. A directory without stores of any
+/// backend is an error.
+fn with_stores(executor: &Executor, sources: &[Source]) -> anyhow::Result<Vec<Source>> {
+    let Some(first) = sources.first() else {
+        return Ok(Vec::new());
+    };
+    let mut having: Vec<Vec<PathBuf>> = sources.iter().map(|_| Vec::new()).collect();
+    for directory in &first.common().directories {
+        let mut nothing = None;
+        for (source, having) in sources.iter().zip(&mut having) {
+            match check_source(executor, &source.from(vec![directory.clone()])) {
+                Ok(()) => having.push(directory.clone()),
+                Err(error @ ImportError::NothingFound { .. }) => nothing = Some(error),
+                Err(error) => return Err(advise(error).context(source.told())),
+            }
+        }
+        if let Some(error) = nothing
+            && !having.iter().any(|it| it.contains(directory))
+        {
+            return Err(advise(error));
+        }
+    }
+    let with_some = sources.iter().zip(having).filter(|it| !it.1.is_empty());
+    Ok(with_some
+        .map(|(source, directories)| source.from(directories))
+        .collect())
+}
+
+/// Imports one after the other.
 fn import_each(
     executor: &Executor,
     sources: &[Source],
 ) -> anyhow::Result<Vec<(&'static str, Summary)>> {
-    let (mut summaries, mut nothing) = (Vec::new(), None);
-    for source in sources {
-        let imported = import(executor, source);
-        let is_nothing = |error: &anyhow::Error| {
-            let error = error.downcast_ref::<ImportError>();
-            matches!(error, Some(ImportError::NothingFound { .. }))
-        };
-        match imported {
-            Err(error) if is_nothing(&error) => nothing = Some(error),
-            Err(error) => {
-                let name = source.name();
-                return Err(error.context(format!("import the {name} stores")));
-            }
-            Ok(summary) => summaries.push((source.name(), summary)),
-        }
+    let mut summaries = Vec::new();
+    for source in with_stores(executor, sources)? {
+        let imported = import(executor, &source).with_context(|| source.told())?;
+        summaries.push((source.name(), imported));
     }
-    match (summaries.is_empty(), nothing) {
-        (true, Some(error)) => Err(error),
-        _ => Ok(summaries),
-    }
+    Ok(summaries)
 }
 
 fn import(executor: &Executor, source: &Source) -> anyhow::Result<Summary> {

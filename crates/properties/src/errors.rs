@@ -169,9 +169,7 @@ impl Reason {
             Self::NoStrongConsistency
             | Self::NoCommitHooks
             | Self::BackendHoldsData { .. }
-            | Self::NoSuchBackend { .. } => {
-                Form::Text
-            }
+            | Self::NoSuchBackend { .. } => Form::Text,
             _ => Form::CharacterCodes,
         }
     }

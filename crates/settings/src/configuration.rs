@@ -339,11 +339,18 @@ impl<'a> Loader<'a> {
     }
 
     /// Applies a setting of one of several backends; `rest` is its name behind the backend's.
-    fn apply_to_backend(&mut self, backend: &mut NamedBackend, index: usize, rest: &Name) -> Option<()> {
+    fn apply_to_backend(
+        &mut self,
+        backend: &mut NamedBackend,
+        index: usize,
+        rest: &Name,
+    ) -> Option<()> {
         let setting = self.written.get(index)?;
         if rest.to_string() == catalogue::BUCKET_PREFIX {
             let starts = setting.value.split(',').map(|it| it.trim().to_owned());
-            backend.bucket_prefixes.extend(starts.filter(|it| !it.is_empty()));
+            backend
+                .bucket_prefixes
+                .extend(starts.filter(|it| !it.is_empty()));
             return Some(());
         }
         let (pattern, word) = match catalogue::lookup(rest)? {

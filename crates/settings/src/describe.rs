@@ -67,7 +67,9 @@ impl Configuration {
             )),
             Some(rest) => {
                 let about = self.describe(rest)?;
-                Ok(format!("`{name}` is for one of several backends.\n\n{about}"))
+                Ok(format!(
+                    "`{name}` is for one of several backends.\n\n{about}"
+                ))
             }
         }
     }

@@ -189,7 +189,9 @@ impl ErlangSettings {
                     _ => format!("{application}.{own_name}"),
                 };
                 let value = match application {
-                    "memory" => Term::List(vec![Term::Tuple(vec![Term::Atom(own_name.clone()), value])]),
+                    "memory" => {
+                        Term::List(vec![Term::Tuple(vec![Term::Atom(own_name.clone()), value])])
+                    }
                     _ => value,
                 };
                 let translated = keys::key(&path).map(|it| translate(&it, &value));

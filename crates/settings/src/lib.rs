@@ -58,7 +58,7 @@ pub use settings::{
     BitcaskSettings, BucketDefaults, CommitLogSettings, Compression, DeleteMode, Durability,
     DurabilityMode, HttpSettings, JobSettings, KeyFunction, LeveldbSettings, LeveledSettings,
     ListenerSettings, LogFormat, LogLevel, LogOutput, LogSettings, MaintenanceSettings,
-    MemorySettings, MergePolicy, NodeSettings, ObjectLimits, ProtobufSettings, QuorumValue,
-    MultiSettings, NamedBackend, RequestSettings, Settings, StorageBackend, SyncOnWrite, TlsMode,
+    MemorySettings, MergePolicy, MultiSettings, NamedBackend, NodeSettings, ObjectLimits,
+    ProtobufSettings, QuorumValue, RequestSettings, Settings, StorageBackend, SyncOnWrite, TlsMode,
     TlsSettings,
 };

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use kvorum_cluster::{AgreedState, ClusterState, Command, ProposeError};
 use kvorum_coordinator::{
-    BackendNames, CoordinatorSettings, MaintenanceWitness, Meter, RequestError, RequestKind, TombstoneKeeping,
+    BackendNames, CoordinatorSettings, MaintenanceWitness, Meter, RequestError, RequestKind,
+    TombstoneKeeping,
 };
 use kvorum_object::Object;
 use kvorum_runtime::Moment;

@@ -52,9 +52,7 @@ fn open_child(
         identity: known,
     };
     let found = match engine {
-        Engine::Bitcask => {
-            kvorum_backend_bitcask::check::find_store(&**disk, &place, &belonging)?
-        }
+        Engine::Bitcask => kvorum_backend_bitcask::check::find_store(&**disk, &place, &belonging)?,
         Engine::Leveldb => kvorum_backend_leveldb::find_store(&**disk, &place, &belonging)?,
         Engine::Memory => FoundStore::Nothing,
     };

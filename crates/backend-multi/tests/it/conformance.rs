@@ -2,7 +2,6 @@
 //! compares sequences and puts batches over several buckets, and both are of one child (see the crate's
 //! documentation). Buckets that are spread over children are in `routing.rs`.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use kvorum_backend::{Backend, Capabilities, Result};
@@ -43,12 +42,6 @@ impl EngineUnderTest for Multi {
         let (directory, draw) = (&opening.directory, &opening.draw);
         let opened = children::open(&opening.disk(), directory, self.children, routes, draw)?;
         Ok(Box::new(opened))
-    }
-
-    fn directories(&self, opening: &Opening) -> Vec<PathBuf> {
-        let directory = &opening.directory;
-        let of_children = self.children.iter().map(|(name, _)| directory.join(name));
-        [directory.clone()].into_iter().chain(of_children).collect()
     }
 
     /// Own segments, the log of a store without a value log.

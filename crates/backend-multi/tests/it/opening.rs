@@ -70,7 +70,11 @@ fn each_bucket_is_in_its_child_over_a_restart() {
     put(&store, key("a", "1"));
     put(&store, key("b", "1"));
     put(&store, key("b", "2"));
-    let keys: Vec<u64> = store.children().iter().map(|it| it.store.status().keys).collect();
+    let keys: Vec<u64> = store
+        .children()
+        .iter()
+        .map(|it| it.store.status().keys)
+        .collect();
     assert_eq!(keys, [1, 2]);
     assert_eq!(store.status().keys, 3);
     let identity = store.identity();
@@ -95,7 +99,10 @@ fn a_child_may_be_added_and_not_left_out_while_its_files_are_there() {
     let refused = open(&seam, &BOTH[..1], &draw).err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::Denied);
     let told = refused.to_string();
-    assert!(told.contains("multi_backend.ldb.storage_backend = leveldb"), "{told}");
+    assert!(
+        told.contains("multi_backend.ldb.storage_backend = leveldb"),
+        "{told}"
+    );
     let other_engine = [BOTH[0], ("ldb", Engine::Memory)];
     assert_eq!(
         open(&seam, &other_engine, &draw).err().unwrap().kind(),

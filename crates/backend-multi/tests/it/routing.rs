@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Durability, ErrorKind, Fields, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange,
-    IndexEntry, IndexRange, Lease, Lookup, ReadAt, StepBudget, Timestamp, Write,
+    Backend, Batch, Durability, ErrorKind, Fields, Flow, FoldDetail, FoldEnd, FoldFilter,
+    FoldRange, IndexEntry, IndexRange, Lease, Lookup, ReadAt, StepBudget, Timestamp, Write,
 };
 use kvorum_backend_multi::{ChildNumber, DrawNumber, MultiBackend, RouteTable, Routes};
 use kvorum_disk::{Disk, MemoryDisk};
@@ -143,7 +143,13 @@ impl Trial {
             store.close().unwrap();
         }
         let routes = self.routes.clone();
-        let opened = children::open(&self.disk, Path::new("s"), self.children, routes, &self.draw);
+        let opened = children::open(
+            &self.disk,
+            Path::new("s"),
+            self.children,
+            routes,
+            &self.draw,
+        );
         self.store = Some(opened.unwrap());
     }
 
@@ -167,7 +173,10 @@ impl Trial {
                 terms,
                 body_bytes,
             } => self.put(*bucket, *key, terms, *body_bytes),
-            Step::Remove { bucket, key: number } => {
+            Step::Remove {
+                bucket,
+                key: number,
+            } => {
                 let key = key(*bucket, *number);
                 let batch = Batch::of(Write::remove(key.clone()));
                 drop(self.store().put(&batch, Durability::Buffered).unwrap());
@@ -184,7 +193,10 @@ impl Trial {
 
     fn put(&mut self, bucket: usize, number: usize, terms: &[usize], body_bytes: usize) {
         self.puts = self.puts.wrapping_add(1);
-        let (key, body) = (key(bucket, number), Bytes::from(vec![self.puts; body_bytes]));
+        let (key, body) = (
+            key(bucket, number),
+            Bytes::from(vec![self.puts; body_bytes]),
+        );
         let mut terms = terms.to_vec();
         terms.sort_unstable();
         terms.dedup();
@@ -224,7 +236,11 @@ impl Trial {
 
     fn look(&self, part: usize) {
         self.look_at_keys();
-        let all: Vec<_> = self.model.iter().map(|(key, it)| (key.clone(), it.body.clone())).collect();
+        let all: Vec<_> = self
+            .model
+            .iter()
+            .map(|(key, it)| (key.clone(), it.body.clone()))
+            .collect();
         assert_eq!(self.folded(&FoldRange::all(), part), all);
         let mut buckets = Vec::new();
         for number in 0..BUCKETS.len() {
@@ -307,7 +323,10 @@ impl Trial {
 
     fn look_at_index(&self, bucket: usize, part: usize) {
         let (start, own) = (prefix(bucket), self.child_of(bucket));
-        let values = self.model.iter().filter(|(key, _)| key.as_bytes().starts_with(&start));
+        let values = self
+            .model
+            .iter()
+            .filter(|(key, _)| key.as_bytes().starts_with(&start));
         let values: Vec<_> = values.collect();
         let indexes = self.store().indexes_of(&start);
         assert_eq!(indexes.is_some(), self.has_indexes(own));
@@ -386,7 +405,12 @@ fn what_a_write_replaced_in_another_child_does_not_come_back() {
     trial.put(0, 1, &[], 10);
     trial.route(0, 1);
     trial.put(0, 1, &[], 20);
-    let keys: Vec<u64> = trial.store().children().iter().map(|it| it.store.status().keys).collect();
+    let keys: Vec<u64> = trial
+        .store()
+        .children()
+        .iter()
+        .map(|it| it.store.status().keys)
+        .collect();
     assert_eq!(keys, [0, 1]);
     trial.play(&Step::Remove { bucket: 0, key: 1 });
     trial.look(1);

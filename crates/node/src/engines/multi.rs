@@ -119,10 +119,7 @@ impl Routes for AgreedRoutes {
 }
 
 /// The identities that the value log knows parts of a store by: those of its children.
-pub(super) fn identities_of_children(
-    disk: &dyn Disk,
-    directory: &Path,
-) -> Result<Vec<StoreId>> {
+pub(super) fn identities_of_children(disk: &dyn Disk, directory: &Path) -> Result<Vec<StoreId>> {
     let mut identities = Vec::new();
     for child in kvorum_backend_multi::known_children(disk, directory, &Belonging::default())? {
         identities.push(child.identity);

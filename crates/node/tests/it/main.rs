@@ -18,6 +18,7 @@ mod health;
 mod import;
 mod import_leveldb;
 mod import_leveled;
+mod import_multi;
 mod indexes;
 #[path = "../../../import-leveled/tests/it/journal.rs"]
 #[expect(dead_code, reason = "what the importer's own tests need beyond these")]

@@ -18,6 +18,7 @@ fn site() -> Site {
         "multi_backend.mem.storage_backend=memory",
         "multi_backend.default=bc",
         "leveldb.maximum_memory=64MB",
+        "buckets.default.n_val=1",
     ]
     .map(str::to_owned)
     .to_vec();
@@ -165,10 +166,14 @@ async fn another_default_hides_nothing_and_a_backend_with_data_is_not_left_out()
     let new = Bytes::from_static(b"after");
     client.put_value(b"b", b"k2", new).await.unwrap();
     let listed = get(&site, "/buckets/b/keys?keys=true");
-    assert!(listed.contains("\"k\"") && listed.contains("\"k2\""), "{listed}");
+    assert!(
+        listed.contains("\"k\"") && listed.contains("\"k2\""),
+        "{listed}"
+    );
     assert_eq!(keys_of(&site, "ldb"), 1);
     server.stop();
-    site.settings.retain(|it| !it.starts_with("multi_backend.bc"));
+    site.settings
+        .retain(|it| !it.starts_with("multi_backend.bc"));
     let refused = site.run(&["server"]);
     assert!(!refused.status.success());
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();

@@ -114,4 +114,5 @@ pub(super) const KEYS: &[Key] = &[
     ),
 ];
 
-const NOT_YET: &str = "it is known but not built in yet; bitcask, leveldb, leveled, memory and multi are";
+const NOT_YET: &str =
+    "it is known but not built in yet; bitcask, leveldb, leveled, memory and multi are";

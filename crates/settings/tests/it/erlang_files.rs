@@ -363,12 +363,12 @@ fn several_backends_of_advanced_config_replace_those_of_riak_conf() {
     ]}]."#;
     let loaded = load(conf, advanced).unwrap();
     let multi = &loaded.settings.multi;
-    assert_eq!(
-        loaded.settings.node.storage_backend,
-        StorageBackend::Multi
-    );
+    assert_eq!(loaded.settings.node.storage_backend, StorageBackend::Multi);
     assert!(multi.goes_by_prefix);
-    let engines = multi.backends.iter().map(|it| it.settings.node.storage_backend);
+    let engines = multi
+        .backends
+        .iter()
+        .map(|it| it.settings.node.storage_backend);
     let engines: Vec<_> = engines.collect();
     let names: Vec<&str> = multi.backends.iter().map(|it| &*it.name).collect();
     assert_eq!(names, ["blocks", "rest", "short"]);
