@@ -428,8 +428,8 @@ impl Backend for MultiBackend {
             });
         }
         for (number, child) in self.children.iter().enumerate() {
-            let tasks = child.store.maintenance_due(now).into_iter();
-            due.extend(tasks.map(|task| of_whole(number, task)));
+            let tasks = child.store.maintenance_due(now);
+            due.extend(tasks.iter().map(|task| of_whole(number, task)));
         }
         due.sort_by_key(|task| std::cmp::Reverse(task.urgency));
         due

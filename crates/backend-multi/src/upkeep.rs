@@ -16,10 +16,13 @@ const WHOLE: u64 = 255;
 pub(crate) const SURVEY_SUBJECT: u64 = WHOLE << OWN_BITS;
 
 /// A task of a child, as a task of the whole.
-pub(crate) fn of_whole(child: ChildNumber, task: Task) -> Task {
+pub(crate) fn of_whole(child: ChildNumber, task: &Task) -> Task {
     assert!((child as u64) < WHOLE, "a store has fewer children");
     let subject = ((child as u64) << OWN_BITS) | (task.subject & ((1 << OWN_BITS) - 1));
-    let tagged = Task { subject, ..task };
+    let tagged = Task {
+        subject,
+        ..task.clone()
+    };
     let restored = of_child(&tagged).map(|(_, task)| task.subject);
     assert_eq!(
         restored,
@@ -56,7 +59,7 @@ mod tests {
         for child in [0, 1, 31] {
             for subject in [0, 1, 77, 1 << 33, u64::MAX, u64::MAX - 1] {
                 let task = Task::normal(TaskKind::Merge, subject, 5);
-                let tagged = of_whole(child, task.clone());
+                let tagged = of_whole(child, &task);
                 assert_eq!(of_child(&tagged), Some((child, task)));
             }
         }

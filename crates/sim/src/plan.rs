@@ -22,6 +22,9 @@ pub enum Engine {
     Leveldb,
     /// A journal, which the node's value log is, and sorted tables of keys, on disks that can fail.
     Leveled,
+    /// Bitcask and leveldb side by side, each with some buckets: which of them has a bucket is drawn anew each
+    /// time that a store is opened, and what was written before stays where it is.
+    Multi,
     /// Memory: quick, for faults that no disk has a part in.
     Memory,
 }
@@ -116,6 +119,7 @@ impl RunPlan {
             _ if focus.is_some() => Engine::Bitcask,
             60..72 => Engine::Leveldb,
             72..86 => Engine::Leveled,
+            92..96 => Engine::Multi,
             _ => Engine::Memory,
         };
         // Draws of their own: those of before stay what they were.

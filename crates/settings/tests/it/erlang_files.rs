@@ -172,10 +172,6 @@ fn keys_without_effect_are_named_one_by_one_and_secrets_are_not_shown() {
 fn what_would_change_the_backend_or_the_defaults_is_never_ignored() {
     for (advanced, part) in [
         (
-            "[{riak_kv,[{storage_backend,riak_kv_multi_backend}]}].",
-            "multi_backend.NAME.storage_backend",
-        ),
-        (
             "[{riak_kv,[{storage_backend,riak_cs_kv_multi_backend}]}].",
             "riak_cs_kv_multi_backend",
         ),
@@ -379,6 +375,11 @@ fn several_backends_of_advanced_config_replace_those_of_riak_conf() {
     assert_eq!(multi.backends[0].settings.bitcask.expiry, Some(seconds(60)));
     assert_eq!(multi.backends[2].settings.memory.ttl, Some(seconds(5)));
     assert_eq!(multi.default_number(), 1);
+    let none = refusal("[{riak_kv,[{storage_backend,riak_kv_multi_backend}]}].");
+    assert!(
+        none.contains("multi_backend.NAME.storage_backend"),
+        "{none}"
+    );
     let unknown = "[{riak_kv, [{multi_backend, [{<<\"b\">>, my_backend, []}]}]}].";
     assert!(refusal(unknown).contains("riak_kv.multi_backend"));
 }

@@ -93,7 +93,7 @@ fn a_bad_value_is_told_with_what_was_expected() {
         ("durability = sometimes", "one of grouped, interval, none"),
         (
             "storage_backend = rocksdb",
-            "one of bitcask, leveldb, leveled, memory",
+            "one of bitcask, leveldb, leveled, memory, multi, prefix_multi",
         ),
         (
             "buckets.default.r = most",
