@@ -20,7 +20,7 @@ use crate::child::{Child, ChildNumber, ChildSet};
 use crate::index_merge::{self, IndexSource};
 use crate::opening::{CardFiles, DrawNumber, erase, known};
 use crate::placement::{Homes, Placement, Strays};
-use crate::routes::Routes;
+use crate::routes::{RouteTable, Routes};
 use crate::snapshot::MultiSnapshot;
 use crate::status_sum;
 use crate::survey::{BUCKET_BYTES, Survey};
@@ -102,8 +102,15 @@ impl MultiBackend {
         self.placement.read()
     }
 
-    fn homes(&self, key: &StorageKey) -> Homes {
-        self.placement().homes(key.as_bytes())
+    /// The homes of a key, or of a bucket by the bytes that its keys start with, and the table that says so.
+    fn homes(&self, key: &[u8]) -> (Homes, Arc<RouteTable>) {
+        let placement = self.placement();
+        (placement.homes(key), placement.table.clone())
+    }
+
+    /// True when a table is not the one that counts any more: writes may have taken keys elsewhere since then.
+    fn is_outdated(&self, table: &Arc<RouteTable>) -> bool {
+        !Arc::ptr_eq(&self.placement().table, table)
     }
 
     /// Looks into the child of the route, and then where the key may be besides.
@@ -113,7 +120,21 @@ impl MultiBackend {
         read: impl Fn(&Child) -> Result<Lookup<T>>,
         of_stray: impl Fn(T) -> T,
     ) -> Result<Lookup<T>> {
-        let homes = self.homes(key);
+        loop {
+            let (homes, table) = self.homes(key.as_bytes());
+            let found = self.look_in(homes, &read, &of_stray)?;
+            if !matches!(found, Lookup::Absent) || !self.is_outdated(&table) {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn look_in<T>(
+        &self,
+        homes: Homes,
+        read: impl Fn(&Child) -> Result<Lookup<T>>,
+        of_stray: impl Fn(T) -> T,
+    ) -> Result<Lookup<T>> {
         let read = |child: ChildNumber| {
             let child = &self.children[child];
             child.named(read(child))
@@ -199,47 +220,63 @@ impl MultiBackend {
         Ok(receipt)
     }
 
-    /// What has to be removed from other children than the one that the batch is put to.
-    fn strays_of(&self, others: ChildSet, batch: &Batch) -> Result<Vec<(ChildNumber, Batch)>> {
+    /// Writes for the children that have keys of a batch besides the one of the route, as `make` makes them of
+    /// what is put and of where the old entry is.
+    fn in_strays(
+        &self,
+        others: ChildSet,
+        batch: &Batch,
+        make: &dyn Fn(&Write, OldEntry) -> Result<Option<Write>>,
+    ) -> Result<Vec<(ChildNumber, Batch)>> {
         let mut strays = Vec::new();
         for other in others.iter() {
-            let child = &self.children[other];
-            let mut removals = Batch::default();
+            let mut made = Batch::default();
             for write in &batch.writes {
-                removals.writes.extend(removal_of(child, write)?);
+                if let Some(old) = entry_of(&self.children[other], write)? {
+                    made.writes.extend(make(write, old)?);
+                }
             }
-            if !removals.writes.is_empty() {
-                strays.push((other, removals));
+            if !made.writes.is_empty() {
+                strays.push((other, made));
             }
         }
         Ok(strays)
     }
 
-    /// A put to a bucket that is in several children. What is put is there before what it replaces goes, and
-    /// what replaced it before goes first where the key is removed: a reader sees one of the two at any time.
+    /// A put to a bucket that is in several children.
+    ///
+    /// Whatever cuts it short, no child has an older version of a key beside a newer one: the routes may be
+    /// changed before the next look, and the older one would count again. So a key that is removed goes from
+    /// the others first; and one that is put is replaced where it is before it is put to the child of its route,
+    /// unless that has it too, when the others let go of it first.
     fn put_over_strays(
         &self,
         homes: Homes,
         batch: &Batch,
         durability: Durability,
     ) -> Result<Receipt> {
-        let strays = self.strays_of(homes.others, batch)?;
-        let own = homes.own;
-        let remove =
-            |(child, removals): &(ChildNumber, Batch)| self.put_in(*child, removals, durability);
+        let (own, others) = (homes.own, homes.others);
+        let removal = |write: &Write, old| Ok(Some(removal_of(write, old)));
         let is_removal = batch
             .writes
             .iter()
             .all(|it| matches!(it, Write::Remove { .. }));
-        let (receipt, removed) = if is_removal {
-            let removed: Vec<Receipt> = strays.iter().map(remove).collect::<Result<_>>()?;
-            (self.put_to(own, batch, durability)?, removed)
-        } else {
-            let receipt = self.put_to(own, batch, durability)?;
-            let removed = strays.iter().map(remove).collect::<Result<_>>()?;
-            (receipt, removed)
+        let superseded = |write: &Write, old| {
+            let is_superseded = is_removal || entry_of(&self.children[own], write)?.is_some();
+            Ok(is_superseded.then(|| removal_of(write, old)))
         };
-        let promises = removed.into_iter().map(|it| it.durable);
+        let replacement = |write: &Write, old| Ok(Some(with_old(write.clone(), old)));
+        let mut promises = Vec::new();
+        for (child, removals) in self.in_strays(others, batch, &superseded)? {
+            promises.push(self.put_in(child, &removals, durability)?.durable);
+        }
+        for (child, replaced) in self.in_strays(others, batch, &replacement)? {
+            promises.push(self.put_to(child, &replaced, durability)?.durable);
+        }
+        let receipt = self.put_to(own, batch, durability)?;
+        for (child, removals) in self.in_strays(others, batch, &removal)? {
+            promises.push(self.put_in(child, &removals, durability)?.durable);
+        }
         Ok(Receipt {
             sequence: receipt.sequence,
             durable: all_of([receipt.durable].into_iter().chain(promises)),
@@ -310,6 +347,33 @@ impl MultiBackend {
             placement.strays = Strays::Known(Arc::new(found));
         }
         Ok(StepOutcome::done(step.cost_bytes))
+    }
+
+    fn fold_index_in(
+        &self,
+        homes: Homes,
+        range: &IndexRange,
+        lease: Lease,
+        now: Timestamp,
+        visitor: &mut IndexVisitor<'_>,
+    ) -> Result<FoldEnd> {
+        let own = &self.children[homes.own];
+        let Some(indexes) = own.store.indexes() else {
+            let detail = format!("the backend {} of the bucket keeps no indexes", own.name);
+            return Err(BackendError::new(ErrorKind::Misuse, detail));
+        };
+        let strays = self.indexes_of_strays(homes.others, range)?;
+        if strays.is_empty() {
+            return own.named(indexes.fold_index(range, lease, now, visitor));
+        }
+        let all = [indexes].into_iter().chain(strays);
+        let sources = all.map(|it| IndexSource::new(it, range)).collect();
+        let is_superseded = |key: &StorageKey| {
+            let of_any_age = ReadAt::may_block(Timestamp(0));
+            let found = own.named(own.store.head(key, of_any_age))?;
+            Ok(!matches!(found, Lookup::Absent))
+        };
+        index_merge::merge(sources, lease, now, &is_superseded, visitor)
     }
 
     /// The children other than the route's that have something of a bucket, with their indexes.
@@ -521,24 +585,14 @@ impl IndexFolds for MultiBackend {
         now: Timestamp,
         visitor: &mut IndexVisitor<'_>,
     ) -> Result<FoldEnd> {
-        let homes = self.placement().homes(&range.bucket_prefix);
-        let own = &self.children[homes.own];
-        let Some(indexes) = own.store.indexes() else {
-            let detail = format!("the backend {} of the bucket keeps no indexes", own.name);
-            return Err(BackendError::new(ErrorKind::Misuse, detail));
-        };
-        let strays = self.indexes_of_strays(homes.others, range)?;
-        if strays.is_empty() {
-            return own.named(indexes.fold_index(range, lease, now, visitor));
+        let (homes, table) = self.homes(&range.bucket_prefix);
+        let end = self.fold_index_in(homes, range, lease, now, visitor)?;
+        if self.is_outdated(&table) {
+            let detail = "the backends of buckets have changed during the query, which may be short of \
+                          objects that were written meanwhile: ask again";
+            return Err(BackendError::new(ErrorKind::Unread, detail));
         }
-        let all = [indexes].into_iter().chain(strays);
-        let sources = all.map(|it| IndexSource::new(it, range)).collect();
-        let is_superseded = |key: &StorageKey| {
-            let of_any_age = ReadAt::may_block(Timestamp(0));
-            let found = own.named(own.store.head(key, of_any_age))?;
-            Ok(!matches!(found, Lookup::Absent))
-        };
-        index_merge::merge(sources, lease, now, &is_superseded, visitor)
+        Ok(end)
     }
 
     fn counts(&self) -> IndexCounts {
@@ -597,8 +651,8 @@ fn without_entries(write: Write) -> Write {
     }
 }
 
-/// The removal of a write's key from a child that is not the one of its route, if it has the key.
-fn removal_of(child: &Child, write: &Write) -> Result<Option<Write>> {
+/// Where a child's entry of a write's key is, expired or not, if it has one.
+fn entry_of(child: &Child, write: &Write) -> Result<Option<OldEntry>> {
     let reading = write.old().reading;
     let of_any_age = ReadAt {
         reading,
@@ -606,18 +660,30 @@ fn removal_of(child: &Child, write: &Write) -> Result<Option<Write>> {
     };
     match child.named(child.store.head(write.key(), of_any_age))? {
         Lookup::Absent => Ok(None),
-        Lookup::Found(head) => Ok(Some(Write::Remove {
-            key: write.key().clone(),
-            old: OldEntry {
-                place: head.place,
-                reading,
-            },
+        Lookup::Found(head) => Ok(Some(OldEntry {
+            place: head.place,
+            reading,
         })),
         Lookup::WouldBlock => Err(BackendError::new(
             ErrorKind::WouldBlock,
             format!("the backend {} has to be read for the key", child.name),
         )),
     }
+}
+
+fn removal_of(write: &Write, old: OldEntry) -> Write {
+    Write::Remove {
+        key: write.key().clone(),
+        old,
+    }
+}
+
+/// The same write to another store, whose entry of the key is there.
+fn with_old(mut write: Write, there: OldEntry) -> Write {
+    match &mut write {
+        Write::Put { old, .. } | Write::Remove { old, .. } => *old = there,
+    }
+    write
 }
 
 /// True when a child has an entry of a bucket, expired or not.

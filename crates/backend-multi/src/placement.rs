@@ -54,12 +54,16 @@ impl Placement {
         }
     }
 
-    /// Goes on with another table. The strays are those of the table.
+    /// Goes on with another table, unless there is a later one already. The strays are those of the table.
     pub(crate) fn renew(&mut self, version: u64, table: Arc<RouteTable>) {
+        if version < self.version {
+            return;
+        }
+        // The same one stays, by which a change is noticed.
         if *self.table != *table {
             self.strays = Strays::Unknown;
+            self.table = table;
         }
-        self.table = table;
         self.version = version;
     }
 
@@ -146,6 +150,8 @@ mod tests {
         placement.renew(2, Arc::new(RouteTable::to(0)));
         assert!(placement.is_settled());
         assert_eq!(placement.homes(&prefix("a")).others, ChildSet::NONE);
+        placement.renew(1, Arc::new(RouteTable::to(2)));
+        assert!(placement.is_settled(), "it is an earlier one");
         placement.renew(3, Arc::new(RouteTable::to(1)));
         assert!(!placement.is_settled());
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use kvorum_backend::{
@@ -414,4 +415,38 @@ fn what_a_write_replaced_in_another_child_does_not_come_back() {
     assert_eq!(keys, [0, 1]);
     trial.play(&Step::Remove { bucket: 0, key: 1 });
     trial.look(1);
+}
+
+/// A read that began by the routes before a change looked into the child that had the key, while a write took it
+/// from there to the child of the new route.
+#[test]
+fn a_read_misses_no_key_that_a_change_of_routes_and_a_write_move() {
+    const ROUNDS: usize = 300;
+    let mut trial = Trial::new(TWO);
+    trial.put(0, 1, &[], 10);
+    trial.maintain();
+    let (store, key, at) = (trial.store(), key(0, 1), ReadAt::may_block(NOW));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut is_always_found = true;
+            while !is_over.load(Ordering::Acquire) {
+                is_always_found &= matches!(store.get(&key, at), Ok(Lookup::Found(_)));
+            }
+            is_always_found
+        });
+        for round in 0..ROUNDS {
+            let mut table = RouteTable::to(0);
+            table.route_bucket(&BucketType::default_type(), &bucket(0), round % 2);
+            *trial.routes.0.lock() = (1 + round as u64, Arc::new(table));
+            let write = Write::put(key.clone(), Fields::default(), Bytes::new(), Bytes::new());
+            let put = store.put(&Batch::of(write), Durability::Buffered);
+            trial.maintain();
+            if put.is_err() || reader.is_finished() {
+                break;
+            }
+        }
+        is_over.store(true, Ordering::Release);
+        assert!(reader.join().is_ok_and(|it| it));
+    });
 }

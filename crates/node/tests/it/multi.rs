@@ -80,9 +80,9 @@ fn directories(site: &Site) -> BTreeSet<String> {
     partitions.flat_map(|it| listed(&stores.join(it))).collect()
 }
 
-/// Keys of each backend in all partitions, as `vnode-status` tells.
+/// Keys of each backend in all partitions, as `vnode-status --json` tells.
 fn keys_of(site: &Site, backend: &str) -> u64 {
-    let output = site.run(&["admin", "vnode-status"]);
+    let output = site.run(&["admin", "vnode-status", "--json"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let start = format!("{backend}: ");
     let counts = text.split(&start).skip(1).filter_map(|rest| {
