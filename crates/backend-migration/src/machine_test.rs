@@ -91,7 +91,7 @@ impl World {
             room: 2000,
         };
         for number in keys {
-            world.put(key(*number), Death::Never);
+            world.put(&key(*number), Death::Never);
         }
         // From before the first order on.
         world.route = 1;
@@ -123,17 +123,17 @@ impl World {
     }
 
     /// As a store of several backends does it.
-    fn put(&mut self, key: Bytes, death: Death) {
-        let [own, other] = self.homes(&key);
-        if self.stores[own].contains_key(&key) {
-            self.stores[other].remove(&key);
+    fn put(&mut self, key: &Bytes, death: Death) {
+        let [own, other] = self.homes(key);
+        if self.stores[own].contains_key(key) {
+            self.stores[other].remove(key);
             if death == Death::Between {
                 return self.die();
             }
         }
         self.values += 1;
         self.model.insert(key.clone(), self.values);
-        if let Some(there) = self.stores[other].get_mut(&key) {
+        if let Some(there) = self.stores[other].get_mut(key) {
             *there = self.values;
             if death == Death::Between {
                 return self.die();
@@ -141,7 +141,7 @@ impl World {
         }
         self.stores[own].insert(key.clone(), self.values);
         match death {
-            Death::Never => drop(self.stores[other].remove(&key)),
+            Death::Never => drop(self.stores[other].remove(key)),
             Death::Between | Death::Late => self.die(),
         }
     }
@@ -272,7 +272,7 @@ impl World {
 
     fn play(&mut self, step: &Step) {
         match *step {
-            Step::Put { key: number, death } => self.put(key(number), death),
+            Step::Put { key: number, death } => self.put(&key(number), death),
             Step::Remove { key: number, death } => self.remove(&key(number), death),
             Step::Order { keys_max, death } => self.order(keys_max, death),
             Step::Cancel => self.cancel(),
