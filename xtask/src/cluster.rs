@@ -49,6 +49,7 @@ const SETTINGS: &[Setting] = &[
     ("ring_size", "16"),
     ("leveldb.maximum_memory", "64MB"),
     ("leveled.maximum_memory", "64MB"),
+    ("hanoidb.maximum_memory", "64MB"),
 ];
 
 /// What is run in the enclosure.
@@ -101,9 +102,9 @@ pub(crate) fn enclosed(workspace: &Workspace, options: &Enclosed) -> anyhow::Res
         let seed = options.seed.wrapping_add(round);
         for nodes in [3, 5] {
             // Engines take turns.
-            let [bitcask, leveldb, leveled] = BACKENDS;
+            let [bitcask, trees @ ..] = BACKENDS;
             let is_even = seed.wrapping_add(nodes as u64 / 4) % 2 == 0;
-            let tree = if seed / 4 % 2 == 0 { leveldb } else { leveled };
+            let tree = trees[usize::try_from(seed / 4 % trees.len() as u64).unwrap_or(0)];
             // One of the two is encrypted; which one is independent of the engine.
             let is_encrypted = (nodes > 3) == ((seed / 2) % 2 == 0);
             let trial = Trial {

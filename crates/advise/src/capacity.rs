@@ -328,7 +328,9 @@ mod tests {
 
     #[test]
     fn an_engine_without_figures_says_so() {
-        let table = EngineTable::built_in().unwrap();
+        let mut table = EngineTable::built_in().unwrap();
+        let hanoidb = table.engines.iter_mut().find(|it| it.name == "hanoidb");
+        hanoidb.unwrap().costs = None;
         let ask = |backend: &str| {
             capacity(
                 &table,

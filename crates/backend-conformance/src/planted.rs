@@ -36,6 +36,7 @@ fn groups_for(defect: PlantedDefect) -> &'static [Group] {
         PlantedDefect::ExpiredEntryReturned | PlantedDefect::SnapshotSeesLaterWrites => {
             &[Group::Sentences, Group::Model]
         }
+        PlantedDefect::OlderRecordFolded => &[Group::Sentences],
         // Of a node: the simulator looks for it. Or it shows when a ledger is lost twice: tests of the engine do.
         _ => &[],
     }

@@ -5,6 +5,7 @@
 
 mod concurrent;
 mod durability;
+mod journal_order;
 mod lease_end;
 mod racing;
 mod stage;
@@ -27,7 +28,7 @@ use crate::{Checked, EngineUnderTest, Plan, Violation};
 
 type Sentence = (&'static str, fn(&Stage<'_>) -> Checked);
 
-const SENTENCES: [Sentence; 23] = [
+const SENTENCES: [Sentence; 24] = [
     ("sequences ascend and the last write wins", order),
     ("a value of any size comes back", sizes),
     ("folds visit each key once, in order, in bounds", folds),
@@ -77,6 +78,10 @@ const SENTENCES: [Sentence; 23] = [
     (
         "a backup made meanwhile has whole batches, the first ones",
         concurrent::backups_have_whole_batches,
+    ),
+    (
+        "a fold in the order of the journal visits what a fold visits",
+        journal_order::shows_what_a_fold_shows,
     ),
 ];
 

@@ -14,6 +14,7 @@ pub mod repair;
 mod settings;
 
 pub use engine::open;
+pub use kvorum_index_entries::listing::encode as encode_index_list;
 pub use kvorum_lsm::anatomy::identity_of;
 pub use kvorum_lsm::manifest::find_store;
 pub use kvorum_lsm::policy::PolicySettings;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use kvorum_backend::Belonging;
+use kvorum_backend::{Belonging, Tag};
 use kvorum_index_entries::keyspace::is_object;
 use kvorum_lsm::policy::PolicySettings;
-use kvorum_lsm::{Compression, CompressionPoint, JournalPolicy, LsmSettings, SyncStrategy};
+use kvorum_lsm::{
+    Compression, CompressionPoint, JournalPolicy, LsmSettings, Recalculate, SyncStrategy,
+};
 
 /// Behaviour and performance of a store.
 #[derive(Clone, Debug)]
@@ -40,6 +42,14 @@ pub struct LeveledSettings {
     pub journal_policy: JournalPolicy,
     /// When tables of the ledger are merged.
     pub policy: PolicySettings,
+
+    // Kinds of entries.
+    /// True for kinds whose removals the journal does not keep for the sake of older records (`recovr`):
+    /// [`LsmSettings::forgotten`].
+    pub forgotten: fn(Tag) -> bool,
+    /// The list of an entry's index entries, as [`kvorum_index_entries::listing`] has it, for kinds of which it is
+    /// taken anew when the ledger is made again (`recalc`): [`LsmSettings::recalculated`].
+    pub recalculated: Recalculate,
 }
 
 impl Default for LeveledSettings {
@@ -59,6 +69,8 @@ impl Default for LeveledSettings {
             block_bytes: 4096,
             journal_policy: JournalPolicy::default(),
             policy: PolicySettings::default(),
+            forgotten: |_| false,
+            recalculated: |_, _, _| None,
         }
     }
 }
@@ -84,6 +96,8 @@ impl From<&LeveledSettings> for LsmSettings {
             journaled: Some(is_object),
             journal_policy: settings.journal_policy,
             policy: settings.policy.clone(),
+            forgotten: settings.forgotten,
+            recalculated: settings.recalculated,
             ..Self::default()
         }
     }

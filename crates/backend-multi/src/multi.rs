@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use kvorum_backend::{
     Backend, BackendError, Backups, Batch, Belonging, Capabilities, Durability, ErrorKind, Flow,
     FoldDetail, FoldEnd, FoldFilter, FoldRange, IndexCounts, IndexFolds, IndexRange, IndexVisitor,
-    Lease, Lookup, OldEntry, ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget,
-    StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
-    Write, write_two_copies,
+    JournalFoldEnd, JournalFolded, JournalFolds, Lease, Lookup, OldEntry, ReadAt, Receipt, Result,
+    Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry,
+    StoredHead, Task, TaskKind, Timestamp, Urgency, Visitor, Write, write_two_copies,
 };
 use kvorum_disk::{Disk, create_directory_durably, replace_file};
 use kvorum_encoding::StorageKey;
@@ -570,6 +570,14 @@ impl Backend for MultiBackend {
             .map(|_| self as &dyn IndexFolds)
     }
 
+    /// Where every child has a journal, and nothing is elsewhere than its route: a key that moves meanwhile would
+    /// be visited twice or not at all.
+    fn journal_folds(&self) -> Option<&dyn JournalFolds> {
+        let mut children = self.children.iter();
+        let have_all = children.all(|it| it.store.journal_folds().is_some());
+        (have_all && self.placement().is_settled()).then_some(self)
+    }
+
     fn backups(&self) -> Option<&dyn Backups> {
         let mut kept = self.children.iter().filter(|it| it.is_kept()).peekable();
         kept.peek()?;
@@ -588,9 +596,7 @@ impl IndexFolds for MultiBackend {
         let (homes, table) = self.homes(&range.bucket_prefix);
         let end = self.fold_index_in(homes, range, lease, now, visitor)?;
         if self.is_outdated(&table) {
-            let detail = "the backends of buckets have changed during the query, which may be short of \
-                          objects that were written meanwhile: ask again";
-            return Err(BackendError::new(ErrorKind::Unread, detail));
+            return Err(outdated("query"));
         }
         Ok(end)
     }
@@ -601,6 +607,43 @@ impl IndexFolds for MultiBackend {
             all += indexes.counts();
         }
         all
+    }
+}
+
+/// One journal after the other.
+impl JournalFolds for MultiBackend {
+    fn fold_in_journal_order(
+        &self,
+        range: &FoldRange,
+        lease: Lease,
+        filter: &FoldFilter,
+        visitor: &mut Visitor<'_>,
+    ) -> Result<JournalFolded> {
+        let (children, table) = {
+            let placement = self.placement();
+            (placement.children_of(range), placement.table.clone())
+        };
+        let mut all = JournalFolded {
+            end: JournalFoldEnd::Complete,
+            has_met_damage: false,
+        };
+        for number in children.iter() {
+            let child = &self.children[number];
+            let Some(folds) = child.store.journal_folds() else {
+                let detail = format!("the backend {} keeps no journal", child.name);
+                return Err(BackendError::new(ErrorKind::Misuse, detail));
+            };
+            let folded = child.named(folds.fold_in_journal_order(range, lease, filter, visitor))?;
+            all.end = folded.end;
+            all.has_met_damage |= folded.has_met_damage;
+            if folded.end != JournalFoldEnd::Complete {
+                break;
+            }
+        }
+        match self.is_outdated(&table) {
+            true => Err(outdated("fold")),
+            false => Ok(all),
+        }
     }
 }
 
@@ -628,6 +671,14 @@ impl Backups for MultiBackend {
         }
         Ok(all)
     }
+}
+
+fn outdated(asked: &str) -> BackendError {
+    let detail = format!(
+        "the backends of buckets have changed during the {asked}, which may be short of objects that were \
+         written meanwhile: ask again"
+    );
+    BackendError::new(ErrorKind::Unread, detail)
 }
 
 fn without_entries(write: Write) -> Write {

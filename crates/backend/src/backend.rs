@@ -3,9 +3,9 @@
 use kvorum_encoding::StorageKey;
 
 use crate::{
-    Backups, Batch, Capabilities, Durability, IndexFolds, Lease, Lookup, ReadAt, Receipt, Result,
-    Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry, StoredHead, Task,
-    Timestamp,
+    Backups, Batch, Capabilities, Durability, IndexFolds, JournalFolds, Lease, Lookup, ReadAt,
+    Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry,
+    StoredHead, Task, Timestamp,
 };
 
 /// One vnode's store. See the crate's documentation for the contract.
@@ -78,6 +78,11 @@ pub trait Backend: Send + Sync {
     /// keeps them for some buckets only.
     fn indexes_of(&self, _bucket_prefix: &[u8]) -> Option<&dyn IndexFolds> {
         self.indexes()
+    }
+
+    /// Folds in the order of the journal, if the engine keeps one.
+    fn journal_folds(&self) -> Option<&dyn JournalFolds> {
+        None
     }
 
     /// Backups while serving, if the engine can.

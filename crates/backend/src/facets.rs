@@ -9,7 +9,7 @@ use bytes::Bytes;
 use kvorum_disk::Disk;
 use kvorum_encoding::StorageKey;
 
-use crate::{Flow, FoldEnd, Lease, Result, Timestamp};
+use crate::{Flow, FoldEnd, FoldFilter, FoldRange, Lease, Result, Timestamp, Visitor};
 
 /// What an engine can do, as a value. The facets of [`crate::Backend`] say the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -103,6 +103,42 @@ pub trait IndexFolds: Send + Sync {
 
     /// What was written and deleted. Expiry and eviction count as nothing: nobody asked for them.
     fn counts(&self) -> IndexCounts;
+}
+
+/// Where a fold in the order of a journal ended. It has no place to resume at: keys come in no order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalFoldEnd {
+    /// Everything was visited.
+    Complete,
+    /// The visitor stopped it.
+    Stopped,
+    /// The lease ended first.
+    LeaseExpired,
+}
+
+/// What came of a fold in the order of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalFolded {
+    /// Where it ended.
+    pub end: JournalFoldEnd,
+    /// Damage may have taken entries of what was visited.
+    pub has_met_damage: bool,
+}
+
+/// Folds in the order of a journal, for engines that keep one of whole entries: for who wants all entries with
+/// their bodies and no order of keys. The journal is read from its beginning to its end.
+pub trait JournalFolds: Send + Sync {
+    /// Visits the entries of a range as they were when the fold began, each once, bodies included.
+    ///
+    /// # Errors
+    /// Those of [`crate::Snapshot::fold`].
+    fn fold_in_journal_order(
+        &self,
+        range: &FoldRange,
+        lease: Lease,
+        filter: &FoldFilter,
+        visitor: &mut Visitor<'_>,
+    ) -> Result<JournalFolded>;
 }
 
 /// Files that a backup consists of. A linked one is the store's own file under a second name: it takes

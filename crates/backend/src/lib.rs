@@ -3,7 +3,7 @@
 //! Seven engines stand behind this trait, and which of them serves a vnode is known at run time only:
 //! an operator chooses it in a file, and `multi` mixes several in one node. Hence `Box<dyn Backend>`
 //! and no generics. The trait is a small core that every engine has, plus facets that some have
-//! ([`Backend::indexes`], [`Backend::backups`]); a facet is asked for, not tried, and no method fails with
+//! ([`Backend::indexes`], [`Backend::backups`], [`Backend::journal_folds`]); a facet is asked for, not tried, and no method fails with
 //! "unsupported".
 //!
 //! # Vocabulary
@@ -66,6 +66,10 @@
 //! Indexes
 //! 20. [`IndexFolds::counts`] says what puts and removals have done to index entries: each that was
 //!     added or taken away, once.
+//!
+//! Journals
+//! 21. [`JournalFolds::fold_in_journal_order`] visits what a fold over entries visits, each key once,
+//!     whatever was put over, removed or collected.
 
 mod backend;
 mod batch;
@@ -102,7 +106,8 @@ pub use entry::{
 };
 pub use error::{BackendError, ErrorKind, Result};
 pub use facets::{
-    BackedUp, Backups, Capabilities, IndexCounts, IndexFolds, IndexRange, IndexVisitor, StoreBackup,
+    BackedUp, Backups, Capabilities, IndexCounts, IndexFolds, IndexRange, IndexVisitor,
+    JournalFoldEnd, JournalFolded, JournalFolds, StoreBackup,
 };
 pub use group_sync::GroupSync;
 pub use intake::Intake;

@@ -243,7 +243,7 @@ impl Content {
             return Err(Refusal::TypeNotActive);
         }
         let existing = BucketProperties::typed_defaults().with(&entry.properties);
-        self.check_buckets(bucket_type, &existing.updated_with(properties)?)?;
+        self.check_buckets(bucket_type, &existing.type_updated_with(properties)?)?;
         if let Some(entry) = self.types.get_mut(bucket_type) {
             entry.properties = entry.properties.with(properties);
         }

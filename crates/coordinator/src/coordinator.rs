@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_backend::Reading;
-use kvorum_cluster::{AgreedState, ClusterState, Command, ProposeError};
+use kvorum_cluster::{AgreedState, ClusterState, Command, ProposeError, Refusal};
 use kvorum_encoding::{Address, Bucket, BucketType, Key};
 use kvorum_object::{Clock, Object};
-use kvorum_properties::WithoutEffect;
+use kvorum_properties::{PropertyErrors, Reason, WithoutEffect};
 use kvorum_ring::{NodeId, Replica, Role};
 use kvorum_runtime::{Moment, Runtime};
 
@@ -23,7 +23,7 @@ use crate::index_results::IndexResults;
 use crate::listing::{BucketListing, KeyListing};
 use crate::parts::{CoordinatorSettings, Parts, Remote};
 use crate::plan::{Plan, Purpose};
-use crate::property_change::{PropertiesChanged, PropertyChanges};
+use crate::property_change::{PropertiesChanged, PropertyChanges, retagged};
 use crate::reach::{OutOfReach, out_of_reach};
 use crate::reading::{Reads, StartedGet};
 use crate::reaper::Reaper;
@@ -290,8 +290,45 @@ impl Coordinator {
         IndexResults::begin(&self.coverage, &self.index_queries, query)
     }
 
+    /// Proposes a change of properties, and waits until it is agreed, with a look at what the bucket holds where
+    /// that is needed: a bucket with objects keeps their kind. Otherwise as [`Coordinator::change_properties`].
+    pub async fn change_bucket_properties(
+        self: &Arc<Self>,
+        command: Command,
+        passed_over: Vec<WithoutEffect>,
+    ) -> Result<PropertiesChanged, ProposeError> {
+        self.check_kind_may_change(&command).await?;
+        let coordinator = self.clone();
+        let propose = move || coordinator.change_properties(command, passed_over);
+        self.runtime().blocking(propose).await
+    }
+
+    /// Refuses a command that would change the kind of a bucket's objects, unless the bucket is known to have none.
+    /// What is put meanwhile is stored as one kind or the other, and read as what it is.
+    async fn check_kind_may_change(&self, command: &Command) -> Result<(), Refusal> {
+        let state = self.state();
+        let Some((bucket_type, bucket)) = retagged(&state, command) else {
+            return Ok(());
+        };
+        let in_doubt = |error: RequestError| Reason::TagInDoubt {
+            detail: error.to_string(),
+        };
+        let listed = self.list_keys(bucket_type, bucket, self.settings.request_timeout);
+        let reason = match listed {
+            Err(error) => Some(in_doubt(error)),
+            Ok(mut listing) => listing
+                .next()
+                .await
+                .map(|keys| keys.map_or_else(in_doubt, |_| Reason::TagKept)),
+        };
+        match reason {
+            None => Ok(()),
+            Some(reason) => Err(PropertyErrors::one("object_tag", reason).into()),
+        }
+    }
+
     /// Proposes a change of properties, of a bucket or a bucket type, and waits until it is agreed;
-    /// belongs on the blocking pool. Values that this server would not keep are refused
+    /// belongs on the blocking pool. It does not look at what a bucket holds. Values that this server would not keep are refused
     /// ([`kvorum_properties::Effect`]). Other commands are proposed as they are. `passed_over` are names in
     /// the client's request that cannot be set ([`kvorum_properties::PropertyOverlay::passed_over`]).
     pub fn change_properties(

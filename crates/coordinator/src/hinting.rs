@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kvorum_backend::{Durability, Durable};
-use kvorum_object::Resolution;
+use kvorum_object::{ObjectTag, Resolution};
 use kvorum_planted_defects::is_planted;
 use kvorum_ring::{Epoch, KeyHash, NodeId, Partition, Position, Ring, Role, position};
 use kvorum_runtime::Moment;
@@ -17,7 +17,7 @@ use kvorum_vnode::{Operation, ReplicaReply, ReplicaRequest};
 use smallvec::SmallVec;
 
 use crate::hints::{Hint, HintPageLimits, HintStore};
-use crate::plan::key_hash;
+use crate::plan::{key_hash, tag_of};
 use crate::replicas::Replicas;
 use crate::waiting::Waiting;
 
@@ -111,6 +111,7 @@ async fn hand_over(
     let resolution = properties.map_or(Resolution::KeepSiblings, |it| {
         Resolution::keeping_siblings(it.keeps_siblings())
     });
+    let tag = properties.map_or_else(ObjectTag::default, |it| tag_of(it));
     let n_val = properties.map_or(u32::MAX, |it| it.n_val);
     let hash = properties.map_or(KeyHash::Standard, |it| key_hash(&it.chash_keyfun));
     let place = position(&address.bucket_type, &address.bucket, &address.key, hash);
@@ -119,6 +120,7 @@ async fn hand_over(
             key: hint.key.clone(),
             object: hint.object.clone(),
             resolution,
+            tag,
             durability: Durability::Grouped,
         };
         let request = ReplicaRequest {

@@ -2,7 +2,7 @@
 
 use kvorum_cluster::ClusterState;
 use kvorum_encoding::{Address, StorageKey};
-use kvorum_object::Resolution;
+use kvorum_object::{ObjectTag, Resolution};
 use kvorum_planted_defects::is_planted;
 use kvorum_properties::{BucketProperties, Datatype, KeyFunction, Quorum, SyncOnWrite};
 use kvorum_ring::{
@@ -66,7 +66,14 @@ pub(crate) struct PlanProperties {
     pub(crate) sync_on_write: SyncOnWrite,
     pub(crate) is_write_once: bool,
     resolution: Resolution,
+    tag: ObjectTag,
     datatype: Option<Datatype>,
+}
+
+/// The kind of a bucket's objects. Nearly all buckets choose none.
+pub(crate) fn tag_of(properties: &BucketProperties) -> ObjectTag {
+    let chosen = properties.object_tag.as_deref();
+    chosen.map_or_else(ObjectTag::default, ObjectTag::chosen)
 }
 
 impl From<&BucketProperties> for PlanProperties {
@@ -84,6 +91,7 @@ impl From<&BucketProperties> for PlanProperties {
             sync_on_write: properties.sync_on_write,
             is_write_once: properties.is_write_once(),
             resolution: Resolution::keeping_siblings(properties.keeps_siblings()),
+            tag: tag_of(properties),
             datatype: properties.datatype,
         }
     }
@@ -228,6 +236,10 @@ impl Plan {
 
     pub(crate) fn resolution(&self) -> Resolution {
         self.properties.resolution
+    }
+
+    pub(crate) fn tag(&self) -> ObjectTag {
+        self.properties.tag
     }
 
     pub(crate) fn read_quorum(&self, options: &GetOptions) -> Result<ReadQuorum, RequestError> {

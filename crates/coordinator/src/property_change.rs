@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use kvorum_backend::{Flow, FoldDetail, FoldFilter, FoldRange, Lease};
 use kvorum_cluster::{ClusterState, Command, ProposeError, Refusal};
-use kvorum_encoding::{bucket_prefix, type_prefix};
+use kvorum_encoding::{Bucket, BucketType, bucket_prefix, type_prefix};
+use kvorum_object::ObjectTag;
 use kvorum_properties::{BucketProperties, PropertyErrors, PropertyOverlay, Reason, WithoutEffect};
 use kvorum_runtime::LogQuota;
 use kvorum_vnode::Vnode;
@@ -77,7 +78,8 @@ impl PropertyChanges {
             .map(|(of_type, bucket, overlay)| (format!("{of_type}/{bucket}"), overlay));
         let defaults = BucketProperties::untyped_defaults();
         for (bucket, overlay) in types.chain(buckets) {
-            if let Err(errors) = overlay.check_kept(&defaults, self.backend_names.all()) {
+            let backends = self.backend_names.all();
+            if let Err(errors) = overlay.check_kept(&defaults, backends, &tag_names()) {
                 tracing::warn!(event = "property_not_kept", bucket, properties = %errors);
             }
         }
@@ -87,7 +89,8 @@ impl PropertyChanges {
         let Some((overlay, current)) = changed(&self.parts.cluster.current(), command) else {
             return Ok(Vec::new());
         };
-        let without_effect = overlay.check_kept(&current, self.backend_names.all())?;
+        let without_effect =
+            overlay.check_kept(&current, self.backend_names.all(), &tag_names())?;
         let is_moved = overlay.backend.is_some() && overlay.backend != current.backend;
         if let Some(place) = moved_place(command)
             && is_moved
@@ -121,6 +124,37 @@ impl PropertyChanges {
             .filter_map(|it| self.parts.vnodes.vnode(it));
         vnodes.any(|vnode| has_any(&vnode, &range, &filter))
     }
+}
+
+/// The names of the kinds of objects that there are.
+fn tag_names() -> Vec<&'static str> {
+    ObjectTag::all().map(ObjectTag::name).collect()
+}
+
+/// The bucket whose kind of objects a command would change, if it is known.
+pub(crate) fn retagged<'a>(
+    state: &ClusterState,
+    command: &'a Command,
+) -> Option<(&'a BucketType, &'a Bucket)> {
+    let (Command::SetBucketProperties {
+        bucket_type,
+        bucket,
+        ..
+    }
+    | Command::ResetBucketProperties {
+        bucket_type,
+        bucket,
+    }) = command
+    else {
+        return None;
+    };
+    let current = state.properties(bucket_type, bucket).ok()?;
+    let of_type = state.type_properties(bucket_type).ok()?;
+    let wanted = match command {
+        Command::SetBucketProperties { properties, .. } => properties.object_tag.as_deref()?,
+        _ => of_type.object_tag(),
+    };
+    (wanted != current.object_tag()).then_some((bucket_type, bucket))
 }
 
 /// The overlay that a command sets, and the properties that it changes; `None` if it sets none, or for
@@ -186,5 +220,18 @@ fn changed_place(command: &Command) -> Option<BucketOrType> {
             ..
         } => Some(BucketOrType::new(bucket_type, Some(bucket))),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_properties::OBJECT_TAG_DEFAULT;
+
+    use super::*;
+
+    #[test]
+    fn what_is_chosen_by_default_is_a_kind_that_there_is() {
+        assert_eq!(ObjectTag::default().name(), OBJECT_TAG_DEFAULT);
+        assert_eq!(ObjectTag::chosen(OBJECT_TAG_DEFAULT), ObjectTag::default());
     }
 }

@@ -245,6 +245,7 @@ impl Replicas {
             key: plan.key.clone(),
             object,
             resolution: plan.resolution(),
+            tag: plan.tag(),
             // Nobody waits for it, and the others have it.
             durability: Durability::Buffered,
         };
@@ -257,6 +258,7 @@ impl Replicas {
             key: plan.key.clone(),
             object,
             resolution: plan.resolution(),
+            tag: plan.tag(),
         };
         self.work_unawaited(plan, slot, operation, false);
     }

@@ -152,6 +152,7 @@ impl Writes {
                 condition: request.condition,
                 content: request.content,
                 resolution: plan.resolution(),
+                tag: plan.tag(),
             })),
             PutKind::AsIs => {
                 let now = kvorum_object::Timestamp::from_micros(self.replicas.parts.wall_time().0);
@@ -452,6 +453,7 @@ impl PutRun {
             key: self.plan.key.clone(),
             object,
             resolution: self.plan.resolution(),
+            tag: self.plan.tag(),
             durability,
         }
     }

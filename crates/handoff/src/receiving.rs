@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kvorum_backend::{Durability, Durable, Reading, SyncTicket, Timestamp};
 use kvorum_cluster::ClusterState;
 use kvorum_encoding::StorageKey;
-use kvorum_object::{Object, Resolution};
+use kvorum_object::{Object, ObjectTag, Resolution};
 use kvorum_runtime::Runtime;
 use kvorum_vnode::{
     Detail, Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode,
@@ -64,11 +64,12 @@ impl Merging {
         let mut tickets = Vec::new();
         let mut is_mended = false;
         for (key, object) in objects {
-            let resolution = self.resolution(key);
+            let (resolution, tag) = self.rules(key);
             let store = Operation::Store {
                 key: key.clone(),
                 object: object.clone(),
                 resolution,
+                tag,
                 durability: Durability::Grouped,
             };
             let mut reply = self.carry_out(store);
@@ -77,6 +78,7 @@ impl Merging {
                     key: key.clone(),
                     object: object.clone(),
                     resolution,
+                    tag,
                 };
                 reply = self.carry_out(mend);
                 is_mended = true;
@@ -118,15 +120,17 @@ impl Merging {
         }
     }
 
-    fn resolution(&self, key: &StorageKey) -> Resolution {
-        let Ok(address) = key.decode() else {
-            return Resolution::KeepSiblings;
+    /// The rules of the key's bucket. Of a type that is gone nobody knows what it wanted: nothing is dropped.
+    fn rules(&self, key: &StorageKey) -> (Resolution, ObjectTag) {
+        let properties = key.decode().ok().and_then(|address| {
+            let properties = self.state.properties(&address.bucket_type, &address.bucket);
+            properties.ok()
+        });
+        let Some(properties) = properties else {
+            return (Resolution::KeepSiblings, ObjectTag::default());
         };
-        let properties = self.state.properties(&address.bucket_type, &address.bucket);
-        // Of a type that is gone nobody knows what it wanted: nothing is dropped.
-        properties.map_or(Resolution::KeepSiblings, |it| {
-            Resolution::keeping_siblings(it.keeps_siblings())
-        })
+        let resolution = Resolution::keeping_siblings(properties.keeps_siblings());
+        (resolution, ObjectTag::chosen(properties.object_tag()))
     }
 
     fn carry_out(&self, operation: Operation) -> ReplicaReply {

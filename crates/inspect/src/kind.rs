@@ -145,7 +145,7 @@ fn by_begin(begin: &[u8]) -> Option<Kind> {
 fn by_name(name: &str) -> Option<Kind> {
     match name {
         "lock" | "LOCK" | "suspect" | "backup" | "backups" | "scrub" | "leveldb_stores"
-        | "leveled_stores" | "bitcask_stores" => Some(Kind::Text),
+        | "leveled_stores" | "hanoidb_stores" | "bitcask_stores" => Some(Kind::Text),
         "format" => Some(Kind::Format),
         REPAIR_PROGRESS => Some(Kind::RepairProgress),
         "engine" => Some(Kind::Engine),

@@ -4,17 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kvorum_backend::{
-    Backend, Backups, Batch, Capabilities, Durability, FoldEnd, IndexCounts, IndexFolds,
-    IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Receipt, Result, Sequence, Snapshot, Status,
-    StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind,
-    Timestamp,
+    Backend, Backups, Batch, Capabilities, Durability, FoldEnd, FoldFilter, FoldRange, IndexCounts,
+    IndexFolds, IndexRange, IndexVisitor, JournalFolded, JournalFolds, Lease, Lookup, ReadAt,
+    Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId,
+    StoredEntry, StoredHead, Task, TaskKind, Timestamp, Visited, Visitor,
 };
 use kvorum_disk::{Disk, Reserve};
 use kvorum_encoding::StorageKey;
-use kvorum_index_entries::keyspace::{all_objects, object_key};
+use kvorum_index_entries::keyspace::{all_objects, object_key, object_range, storage_key};
 use kvorum_index_entries::{Indexes, ObjectsView};
-use kvorum_lsm::{DrawNumber, Lsm, LsmSettings, Shared};
-use kvorum_ordered_tree::{OrderedTree, ScanRange};
+use kvorum_lsm::{DrawNumber, JournalShown, Lsm, LsmSettings, Shared};
+use kvorum_ordered_tree::{OrderedTree, ScanRange, TreeView};
 use kvorum_value_log::{Tenant, ValueLog};
 
 /// An open store.
@@ -165,6 +165,39 @@ impl Backend for LsmEngine {
 
     fn backups(&self) -> Option<&dyn Backups> {
         Some(self)
+    }
+
+    fn journal_folds(&self) -> Option<&dyn JournalFolds> {
+        let has_journal = self.lsm.has_journal();
+        has_journal.then_some(self as &dyn JournalFolds)
+    }
+}
+
+impl JournalFolds for LsmEngine {
+    fn fold_in_journal_order(
+        &self,
+        range: &FoldRange,
+        lease: Lease,
+        filter: &FoldFilter,
+        visitor: &mut Visitor<'_>,
+    ) -> Result<JournalFolded> {
+        let (from, to) = object_range(range);
+        let snapshot = self.lsm.snapshot(lease);
+        let visit = &mut |shown: &JournalShown<'_>| {
+            visitor(Visited {
+                key: &storage_key(shown.key),
+                sequence: Sequence(shown.sequence),
+                fields: shown.value.fields,
+                head: shown.value.head.clone(),
+                body: shown.body.clone(),
+            })
+        };
+        let end = snapshot.scan_journal(&FoldRange { from, to }, filter, visit)?;
+        let has_met_damage = snapshot.has_met_damage();
+        Ok(JournalFolded {
+            end,
+            has_met_damage,
+        })
     }
 }
 

@@ -530,6 +530,7 @@ impl Repair {
             // Nobody knows, and true is never wrong.
             has_extras: true,
             has_journal: self.has_journal(),
+            layout: self.options.settings.compaction.layout(),
             ..Manifest::default()
         });
         manifest.generation += 1;

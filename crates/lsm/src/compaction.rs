@@ -102,8 +102,8 @@ impl Job {
     /// The same for a store with a journal: an entry says where older ones of its key may be, and a removal
     /// stays while they are.
     pub(crate) fn over_journal(mut self, journal: Option<JournalParts>) -> Self {
-        if journal.is_some() {
-            self.walk = self.walk.with_trails();
+        if let Some(journal) = &journal {
+            self.walk = self.walk.with_trails(journal.forgotten());
         }
         self.journal = journal;
         self

@@ -4,7 +4,7 @@
 //! A long job goes by this rather than by a version, which would keep files. What is gone from a journal does
 //! not come back, so that what was seen once errs on the safe side.
 
-use kvorum_backend::StoreId;
+use kvorum_backend::{StoreId, Tag};
 
 use crate::store::Store;
 use crate::version::Version;
@@ -14,6 +14,7 @@ pub(crate) struct JournalParts {
     /// Ascending.
     in_log: Vec<u32>,
     files: Vec<CleanFile>,
+    forgotten: fn(Tag) -> bool,
 }
 
 struct CleanFile {
@@ -38,7 +39,13 @@ impl JournalParts {
         Some(Self {
             in_log,
             files: files.collect(),
+            forgotten: store.settings.forgotten,
         })
+    }
+
+    /// True for kinds of entries whose older records hold back no removal.
+    pub(crate) fn forgotten(&self) -> fn(Tag) -> bool {
+        self.forgotten
     }
 
     /// True when a record of one of these segments may be there that is older than an entry of its key with this
@@ -65,6 +72,7 @@ mod tests {
                 clean_to: 50,
                 segments: vec![2, 4],
             }],
+            forgotten: |_| false,
         };
         for (range, sequence, expected) in [
             ((7, 7), 99, true),

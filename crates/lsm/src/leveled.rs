@@ -9,10 +9,9 @@
 //! once than there is room for, the oldest first. On a small disk a flush writes
 //! several tables without keys in common, which count as one.
 
-use bytes::Bytes;
-
 use crate::policy::{
-    Debt, Pick, Policy, PolicySettings, Reason, Shape, TableShape, layers, tables,
+    Debt, Layout, Pick, Policy, PolicySettings, Reason, Shape, TableShape, is_expired, level_bytes,
+    of_level_zero, overlapping, part_bytes, pressure_permille, tables, zero_layers,
 };
 
 /// The policy.
@@ -20,6 +19,10 @@ use crate::policy::{
 pub(crate) struct Leveled;
 
 impl Policy for Leveled {
+    fn layout(&self) -> Layout {
+        Layout::Multiples
+    }
+
     fn picks(&self, shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick> {
         picks(shape, settings, now)
     }
@@ -51,10 +54,6 @@ fn base_level(shape: &Shape, settings: &PolicySettings) -> usize {
         .iter()
         .position(|it| *it > 0)
         .unwrap_or(last_level(settings))
-}
-
-fn zero_layers(shape: &Shape) -> usize {
-    layers(tables(shape, 0), |it| (&it.smallest, &it.largest)).count()
 }
 
 /// The merges that are due, most wanted first.
@@ -96,23 +95,14 @@ fn debt(shape: &Shape, settings: &PolicySettings) -> Debt {
             carried = held.saturating_sub(*target);
         }
     }
-    let slow = zero.saturating_sub(settings.slow_from_tables) as u64;
-    let span = settings
-        .slowest_at_tables
-        .saturating_sub(settings.slow_from_tables)
-        .max(1) as u64;
     Debt {
         bytes,
-        pressure_permille: (1000 * slow / span).min(1000),
+        pressure_permille: pressure_permille(zero, settings),
     }
 }
 
 fn last_level(settings: &PolicySettings) -> usize {
     settings.levels.max(2) - 1
-}
-
-fn level_bytes(shape: &Shape, level: usize) -> u64 {
-    tables(shape, level).iter().map(|it| it.bytes).sum()
 }
 
 fn size_picks<'a>(
@@ -157,42 +147,6 @@ fn next_below(shape: &Shape, level: usize, base: usize) -> usize {
     next.unwrap_or(base.max(level + 1))
 }
 
-/// What a merge writes at most before anything that it replaces is removed: the tables of one part, which
-/// ends where one of the level below does.
-fn part_bytes(shape: &Shape, output: usize, settings: &PolicySettings) -> u64 {
-    let longest = tables(shape, output).iter().map(|it| it.bytes).max();
-    settings
-        .table_bytes_max
-        .saturating_add(longest.unwrap_or(0))
-}
-
-/// The tables of level 0 that are merged: all, or as many of the oldest as there is room for. Where there is
-/// none even for the oldest, the smallest goes that has nothing older below it on the level.
-fn of_level_zero<'a>(
-    shape: &'a Shape,
-    output: usize,
-    settings: &PolicySettings,
-) -> Vec<&'a TableShape> {
-    let zero = tables(shape, 0);
-    let mut needed = part_bytes(shape, output, settings);
-    let oldest_first = zero.iter().rev();
-    let fitting = oldest_first.take_while(|table| {
-        needed = needed.saturating_add(table.bytes);
-        needed <= settings.room_bytes
-    });
-    let count = fitting.count();
-    if count > 0 {
-        return zero[zero.len() - count..].iter().collect();
-    }
-    let is_oldest = |(at, table): &(usize, &TableShape)| {
-        let mut older = zero[at + 1..].iter();
-        !older.any(|it| it.overlaps(&table.smallest, &table.largest))
-    };
-    let alone = zero.iter().enumerate().filter(is_oldest);
-    let smallest = alone.min_by_key(|(_, table)| table.bytes);
-    smallest.into_iter().map(|(_, table)| table).collect()
-}
-
 /// The table that moves down with the least to rewrite for what it is, among those for which there is room.
 /// A removal frees what it removes, so it counts double.
 fn cheapest<'a>(
@@ -231,7 +185,10 @@ fn pick(
         true => Vec::new(),
         false => overlapping(shape, output, smallest, largest),
     };
+    // Nothing below has keys in common with it: it need not be rewritten.
+    let is_alone = level > 0 && inputs.len() == 1 && below.is_empty();
     Some(Pick {
+        is_move: reason == Reason::Size && is_alone && output > level,
         reason,
         score_percent,
         level,
@@ -284,14 +241,6 @@ fn misplaced_pick(shape: &Shape) -> Option<Pick> {
     misplaced.next()
 }
 
-fn is_expired(table: &TableShape, settings: &PolicySettings, now: u64) -> bool {
-    let at = match settings.rewrites_expired {
-        true => table.half_expired_at.or(table.expired_at),
-        false => table.expired_at,
-    };
-    at.is_some_and(|it| it <= now)
-}
-
 /// True when the removals of these tables are enough to pay for what is read to merge them.
 fn frees_enough(
     shape: &Shape,
@@ -311,17 +260,6 @@ fn frees_enough(
     let below = overlapping(shape, output, smallest, largest);
     let read = inputs.iter().chain(&below).map(|it| it.entries);
     10 * removals >= read.sum()
-}
-
-/// Tables of a level with keys between these, both included.
-fn overlapping<'a>(
-    shape: &'a Shape,
-    level: usize,
-    smallest: &Bytes,
-    largest: &Bytes,
-) -> Vec<&'a TableShape> {
-    let tables = tables(shape, level).iter();
-    tables.filter(|it| it.overlaps(smallest, largest)).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
+
 use super::*;
 use crate::policy::is_zero_worth_merging;
 
@@ -78,7 +80,7 @@ impl Virtual {
         };
         take(&mut self.levels[pick.level], &pick.inputs);
         take(&mut self.levels[pick.output], &pick.below);
-        if !pick.is_move() {
+        if !pick.is_move {
             self.written += merged.len() as u64;
         }
         let keys: Vec<u32> = merged.into_iter().collect();

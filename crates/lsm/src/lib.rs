@@ -8,7 +8,8 @@
 //! # Who decides what
 //!
 //! A [`policy`] says which tables to merge, from sizes and key ranges alone; it is simulated over stores
-//! that do not exist. Levelled merging is one. The mechanism does it in steps of bounded bytes that somebody else schedules
+//! that do not exist. Levelled merging is one, doubling levels another: there each put owes its share of each merge
+//! that is due, and pays what upkeep has not done before. The mechanism does it in steps of bounded bytes that somebody else schedules
 //! ([`Lsm::maintenance_step`]). Nothing here starts a thread or reads a clock.
 //!
 //! # What readers see
@@ -61,6 +62,7 @@ pub mod blob;
 mod cache;
 mod collect;
 mod compaction;
+mod doubling;
 mod draw;
 mod entry;
 mod erase;
@@ -72,6 +74,7 @@ mod in_tables;
 mod install;
 pub mod journal;
 mod journal_collect;
+mod journal_order;
 mod journal_parts;
 mod journal_policy;
 mod keeping;
@@ -101,6 +104,7 @@ mod scarcity;
 mod scrub;
 mod settings;
 mod settling;
+mod shares;
 mod snapshot;
 mod status;
 mod store;
@@ -115,15 +119,17 @@ mod written_blob;
 mod written_journal;
 
 pub use cache::SharedCache;
+pub use doubling::{DoublingLevels, SHARE_PER_BYTE};
 pub use draw::DrawNumber;
 pub use entry::{BlobPlace, Body, Entry, Value};
+pub use journal_order::JournalShown;
 pub use journal_policy::JournalPolicy;
 pub use logged::{LoggedPlace, segment_of};
 pub use lsm::Lsm;
 pub use memory::MemoryBudget;
 pub use older::Older;
 pub use op::Op;
-pub use settings::{CompressionPoint, LsmSettings, Shared};
+pub use settings::{CompressionPoint, LsmSettings, Recalculate, Shared};
 pub use snapshot::{LsmSnapshot, Shown};
 pub use write::Guard;
 

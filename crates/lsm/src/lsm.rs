@@ -23,6 +23,10 @@ use crate::store::Store;
 use crate::upkeep::Upkeep;
 use crate::{DrawNumber, LsmSettings, Shared, Value};
 
+/// What an entry takes in a table beside its key, its head and a small body: fields, its place in the index and the
+/// filter, the place of a large body. Bytes.
+const TABLED_ENTRY_BYTES: u64 = 32;
+
 /// A store of keys, each with fields, extra bytes, a head and a body.
 pub struct Lsm {
     pub(crate) store: Arc<Store>,
@@ -94,6 +98,11 @@ impl Lsm {
         self.store.intake.set_reserve(reserve);
     }
 
+    /// True when the store keeps a journal of its entries.
+    pub fn has_journal(&self) -> bool {
+        self.store.settings.journaled.is_some()
+    }
+
     /// The identity of the present contents.
     pub fn identity(&self) -> StoreId {
         StoreId(self.store.identity())
@@ -117,7 +126,9 @@ impl Lsm {
             .counters
             .put_bytes
             .fetch_add(bytes, Ordering::Relaxed);
-        self.upkeep.pay(bytes, now);
+        let threshold = self.store.settings.blob_threshold_bytes;
+        let tabled = || ops.iter().map(|it| it.tabled_bytes(threshold)).sum();
+        self.upkeep.pay(bytes, tabled, now);
     }
 
     /// What a key holds, its body included.
@@ -218,6 +229,20 @@ impl Drop for Lsm {
 }
 
 impl Op {
+    /// About what a table takes for it, in bytes; a large body stays apart, and only its place goes there.
+    fn tabled_bytes(&self, blob_threshold_bytes: usize) -> u64 {
+        let (key_bytes, value_bytes) = match self {
+            Self::Put { key, value } => {
+                let body = usize::try_from(value.body_len()).unwrap_or(usize::MAX);
+                let body = if body < blob_threshold_bytes { body } else { 0 };
+                (key.len(), value.head.len() + value.extra.len() + body)
+            }
+            Self::Remove { key } => (key.len(), 0),
+            Self::RemoveRange { from, to } => (from.len(), to.len()),
+        };
+        (key_bytes + value_bytes) as u64 + TABLED_ENTRY_BYTES
+    }
+
     fn payload_bytes(&self) -> usize {
         match self {
             Self::Put { key, value } => {

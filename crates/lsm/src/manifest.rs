@@ -21,18 +21,22 @@ use kvorum_sst::{KnownTable, Properties, TableId};
 use kvorum_storage_errors::IntoBackend;
 
 use crate::files::number_of;
+use crate::policy::Layout;
 
 /// The names of the two copies.
 pub const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmmft";
-/// The version with a journal. Without one, a manifest is as in version 4; without a label as in version 3,
-/// without bodies in the value log as in version 2, and without doubts as in version 1.
-const VERSION: u8 = 5;
+/// The version with doubling levels. Without them, a manifest is as in version 5; without a journal as in version
+/// 4, without a label as in version 3, without bodies in the value log as in version 2, and without doubts as in
+/// version 1.
+const VERSION: u8 = 6;
+const VERSION_WITH_JOURNAL: u8 = 5;
 const VERSION_WITH_LABEL: u8 = 4;
 const VERSION_WITH_LOG: u8 = 3;
 pub(crate) const BYTES_MAX: u64 = 1 << 30;
 const HAS_EXTRAS: u8 = 1;
 const HAS_JOURNAL: u8 = 1 << 1;
+const HAS_DOUBLING_LEVELS: u8 = 1 << 2;
 
 /// A table, as the manifest lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,6 +179,8 @@ pub struct Manifest {
     pub has_extras: bool,
     /// The store keeps a journal, which it does from its first entry on or never.
     pub has_journal: bool,
+    /// What the levels of its tables mean, which stays from its first entry on.
+    pub layout: Layout,
     /// The value log in which entries have bodies; 0 for none.
     pub value_log: u64,
     /// Level 0 newest first, the others in key order.
@@ -214,14 +220,14 @@ impl Manifest {
     /// size    field
     /// 8       magic "KVlsmmft"
     /// 1       format version: 1 without doubts, 2 with them, 3 with bodies in the value log, 4 with a
-    ///         label, 5 with a journal
+    ///         label, 5 with a journal, 6 with doubling levels
     /// 3       zero
     /// 4       masked CRC-32C of the bytes before and behind
     /// 8       generation
     /// 8       identity
     /// 8       identity before the last erasure
     /// varint  next number, sequence, first log (one each)
-    /// 1       flags: 0 has extras, 1 has a journal
+    /// 1       flags: 0 has extras, 1 has a journal, 2 has doubling levels
     /// varint  number of tables, and for each: varints level, number, file length, length of its
     ///         properties; the properties
     /// varint  number of blob files, and for each varints: file, number, file length, bytes of blocks
@@ -234,7 +240,8 @@ impl Manifest {
     /// ```
     pub fn encode(&self) -> Vec<u8> {
         let version = match (self.value_log, self.doubts.is_empty()) {
-            _ if self.has_journal || !self.journal.is_empty() => VERSION,
+            _ if self.layout == Layout::Doubling => VERSION,
+            _ if self.has_journal || !self.journal.is_empty() => VERSION_WITH_JOURNAL,
             _ if !self.label.is_empty() => VERSION_WITH_LABEL,
             (0, true) => 1,
             (0, false) => 2,
@@ -244,8 +251,7 @@ impl Manifest {
         for number in [self.next_number, self.sequence, self.first_log] {
             put_varint(&mut out, number);
         }
-        let extras = if self.has_extras { HAS_EXTRAS } else { 0 };
-        out.push(extras | if self.has_journal { HAS_JOURNAL } else { 0 });
+        out.push(self.flags());
         put_varint(&mut out, self.tables.len() as u64);
         let mut properties = Vec::new();
         for table in &self.tables {
@@ -272,11 +278,18 @@ impl Manifest {
         if version >= VERSION_WITH_LABEL {
             put_label(&mut out, &self.label);
         }
-        if version >= VERSION {
+        if version >= VERSION_WITH_JOURNAL {
             put_varint(&mut out, self.journal.len() as u64);
             self.journal.iter().for_each(|it| it.encode(&mut out));
         }
         end_copy(out)
+    }
+
+    fn flags(&self) -> u8 {
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        flag(self.has_extras, HAS_EXTRAS)
+            | flag(self.has_journal, HAS_JOURNAL)
+            | flag(self.layout == Layout::Doubling, HAS_DOUBLING_LEVELS)
     }
 
     /// `Ok(None)` for damaged bytes.
@@ -309,6 +322,7 @@ impl Manifest {
             first_log: reader.varint()?,
             has_extras: false,
             has_journal: false,
+            layout: Layout::Multiples,
             value_log: 0,
             tables: Vec::new(),
             blobs: Vec::new(),
@@ -319,6 +333,9 @@ impl Manifest {
         let flags = reader.u8()?;
         manifest.has_extras = flags & HAS_EXTRAS != 0;
         manifest.has_journal = flags & HAS_JOURNAL != 0;
+        if flags & HAS_DOUBLING_LEVELS != 0 {
+            manifest.layout = Layout::Doubling;
+        }
         for _ in 0..reader.varint_len()? {
             let (level, number, file_len) = (reader.varint()?, reader.varint()?, reader.varint()?);
             let properties = reader.take_prefixed()?;
@@ -346,7 +363,7 @@ impl Manifest {
         if version >= VERSION_WITH_LABEL {
             manifest.label = take_label(&mut reader)?;
         }
-        if version >= VERSION {
+        if version >= VERSION_WITH_JOURNAL {
             for _ in 0..reader.varint_len()? {
                 let file = JournalFileRecord::decode(&mut reader)?;
                 manifest.journal.push(file);
@@ -505,6 +522,7 @@ mod tests {
             first_log: 8,
             has_extras: true,
             has_journal: false,
+            layout: Layout::Multiples,
             value_log: 0,
             tables: vec![TableRecord {
                 level: 1,
@@ -593,6 +611,19 @@ mod tests {
         assert!(bytes.ends_with(&[0, 1, 1, 2, 3, 4, 3, 5, 2, 0xa5, 2]));
         let decoded = Manifest::decode(&bytes, Path::new("x")).unwrap();
         assert_eq!(decoded, Some(with_journal()));
+    }
+
+    /// An older version takes no store for one of multiples, whose levels mean something else.
+    #[test]
+    fn doubling_levels_are_a_flag_and_a_version_of_their_own() {
+        let doubling = Manifest {
+            layout: Layout::Doubling,
+            ..manifest()
+        };
+        let bytes = doubling.encode();
+        assert_eq!((bytes[8], bytes.last()), (6, Some(&0)));
+        let decoded = Manifest::decode(&bytes, Path::new("x")).unwrap();
+        assert_eq!(decoded, Some(doubling));
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_backend::Result;
+use kvorum_backend::{Result, Tag};
 use kvorum_encoding::KeyRange;
 use kvorum_sst::{Mark, MarkKind, Marks, ScanFilter, ScanItem, ScanOptions, TableScan};
 use kvorum_storage_errors::IntoBackend;
@@ -207,6 +207,11 @@ pub(crate) trait Taken: Sized {
 
     /// Adds the segments in which records of it may be, and of what it hides.
     fn leave_trail(&self, _older: &mut Older) {}
+
+    /// The kind of what it puts, for those that leave a trail.
+    fn tag(&self) -> Option<Tag> {
+        None
+    }
 }
 
 impl Taken for Entry {
@@ -245,6 +250,8 @@ pub(crate) struct MergeWalk {
     bytes: u64,
     /// Where records of the key are that are older than what was returned of it, if that is asked for.
     trail: Option<Older>,
+    /// True for kinds of entries that leave none.
+    forgets: fn(Tag) -> bool,
 }
 
 impl MergeWalk {
@@ -258,12 +265,14 @@ impl MergeWalk {
             is_started: false,
             bytes: 0,
             trail: None,
+            forgets: |_| false,
         }
     }
 
-    /// The same, noting what is passed of each key.
-    pub(crate) fn with_trails(mut self) -> Self {
+    /// The same, noting what is passed of each key, but for kinds of entries that are to be forgotten.
+    pub(crate) fn with_trails(mut self, forgets: fn(Tag) -> bool) -> Self {
         self.trail = Some(Older::default());
+        self.forgets = forgets;
         self
     }
 
@@ -358,7 +367,9 @@ impl MergeWalk {
             return Ok(Merged::Hidden);
         };
         if let (true, Some(trail)) = (is_older, &mut self.trail) {
-            entry.leave_trail(trail);
+            if !entry.tag().is_some_and(self.forgets) {
+                entry.leave_trail(trail);
+            }
             return Ok(Merged::Hidden);
         }
         let newer = &self.sources[..newest];

@@ -1,5 +1,6 @@
 //! Merging tables downwards, as the policy wants it.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +17,7 @@ use crate::merge::{MergeWalk, READ_AHEAD_BYTES, Source};
 use crate::opening::is_manifest_readable;
 use crate::policy::{self, Debt, Pick, Reason};
 use crate::rebuilding::lost_tables;
+use crate::shares::Shares;
 use crate::store::Store;
 use crate::trouble::Troubles;
 use crate::version::{LevelTable, Version, layers_of};
@@ -31,11 +33,24 @@ pub(crate) enum Payer {
     Writer,
 }
 
-/// The merge that is going on, and the tables of which merges failed.
+/// What puts have to share the cost of, in bytes that go to tables.
+pub(crate) struct SharedPut {
+    /// Of all puts that have not paid yet, the present one included.
+    pub(crate) unpaid_bytes: u64,
+    /// Of the present one.
+    pub(crate) own_bytes: u64,
+    /// Bytes of merging that each owes to each level with a merge due.
+    pub(crate) per_byte: u64,
+}
+
+/// The merges that are going on, as many as the policy lets, and the tables of which merges failed.
 #[derive(Default)]
 pub(crate) struct Merging {
-    running: Option<(Pick, Job)>,
+    running: Vec<(Pick, Job)>,
     troubles: Troubles,
+    shares: Shares,
+    /// The levels with merges due, and after how many changes of the version they were.
+    due_levels: Option<(u64, Vec<usize>)>,
 }
 
 impl Merging {
@@ -47,34 +62,19 @@ impl Merging {
         now: Timestamp,
         payer: Payer,
     ) -> Result<StepOutcome> {
-        if self.running.is_none() {
-            let version = store.version.load_full();
-            let picks = picks(store, &version, now);
-            let Some(pick) = picks.into_iter().find(|it| it.level as u64 == level) else {
-                return Ok(StepOutcome::nothing_left());
-            };
-            // From one directory to the other, a table is written again like any other.
-            let is_crossing = store.is_slow_level(pick.level) != store.is_slow_level(pick.output);
-            if pick.is_move() && !is_crossing {
-                move_table(store, &version, &pick)?;
-                return Ok(StepOutcome::nothing_left());
-            }
-            self.troubles.keep(&version);
-            let gives_up = payer == Payer::Upkeep
-                && self.troubles.is_lasting(&pick, now)
-                && is_manifest_readable(&*store.disk, &store.directory);
-            self.running = Some(start_merge(store, &version, pick, gives_up, None));
-        }
-        let Some((pick, job)) = &mut self.running else {
-            return Ok(StepOutcome::nothing_left());
+        let at = match self.running_at(level) {
+            Some(at) => at,
+            None => match self.begin(store, level, now, payer)? {
+                Some(at) => at,
+                None => return Ok(StepOutcome::nothing_left()),
+            },
         };
-        if pick.level as u64 != level {
-            return Ok(StepOutcome::nothing_left());
-        }
+        let (pick, job) = &mut self.running[at];
+        let level = pick.level;
         let outcome = job.step(store, budget_bytes, now);
-        if let Err(error) = &outcome
-            && let Some((_, job)) = self.running.take()
-        {
+        if let Err(error) = &outcome {
+            self.due_levels = None;
+            let (_, job) = self.running.remove(at);
             store.remove_files(job.output_paths(store));
             if error.kind() == ErrorKind::Failed {
                 match payer {
@@ -84,24 +84,84 @@ impl Merging {
             }
         }
         let (cost_bytes, reached) = outcome?;
+        self.shares.done(level, cost_bytes);
         let is_done = matches!(reached, Reached::End);
         match reached {
             Reached::Budget => {}
             Reached::Part(next) => {
-                if let Some((pick, job)) = self.running.take() {
-                    self.running = Some(install_part(store, pick, job, next)?);
-                }
+                let (pick, job) = self.running.remove(at);
+                self.running.push(install_part(store, pick, job, next)?);
             }
             Reached::End => {
-                if let Some((pick, job)) = self.running.take() {
-                    install_merge(store, &pick, job)?;
-                }
+                let (pick, job) = self.running.remove(at);
+                install_merge(store, &pick, job)?;
+                self.ended(store, &pick, now)?;
             }
         }
         Ok(StepOutcome {
             cost_bytes,
             is_done,
         })
+    }
+
+    fn running_at(&self, level: u64) -> Option<usize> {
+        let mut running = self.running.iter();
+        running.position(|(pick, _)| pick.level as u64 == level)
+    }
+
+    fn may_begin(&self, store: &Store, pick: &Pick) -> bool {
+        let begun: Vec<&Pick> = self.running.iter().map(|(pick, _)| pick).collect();
+        store.settings.compaction.may_begin(pick, &begun)
+    }
+
+    /// Begins the merge of a level that is due, and says where among those that go on it is. What is only a move
+    /// is made instead.
+    fn begin(
+        &mut self,
+        store: &Store,
+        level: u64,
+        now: Timestamp,
+        payer: Payer,
+    ) -> Result<Option<usize>> {
+        let version = store.version.load_full();
+        let picks = picks(store, &version, now);
+        let due = picks.into_iter().find(|it| it.level as u64 == level);
+        let Some(pick) = due.filter(|it| self.may_begin(store, it)) else {
+            return Ok(None);
+        };
+        // From one directory to the other, a table is written again like any other.
+        let is_crossing = store.is_slow_level(pick.level) != store.is_slow_level(pick.output);
+        if pick.is_move && !is_crossing {
+            move_tables(store, &version, &pick)?;
+            return Ok(None);
+        }
+        self.troubles.keep(&version);
+        let gives_up = payer == Payer::Upkeep
+            && self.troubles.is_lasting(&pick, now)
+            && is_manifest_readable(&*store.disk, &store.directory);
+        self.running
+            .push(start_merge(store, &version, pick, gives_up, None));
+        Ok(Some(self.running.len() - 1))
+    }
+
+    /// Where puts pay shares, a merge that is done leaves its place at once: the next may be waiting for it.
+    fn ended(&mut self, store: &Store, pick: &Pick, now: Timestamp) -> Result<()> {
+        if store.settings.compaction.share_per_byte().is_none() {
+            return Ok(());
+        }
+        if pick.level == 0 || store.version.load().levels[pick.level].is_empty() {
+            self.shares.close(pick.level);
+        }
+        for _ in 0..store.settings.policy.levels {
+            let version = store.version.load_full();
+            let mut picks = picks(store, &version, now).into_iter();
+            let next = picks.find(|it| it.is_move && self.may_begin(store, it));
+            let Some(pick) = next else {
+                break;
+            };
+            move_tables(store, &version, &pick)?;
+        }
+        Ok(())
     }
 
     /// Does a part of what a put pays for.
@@ -113,38 +173,92 @@ impl Merging {
         now: Timestamp,
     ) {
         let next = self.troubles.next_sound(picks(store, version, now));
-        let level = self.running.as_ref().map(|(pick, _)| pick.level);
+        let level = self.running.first().map(|(pick, _)| pick.level);
         if let Some(level) = level.or(next.map(|pick| pick.level)) {
             let level = level as u64;
             let _paid_or_due = self.step(store, level, budget_bytes, now, Payer::Writer);
         }
     }
 
+    /// Does a part of what is owed when so many bytes were put; the rest is owed still. `own_bytes` are of the
+    /// put that pays, and its own share is the least that it may be asked for.
+    pub(crate) fn pay_share(
+        &mut self,
+        store: &Store,
+        put: &SharedPut,
+        budget_bytes: u64,
+        now: Timestamp,
+    ) {
+        let levels = self.due_levels(store, now);
+        let share = |bytes: u64| bytes.saturating_mul(put.per_byte);
+        self.shares.put(&levels, share(put.unpaid_bytes));
+        let own = share(put.own_bytes).saturating_mul(levels.len() as u64);
+        let mut left = budget_bytes.max(own);
+        let mut passed = Vec::new();
+        while left > 0
+            && let Some((level, owed)) = self.shares.most(&passed)
+        {
+            passed.push(level);
+            // What fails here is due again, and told to whoever asks for it.
+            let paid = self.step(store, level as u64, owed.min(left), now, Payer::Writer);
+            let Ok(paid) = paid else {
+                return;
+            };
+            left = left.saturating_sub(paid.cost_bytes);
+        }
+    }
+
+    /// The levels with merges that a put may pay for. They are looked for when the version has changed.
+    fn due_levels(&mut self, store: &Store, now: Timestamp) -> Vec<usize> {
+        let changes = store.version_changes.load(Ordering::Relaxed);
+        if let Some((known, levels)) = &self.due_levels
+            && *known == changes
+        {
+            return levels.clone();
+        }
+        let picks = picks(store, &store.version.load(), now);
+        let is_owed = |it: &&Pick| it.reason == Reason::Size && self.troubles.is_sound(it);
+        let due = picks.iter().filter(is_owed).map(|it| it.level);
+        let running = self.running.iter().map(|(pick, _)| pick.level);
+        let levels: BTreeSet<usize> = running.chain(due).collect();
+        let levels: Vec<usize> = levels.into_iter().collect();
+        self.due_levels = Some((changes, levels.clone()));
+        levels
+    }
+
     /// Gives up what was begun; its files go with it.
     pub(crate) fn abandon(&mut self, store: &Store) {
-        if let Some((_, job)) = self.running.take() {
+        for (_, job) in self.running.drain(..) {
             store.remove_files(job.output_paths(store));
         }
     }
 }
 
-/// The merge that is going on, or the one that would be next. While somebody is at a step, what was begun is
-/// not known.
+/// The merges that are going on, and those that may begin beside them, or the one that would be next. While
+/// somebody is at a step, what was begun is not known.
 pub(crate) fn due(
     store: &Store,
     merging: Option<&Merging>,
     version: &Version,
     now: Timestamp,
     urgency: Urgency,
-) -> Option<Task> {
-    let running = merging.and_then(|it| it.running.as_ref().map(|(pick, _)| pick));
+) -> Vec<Task> {
     let picks = picks(store, version, now);
+    let mut due: Vec<Pick> = Vec::new();
+    if let Some(merging) = merging {
+        due.extend(merging.running.iter().map(|(pick, _)| pick.clone()));
+    }
     let next = match merging {
-        Some(merging) => merging.troubles.next(picks),
-        None => picks.into_iter().next(),
+        Some(merging) => merging.troubles.sound_first(picks),
+        None => picks,
     };
-    let pick = running.or(next.as_ref())?;
-    Some(task(version, pick, urgency))
+    for pick in next {
+        let begun: Vec<&Pick> = due.iter().collect();
+        if store.settings.compaction.may_begin(&pick, &begun) {
+            due.push(pick);
+        }
+    }
+    due.iter().map(|it| task(version, it, urgency)).collect()
 }
 
 /// How far merging is behind.
@@ -176,10 +290,12 @@ fn picks(store: &Store, version: &Version, now: Timestamp) -> Vec<Pick> {
         true => headroom.available.min(headroom.reserve / 2),
         false => headroom.for_puts(),
     };
-    if headroom.refuses_puts()
-        && policy::is_zero_worth_merging(&shape, policy::worth_part(&headroom))
-    {
-        settings.level_zero_tables = 1;
+    if headroom.refuses_puts() {
+        let worth_part = policy::worth_part(&headroom);
+        settings.worth_part = Some(worth_part);
+        if policy::is_zero_worth_merging(&shape, worth_part) {
+            settings.level_zero_tables = 1;
+        }
     }
     let mut picks = store.settings.compaction.picks(&shape, &settings, now.0);
     let lost: Vec<u64> = lost_tables(store, version).map(|it| it.number).collect();
@@ -193,16 +309,14 @@ fn picks(store: &Store, version: &Version, now: Timestamp) -> Vec<Pick> {
     picks
 }
 
-/// A table without anything below it goes down as it is.
-fn move_table(store: &Store, version: &Version, pick: &Pick) -> Result<()> {
-    let is_it = |number: u64| pick.inputs.contains(&number);
-    let Some(table) = version.levels[pick.level]
-        .iter()
-        .find(|it| is_it(it.number))
-    else {
+/// Tables without anything in their way go to another level as they are.
+fn move_tables(store: &Store, version: &Version, pick: &Pick) -> Result<()> {
+    let tables = version.levels[pick.level].iter();
+    let moved = tables.filter(|it| pick.inputs.contains(&it.number));
+    let moved: Vec<LevelTable> = moved.cloned().collect();
+    if moved.is_empty() {
         return Ok(());
-    };
-    let moved = vec![table.clone()];
+    }
     install::exchange(store, pick, &moved)?;
     store.counters.moves.fetch_add(1, Ordering::Relaxed);
     Ok(())
@@ -338,11 +452,13 @@ fn task(version: &Version, pick: &Pick, urgency: Urgency) -> Task {
         Reason::Expired => (TaskKind::Expire, Urgency::Idle),
         Reason::Misplaced => (TaskKind::Compact, Urgency::Idle),
     };
+    // A policy whose moves are steps of its merges counts no bytes for them.
+    let cost_bytes = if pick.bytes == 0 { 0 } else { 2 * bytes };
     Task {
         kind,
         subject: pick.level as u64,
         urgency,
-        cost_bytes: 2 * bytes,
+        cost_bytes,
     }
 }
 

@@ -3,6 +3,7 @@
 //! together again.
 
 use bytes::Bytes;
+use kvorum_backend::Tag;
 use kvorum_sst::Facts;
 
 use kvorum_value_log::LogPlace;
@@ -114,5 +115,13 @@ impl Taken for Moved {
         if let Some(at) = self.logged_at() {
             older.add(at.segment);
         }
+    }
+
+    fn tag(&self) -> Option<Tag> {
+        let value = match self {
+            Self::Entry(entry) => entry.value.clone(),
+            Self::Bytes { bytes, .. } => Entry::decode(bytes).ok()?.value,
+        };
+        value.map(|it| it.fields.tag)
     }
 }

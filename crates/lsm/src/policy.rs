@@ -1,7 +1,7 @@
 //! What a policy of merging is asked, and in which words: shapes of stores, picks, debts.
 //!
 //! A policy says which tables to merge: a function of sizes and key ranges, and of nothing else, so
-//! that it can be run over stores that do not exist. `leveled` is one. It keeps nothing
+//! that it can be run over stores that do not exist. `leveled` is one, `doubling` another. It keeps nothing
 //! between two calls; what a merge has begun is the mechanism's.
 
 use std::fmt;
@@ -17,11 +17,35 @@ const WORTH_PART_FOR_REMOVALS: u64 = 256;
 
 /// A rule by which tables are merged. It is asked once for a task or a step, never for a key.
 pub trait Policy: fmt::Debug + Send + Sync {
+    /// What the levels of its stores mean.
+    fn layout(&self) -> Layout;
+
     /// The merges that are due, most wanted first; `now` in microseconds.
     fn picks(&self, shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick>;
 
     /// What the store owes.
     fn debt(&self, shape: &Shape, settings: &PolicySettings) -> Debt;
+
+    /// Bytes of merging, read and written, that each level with a merge due is owed for each byte that is put.
+    /// `None` where puts pay for what is behind alone.
+    fn share_per_byte(&self) -> Option<u64> {
+        None
+    }
+
+    /// True when a merge may begin while those of `begun` go on.
+    fn may_begin(&self, _pick: &Pick, begun: &[&Pick]) -> bool {
+        begun.is_empty()
+    }
+}
+
+/// What the levels of a store mean. It is recorded in the manifest, and a store is opened as what it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Each level is one run, and a multiple of the one above.
+    #[default]
+    Multiples,
+    /// Three levels in a row are one level of up to three runs, which may be twice those of the one above.
+    Doubling,
 }
 
 /// When tables are merged.
@@ -51,6 +75,9 @@ pub struct PolicySettings {
     /// What a merge may write before anything that it replaces is removed. Where that is little, merges are as
     /// small as that asks for.
     pub room_bytes: u64,
+    /// Where puts are refused for want of space, the part of all entries that newer ones have to be for a merge
+    /// that frees what they supersede: as [`worth_part`]. Doubling levels look at it.
+    pub worth_part: Option<u64>,
 }
 
 impl Default for PolicySettings {
@@ -66,6 +93,7 @@ impl Default for PolicySettings {
             slow_from_tables: 8,
             slowest_at_tables: 20,
             room_bytes: u64::MAX,
+            worth_part: None,
         }
     }
 }
@@ -137,14 +165,9 @@ pub struct Pick {
     pub below: Vec<u64>,
     /// What is read, in bytes.
     pub bytes: u64,
-}
-
-impl Pick {
-    /// True when the table need not be rewritten: nothing below has keys in common with it.
-    pub fn is_move(&self) -> bool {
-        let is_one = self.level > 0 && self.inputs.len() == 1;
-        self.reason == Reason::Size && is_one && self.below.is_empty() && self.output > self.level
-    }
+    /// The tables go to the other level as they are: nothing there, or between, has keys in common with them
+    /// or counts as one run with them.
+    pub is_move: bool,
 }
 
 /// What a store owes.
@@ -175,6 +198,81 @@ pub fn is_zero_worth_merging(shape: &Shape, worth_part: u64) -> bool {
     let all: u64 = shape.levels.iter().map(|it| entries(it)).sum();
     let zero = entries(tables(shape, 0));
     zero > 0 && zero.saturating_mul(worth_part) >= all
+}
+
+/// How hard writers feel the tables of level 0, in thousandths.
+pub(crate) fn pressure_permille(layers: usize, settings: &PolicySettings) -> u64 {
+    let slow = layers.saturating_sub(settings.slow_from_tables) as u64;
+    let span = settings
+        .slowest_at_tables
+        .saturating_sub(settings.slow_from_tables)
+        .max(1) as u64;
+    (1000 * slow / span).min(1000)
+}
+
+/// True when a table is to be rewritten for what is expired in it.
+pub(crate) fn is_expired(table: &TableShape, settings: &PolicySettings, now: u64) -> bool {
+    let at = match settings.rewrites_expired {
+        true => table.half_expired_at.or(table.expired_at),
+        false => table.expired_at,
+    };
+    at.is_some_and(|it| it <= now)
+}
+
+/// What a merge writes at most before anything that it replaces is removed: the tables of one part, which
+/// ends where one of the level below does.
+pub(crate) fn part_bytes(shape: &Shape, output: usize, settings: &PolicySettings) -> u64 {
+    let longest = tables(shape, output).iter().map(|it| it.bytes).max();
+    settings
+        .table_bytes_max
+        .saturating_add(longest.unwrap_or(0))
+}
+
+/// The tables of level 0 that are merged downwards where room may be short: all, or as many of the oldest as
+/// there is room for. Where there is none even for the oldest, the smallest goes that has nothing older below
+/// it on the level.
+pub(crate) fn of_level_zero<'a>(
+    shape: &'a Shape,
+    output: usize,
+    settings: &PolicySettings,
+) -> Vec<&'a TableShape> {
+    let zero = tables(shape, 0);
+    let mut needed = part_bytes(shape, output, settings);
+    let oldest_first = zero.iter().rev();
+    let fitting = oldest_first.take_while(|table| {
+        needed = needed.saturating_add(table.bytes);
+        needed <= settings.room_bytes
+    });
+    let count = fitting.count();
+    if count > 0 {
+        return zero[zero.len() - count..].iter().collect();
+    }
+    let is_oldest = |(at, table): &(usize, &TableShape)| {
+        let mut older = zero[at + 1..].iter();
+        !older.any(|it| it.overlaps(&table.smallest, &table.largest))
+    };
+    let alone = zero.iter().enumerate().filter(is_oldest);
+    let smallest = alone.min_by_key(|(_, table)| table.bytes);
+    smallest.into_iter().map(|(_, table)| table).collect()
+}
+
+/// Tables of a level with keys between these, both included.
+pub(crate) fn overlapping<'a>(
+    shape: &'a Shape,
+    level: usize,
+    smallest: &Bytes,
+    largest: &Bytes,
+) -> Vec<&'a TableShape> {
+    let tables = tables(shape, level).iter();
+    tables.filter(|it| it.overlaps(smallest, largest)).collect()
+}
+
+pub(crate) fn level_bytes(shape: &Shape, level: usize) -> u64 {
+    tables(shape, level).iter().map(|it| it.bytes).sum()
+}
+
+pub(crate) fn zero_layers(shape: &Shape) -> usize {
+    layers(tables(shape, 0), |it| (&it.smallest, &it.largest)).count()
 }
 
 pub(crate) fn tables(shape: &Shape, level: usize) -> &[TableShape] {

@@ -28,7 +28,17 @@ impl Store {
         key: &Bytes,
         reading: Reading,
     ) -> Result<Lookup<Entry>> {
-        let sequence = self.visible_sequence();
+        self.find_at(version, key, self.visible_sequence(), reading)
+    }
+
+    /// The same of a sequence that was visible when the version was loaded, or later.
+    pub(crate) fn find_at(
+        &self,
+        version: &Version,
+        key: &Bytes,
+        sequence: u64,
+        reading: Reading,
+    ) -> Result<Lookup<Entry>> {
         let hash = hash_key(key);
         for memtable in version.memtables() {
             let entry = memtable.get(key, hash, sequence);

@@ -35,6 +35,7 @@ use crate::flush::Flushing;
 use crate::in_tables::{Unread, find_in_tables};
 use crate::install::{install_below, list_files};
 use crate::journal::{JournalRecord, entry_of, place_named};
+use crate::log::restored;
 use crate::logged::lost_name;
 use crate::store::Store;
 use crate::version::{LevelTable, Version};
@@ -90,7 +91,7 @@ enum Read {
 }
 
 /// True when the log has lost a segment that tables name.
-fn is_segment_missing(store: &Store, version: &Version) -> bool {
+pub(crate) fn is_segment_missing(store: &Store, version: &Version) -> bool {
     let Some(log) = &store.log else {
         return false;
     };
@@ -366,7 +367,7 @@ fn next_logged(store: &Store, records: &mut Records) -> Result<(Read, u64)> {
     }
     let found = JournalRecord::of_logged(&record);
     let found = found.filter(|it| store.keeping().journals(&it.key));
-    Ok((found.map_or(Read::Other, |it| read_of(&it, at)), len))
+    Ok((found.map_or(Read::Other, |it| read_of(store, &it, at)), len))
 }
 
 /// The next that a journal file has of a segment.
@@ -405,12 +406,13 @@ fn next_of_file(store: &Store, scan: &mut TableScan, of: u32) -> Result<(Read, u
         segment,
         record: location,
     };
-    Ok((read_of(&record, at), len))
+    Ok((read_of(store, &record, at), len))
 }
 
 /// Parts of what was read would keep all that was read with them.
-fn read_of(record: &JournalRecord, at: LogPlace) -> Read {
-    let entry = entry_of(record, at).map(|entry| {
+fn read_of(store: &Store, record: &JournalRecord, at: LogPlace) -> Read {
+    let entry = entry_of(record, at).map(|mut entry| {
+        recalculate(store, record, &mut entry);
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         Entry::copied(&bytes)
@@ -418,6 +420,19 @@ fn read_of(record: &JournalRecord, at: LogPlace) -> Read {
     match entry {
         Some(Ok(entry)) => Read::Entry(Bytes::copy_from_slice(&record.key), Box::new(entry)),
         _ => Read::Other,
+    }
+}
+
+/// Has an entry say what is derived from it as that is derived now, where its kind wants this. A body that cannot
+/// be read leaves it as it was logged.
+fn recalculate(store: &Store, record: &JournalRecord, entry: &mut Entry) {
+    let Some(value) = &mut entry.value else {
+        return;
+    };
+    let body = || restored(&record.back);
+    let derived = (store.settings.recalculated)(value.fields.tag, &value.head, &body);
+    if let Some(extra) = derived {
+        value.extra = extra;
     }
 }
 

@@ -31,6 +31,7 @@ use crate::lost::LostLog;
 use crate::manifest::{self, Manifest};
 use crate::memtable::Memtable;
 use crate::pins::Pins;
+use crate::policy::Layout;
 use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
 use crate::store::{Store, WriteSide};
@@ -75,7 +76,7 @@ struct Replayed {
 impl Recovery {
     pub(crate) fn run(self, lock: Box<dyn DiskLock>) -> Result<Arc<Store>> {
         let (mut manifest, was_damaged) = self.read_manifest()?;
-        self.check_journal(&manifest)?;
+        self.check_kind(&manifest)?;
         self.settle_log_id(&mut manifest)?;
         if let Some(level) = manifest.overlapping_level() {
             let directory = self.directory.display();
@@ -109,6 +110,7 @@ impl Recovery {
                     settled: BTreeSet::new(),
                 }),
                 version: ArcSwap::from_pointee(version),
+                version_changes: AtomicU64::new(0),
                 replaced: Replaced::default(),
                 pins: Pins::default(),
                 group,
@@ -189,27 +191,31 @@ impl Recovery {
         Ok(())
     }
 
-    /// A store keeps a journal from its first entry on, or never: half of one would be worth nothing.
-    fn check_journal(&self, manifest: &Manifest) -> Result<()> {
-        let wanted = self.settings.journaled.is_some();
+    /// A store keeps a journal from its first entry on, or never: half of one would be worth nothing. And its
+    /// levels go on meaning what they meant.
+    fn check_kind(&self, manifest: &Manifest) -> Result<()> {
+        let wants_journal = self.settings.journaled.is_some();
         let directory = self.directory.display();
         let refuse = |detail: String| Err(BackendError::new(ErrorKind::Misuse, detail));
-        if wanted && (self.log.is_none() || self.slow.is_some()) {
+        if wants_journal && (self.log.is_none() || self.slow.is_some()) {
             return refuse(format!(
                 "{directory} keeps a journal, which needs a value log and one directory"
             ));
         }
-        match (manifest.has_journal, wanted) {
-            (true, false) => refuse(format!(
-                "{directory} has a store with a journal, of the engine leveled, and was opened as {}",
-                self.settings.name
-            )),
-            (false, true) => refuse(format!(
-                "{directory} has a store without a journal, of the engine leveldb, and was opened as {}",
-                self.settings.name
-            )),
-            _ => Ok(()),
+        let wanted = (wants_journal, self.settings.compaction.layout());
+        let there = (manifest.has_journal, manifest.layout);
+        if there == wanted {
+            return Ok(());
         }
+        let kind = match there {
+            (true, _) => "with a journal, of the engine leveled",
+            (false, Layout::Doubling) => "with doubling levels, of the engine hanoidb",
+            (false, Layout::Multiples) => "without a journal, of the engine leveldb",
+        };
+        let name = self.settings.name;
+        refuse(format!(
+            "{directory} has a store {kind}, and was opened as {name}"
+        ))
     }
 
     /// The manifest, and true when one of its copies was of no use.
@@ -265,6 +271,7 @@ impl Recovery {
             identity: (self.draw)(),
             next_number: 1,
             has_journal: self.settings.journaled.is_some(),
+            layout: self.settings.compaction.layout(),
             label: self.settings.belonging.label.clone(),
             ..Manifest::default()
         };

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_backend::{Belonging, SyncStrategy};
+use bytes::Bytes;
+use kvorum_backend::{Belonging, SyncStrategy, Tag};
 use kvorum_sst::{Compression, FilterKind, TableOptions};
 use kvorum_tiers::Tiers;
 
@@ -29,6 +30,9 @@ impl Shared {
         }
     }
 }
+
+/// Makes what stands beside an entry's head anew, from its kind, its head and, if asked for, its body.
+pub type Recalculate = fn(Tag, &Bytes, &dyn Fn() -> Option<Bytes>) -> Option<Bytes>;
 
 /// When bodies that stay in the value log are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +77,12 @@ pub struct LsmSettings {
     /// once that lets go of them, in journal files, with removals, and tables never change for that. `None`
     /// for a store without one. It needs a value log, and takes no tiers.
     pub journaled: Option<fn(&[u8]) -> bool>,
+    /// True for kinds of entries of which the journal keeps no removals for the sake of older records: once the
+    /// tables need a removal no more it goes, and what it removed comes back if all tables are lost after that.
+    pub forgotten: fn(Tag) -> bool,
+    /// What a table that is made again from the journal has beside the head of an entry; `None` for what its
+    /// record has.
+    pub recalculated: Recalculate,
     /// When journal files are rewritten.
     pub journal_policy: JournalPolicy,
     /// A blob file is rewritten when this share of its bytes is not used any more, in percent.
@@ -113,6 +123,8 @@ impl Default for LsmSettings {
             log_segments_behind_max: 32,
             blob_threshold_bytes: 512,
             journaled: None,
+            forgotten: |_| false,
+            recalculated: |_, _, _| None,
             journal_policy: JournalPolicy::default(),
             blob_garbage_percent: 50,
             block_bytes: 4096,

@@ -71,10 +71,10 @@ impl TreeEntry for Shown<'_> {
 
 /// A consistent view of a store.
 pub struct LsmSnapshot {
-    store: Arc<Store>,
-    pin: Arc<Pin>,
-    sequence: u64,
-    has_met_damage: AtomicBool,
+    pub(crate) store: Arc<Store>,
+    pub(crate) pin: Arc<Pin>,
+    pub(crate) sequence: u64,
+    pub(crate) has_met_damage: AtomicBool,
 }
 
 impl TreeView for LsmSnapshot {
@@ -204,7 +204,7 @@ impl LsmSnapshot {
         }
     }
 
-    fn admits(&self, fields: &Fields, filter: &FoldFilter) -> bool {
+    pub(crate) fn admits(&self, fields: &Fields, filter: &FoldFilter) -> bool {
         filter.admits_of_any_age(fields) && !self.store.expiry.is_over(fields, filter.now)
     }
 }

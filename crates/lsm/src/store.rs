@@ -54,6 +54,8 @@ pub(crate) struct Store {
     pub(crate) writer: Mutex<WriteSide>,
     /// Changed under the writer's lock only.
     pub(crate) version: ArcSwap<Version>,
+    /// How often that was.
+    pub(crate) version_changes: AtomicU64,
     pub(crate) replaced: Replaced<Version>,
     pub(crate) pins: Pins,
     pub(crate) group: Arc<GroupSync>,
@@ -313,6 +315,7 @@ impl Store {
     /// The same, under the writer's lock.
     pub(crate) fn replace_version(&self, version: Version) {
         let replaced = self.version.swap(Arc::new(version));
+        self.version_changes.fetch_add(1, Ordering::Relaxed);
         self.replaced.hold(replaced);
     }
 

@@ -69,14 +69,24 @@ impl Troubles {
     }
 
     /// What is merged next: what has not failed goes first.
-    pub(crate) fn next(&self, mut picks: Vec<Pick>) -> Option<Pick> {
-        let sound = picks.iter().position(|pick| self.of(pick).is_none());
-        (!picks.is_empty()).then(|| picks.swap_remove(sound.unwrap_or(0)))
+    pub(crate) fn next(&self, picks: Vec<Pick>) -> Option<Pick> {
+        self.sound_first(picks).into_iter().next()
+    }
+
+    /// The same picks, those first that have not failed.
+    pub(crate) fn sound_first(&self, mut picks: Vec<Pick>) -> Vec<Pick> {
+        picks.sort_by_key(|it| !self.is_sound(it));
+        picks
     }
 
     /// The next of them for a writer to pay for: none that upkeep has to see to.
     pub(crate) fn next_sound(&self, picks: Vec<Pick>) -> Option<Pick> {
-        self.next(picks).filter(|pick| self.of(pick).is_none())
+        self.next(picks).filter(|pick| self.is_sound(pick))
+    }
+
+    /// True when no merge of these tables has failed.
+    pub(crate) fn is_sound(&self, pick: &Pick) -> bool {
+        self.of(pick).is_none()
     }
 
     /// True when a merge is to go on without what cannot be read.
@@ -109,6 +119,7 @@ mod tests {
             output: 2,
             below: Vec::new(),
             bytes: 1,
+            is_move: false,
         }
     }
 

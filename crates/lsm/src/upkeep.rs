@@ -5,7 +5,7 @@
 //! sync stops the store. Jobs know the store, and none knows what is here.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvorum_backend::{
     Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Unsynced, Urgency,
@@ -14,15 +14,16 @@ use kvorum_value_log::LoggedRecord;
 use parking_lot::Mutex;
 
 use crate::collect::Collecting;
+use crate::doubling::SMALL_FLUSH_PART;
 use crate::flush::{Flushing, flush_task, wants_flush};
 use crate::journal_collect::JournalCollecting;
-use crate::merging::{self, Merging, Payer};
+use crate::merging::{self, Merging, Payer, SharedPut};
 use crate::rebuilding::Rebuilding;
 use crate::relocation::Relocating;
 use crate::scrub::{self, ScrubJob};
 use crate::settling::Settling;
 use crate::store::Store;
-use crate::version::layers_of;
+use crate::version::{Version, layers_of};
 
 /// A put pays for merging at most so many bytes at once.
 const PAID_BYTES_MAX: u64 = 256 << 10;
@@ -30,6 +31,8 @@ const PAID_BYTES_MAX: u64 = 256 << 10;
 const PAID_FACTOR_MAX: u64 = 24;
 /// The same while a flush is late: as much as it takes in, and a good deal more.
 const FLUSHED_FACTOR: u64 = 6;
+/// Where each put pays its share, they pay when together they are so many bytes.
+const SHARE_BYTES_MIN: u64 = 1 << 10;
 /// Full memtables in memory from which on puts pay for flushing them.
 const LATE_MEMTABLES: u64 = 2;
 
@@ -37,6 +40,8 @@ const LATE_MEMTABLES: u64 = 2;
 pub(crate) struct Upkeep {
     store: Arc<Store>,
     pub(crate) jobs: Mutex<Jobs>,
+    /// Bytes put of which no share was paid yet.
+    unpaid_bytes: AtomicU64,
 }
 
 /// Jobs that were begun.
@@ -58,6 +63,7 @@ impl Upkeep {
         Self {
             store,
             jobs: Mutex::default(),
+            unpaid_bytes: AtomicU64::new(0),
         }
     }
 
@@ -117,7 +123,11 @@ impl Upkeep {
         // Steps of other stores may have taken much of what was free at the last look.
         store.intake.measure();
         match (task.kind, task.subject) {
-            (TaskKind::Flush, 0) => jobs.flush.step(store, budget.bytes, now, false),
+            (TaskKind::Flush, 0) => {
+                let flushed = jobs.flush.step(store, budget.bytes, now, false)?;
+                self.charge_small_flush(&flushed);
+                Ok(flushed)
+            }
             (TaskKind::Compact | TaskKind::Expire, subject) => {
                 let merge = &mut jobs.merge;
                 merge.step(store, subject, budget.bytes, now, Payer::Upkeep)
@@ -147,16 +157,69 @@ impl Upkeep {
         }
     }
 
+    /// A put pays for a part of what the store owes. `put_bytes` are all of it, `tabled_bytes` those that go to
+    /// tables.
+    pub(crate) fn pay(&self, put_bytes: u64, tabled_bytes: impl Fn() -> u64, now: Timestamp) {
+        match self.store.settings.compaction.share_per_byte() {
+            Some(per_byte) => self.pay_share(tabled_bytes(), per_byte, now),
+            None => self.pay_for_what_is_behind(put_bytes, now),
+        }
+    }
+
+    /// A put of so many bytes pays its share of merging, unless upkeep has done it already.
+    fn pay_share(&self, tabled_bytes: u64, per_byte: u64, now: Timestamp) {
+        let before = self.unpaid_bytes.fetch_add(tabled_bytes, Ordering::Relaxed);
+        if before.saturating_add(tabled_bytes) < SHARE_BYTES_MIN {
+            return;
+        }
+        // Somebody else is at it: the next put pays for this one too.
+        let Some(mut jobs) = self.jobs.try_lock() else {
+            return;
+        };
+        let store = &*self.store;
+        let put = SharedPut {
+            unpaid_bytes: self.unpaid_bytes.swap(0, Ordering::Relaxed),
+            own_bytes: tabled_bytes,
+            per_byte,
+        };
+        let mut left = PAID_BYTES_MAX;
+        if is_flushing_late(store, &store.version.load()) {
+            let budget = (FLUSHED_FACTOR * put.unpaid_bytes).min(left);
+            if let Ok(flushed) = jobs.flush.step(store, budget, now, false) {
+                self.charge_small_flush(&flushed);
+                left = left.saturating_sub(flushed.cost_bytes);
+            }
+        }
+        if store.intake.check_not_failed().is_err() {
+            return;
+        }
+        jobs.merge.pay_share(store, &put, left, now);
+        if store.replaced.are_many() {
+            store.replaced.release_unread();
+        }
+    }
+
+    /// Where each put pays its share, the next ones pay for what a flush has less than it counts for.
+    fn charge_small_flush(&self, flushed: &StepOutcome) {
+        let settings = &self.store.settings;
+        if !flushed.is_done || settings.compaction.share_per_byte().is_none() {
+            return;
+        }
+        let counted = settings.policy.base_bytes / SMALL_FLUSH_PART;
+        let version = self.store.version.load();
+        let newest = version.levels[0].first().map_or(counted, |it| it.file_len);
+        let missing = counted.saturating_sub(newest);
+        self.unpaid_bytes.fetch_add(missing, Ordering::Relaxed);
+    }
+
     /// A put of so many bytes pays for a part of what the store owes: nothing as long as upkeep keeps
     /// up, and more the further it falls behind.
-    pub(crate) fn pay(&self, put_bytes: u64, now: Timestamp) {
+    fn pay_for_what_is_behind(&self, put_bytes: u64, now: Timestamp) {
         let store = &*self.store;
         let version = store.version.load();
         let zero = version.levels[0].len();
         let settings = &store.settings.policy;
-        let in_memory: u64 = version.memtables().map(|it| it.bytes()).sum();
-        let is_flushing_late = in_memory > LATE_MEMTABLES * store.settings.memtable_bytes
-            || store.shared.memory.is_exceeded_by(in_memory);
+        let is_flushing_late = is_flushing_late(store, &version);
         if zero <= settings.slow_from_tables && !is_flushing_late {
             return;
         }
@@ -210,6 +273,13 @@ impl Upkeep {
         let settling = &mut jobs.settling;
         settling.settle(&self.store, flush, relocation, segment, budget)
     }
+}
+
+/// True when more waits in memory than upkeep should let wait.
+fn is_flushing_late(store: &Store, version: &Version) -> bool {
+    let in_memory: u64 = version.memtables().map(|it| it.bytes()).sum();
+    in_memory > LATE_MEMTABLES * store.settings.memtable_bytes
+        || store.shared.memory.is_exceeded_by(in_memory)
 }
 
 impl Jobs {

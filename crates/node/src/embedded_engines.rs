@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use kvorum_backend::{Backend, StepBudget};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
+use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::LeveledSettings;
 use kvorum_backend_memory::MemoryBackend;
@@ -19,7 +20,7 @@ use kvorum_value_log::{ValueLog, ValueLogSettings};
 use crate::data_directory::VALUE_LOG_NAME;
 
 /// Every engine that is built in, with the names that basho_bench has for its driver and keys.
-pub(crate) const EMBEDDED: [Engine; 4] = [
+pub(crate) const EMBEDDED: [Engine; 5] = [
     Engine {
         name: "bitcask",
         other_driver: None,
@@ -40,6 +41,13 @@ pub(crate) const EMBEDDED: [Engine; 4] = [
         directory_key: None,
         instances_key: None,
         open: open_leveled,
+    },
+    Engine {
+        name: "hanoidb",
+        other_driver: None,
+        directory_key: Some("hanoidb_dir"),
+        instances_key: None,
+        open: open_hanoidb,
     },
     Engine {
         name: "memory",
@@ -68,6 +76,16 @@ fn open_leveldb(directory: &Path) -> Result<Arc<dyn Backend>, String> {
     let shared = TREES_SHARED.clone();
     let draw = Arc::new(draw);
     let store = Leveldb::open(Arc::new(RealDisk), directory, &settings, shared, draw, None);
+    match store {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn open_hanoidb(directory: &Path) -> Result<Arc<dyn Backend>, String> {
+    let settings = HanoidbSettings::default();
+    let (shared, draw) = (TREES_SHARED.clone(), Arc::new(draw));
+    let store = Hanoidb::open(Arc::new(RealDisk), directory, &settings, shared, draw, None);
     match store {
         Ok(store) => Ok(Arc::new(store)),
         Err(error) => Err(error.to_string()),

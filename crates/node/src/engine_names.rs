@@ -9,13 +9,16 @@ use kvorum_disk::Disk;
 use kvorum_settings::StorageBackend;
 
 /// The engines that are built in, as `storage_backend` names them.
-pub(crate) const BUILT_IN: [&str; 5] = ["bitcask", "leveldb", "leveled", "memory", "multi"];
+pub(crate) const BUILT_IN: [&str; 6] = [
+    "bitcask", "leveldb", "leveled", "hanoidb", "memory", "multi",
+];
 
 /// Those that keep files.
-pub(crate) const WITH_FILES: [StorageBackend; 4] = [
+pub(crate) const WITH_FILES: [StorageBackend; 5] = [
     StorageBackend::Bitcask,
     StorageBackend::Leveldb,
     StorageBackend::Leveled,
+    StorageBackend::Hanoidb,
     StorageBackend::Multi,
 ];
 
@@ -31,6 +34,7 @@ pub(crate) fn name_of(engine: StorageBackend) -> &'static str {
         StorageBackend::Bitcask => "bitcask",
         StorageBackend::Leveldb => "leveldb",
         StorageBackend::Leveled => "leveled",
+        StorageBackend::Hanoidb => "hanoidb",
         StorageBackend::Memory => MEMORY,
         StorageBackend::Multi => MULTI,
     }
@@ -49,7 +53,7 @@ pub(crate) type Find = fn(&dyn Disk, &Path, &Belonging) -> Result<FoundStore, Ba
 pub(crate) fn find_of(engine: StorageBackend) -> Option<Find> {
     match engine {
         StorageBackend::Bitcask => Some(kvorum_backend_bitcask::check::find_store),
-        StorageBackend::Leveldb | StorageBackend::Leveled => {
+        StorageBackend::Leveldb | StorageBackend::Leveled | StorageBackend::Hanoidb => {
             Some(kvorum_backend_leveldb::find_store)
         }
         StorageBackend::Memory => None,
@@ -94,6 +98,7 @@ pub(crate) type RepairOptionsOf = fn(bool, bool) -> RepairOptions;
 pub(crate) fn repair_options_of(engine: StorageBackend) -> RepairOptionsOf {
     match engine {
         StorageBackend::Leveled => kvorum_backend_leveled::repair::options,
+        StorageBackend::Hanoidb => kvorum_backend_hanoidb::repair::options,
         _ => kvorum_backend_leveldb::repair::options,
     }
 }

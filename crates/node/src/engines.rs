@@ -1,9 +1,11 @@
 //! The stores of a node, opened: the only place that knows all engines.
 
 mod bitcask;
+mod hanoidb;
 mod leveldb;
 mod leveled;
 mod multi;
+mod object_kinds;
 #[cfg(test)]
 #[path = "engines/running_test.rs"]
 mod running;
@@ -17,6 +19,7 @@ use std::sync::{Arc, Weak};
 use anyhow::{Context, bail};
 use kvorum_backend::{Backend, Belonging, FoundStore, HINTS_LABEL, StoreId};
 use kvorum_backend_bitcask::{Bitcask, MergePolicy, ReadCache};
+use kvorum_backend_hanoidb::Hanoidb;
 use kvorum_backend_leveldb::repair::RepairOptions;
 use kvorum_backend_leveldb::{DrawNumber, Leveldb, Shared, Tiers, remove_store};
 use kvorum_backend_leveled::open as open_leveled;
@@ -74,6 +77,7 @@ impl Engines {
         let allowance = match settings.node.storage_backend {
             StorageBackend::Leveldb => Some(leveldb::allowance(&settings.leveldb)),
             StorageBackend::Leveled => Some(leveled::allowance(&settings.leveled)),
+            StorageBackend::Hanoidb => Some(hanoidb::allowance(&settings.hanoidb)),
             StorageBackend::Bitcask | StorageBackend::Memory | StorageBackend::Multi => None,
         };
         let trees = allowance.map(|allowance| {
@@ -176,7 +180,7 @@ impl Engines {
     /// of an earlier run go on with it, whatever their durability is now.
     pub(crate) fn use_value_log(&self, is_there_one: bool) -> bool {
         match self.settings.node.storage_backend {
-            StorageBackend::Bitcask | StorageBackend::Leveldb => {
+            StorageBackend::Bitcask | StorageBackend::Leveldb | StorageBackend::Hanoidb => {
                 is_there_one || self.settings.backend_durability().mode == DurabilityMode::Grouped
             }
             // It is their journal.
@@ -194,9 +198,10 @@ impl Engines {
         match self.settings.node.storage_backend {
             StorageBackend::Bitcask => bitcask::merge_policy(&self.settings),
             // Nothing keeps its stores from merging either.
-            StorageBackend::Leveldb | StorageBackend::Leveled | StorageBackend::Memory => {
-                MergePolicy::Always
-            }
+            StorageBackend::Leveldb
+            | StorageBackend::Leveled
+            | StorageBackend::Hanoidb
+            | StorageBackend::Memory => MergePolicy::Always,
             // What the stores of one backend keep from being collected is in the same log.
             StorageBackend::Multi => {
                 let policies = self.backends.iter().map(|(_, it)| it.merge_policy());
@@ -364,7 +369,7 @@ impl Engines {
     fn identity_in(&self, directory: &Path) -> Option<StoreId> {
         let disk = &*self.disk;
         let identity = match self.settings.node.storage_backend {
-            StorageBackend::Leveldb | StorageBackend::Leveled => {
+            StorageBackend::Leveldb | StorageBackend::Leveled | StorageBackend::Hanoidb => {
                 kvorum_backend_leveldb::identity_of(disk, directory).ok()
             }
             StorageBackend::Bitcask => {
@@ -384,7 +389,7 @@ impl Engines {
         if self.disk.info(&directory)?.is_some() {
             let told = || format!("remove {}", directory.display());
             match self.settings.node.storage_backend {
-                StorageBackend::Leveldb | StorageBackend::Leveled => {
+                StorageBackend::Leveldb | StorageBackend::Leveled | StorageBackend::Hanoidb => {
                     remove_store(&*self.disk, &directory).with_context(told)?;
                 }
                 _ => self.disk.remove_directory(&directory).with_context(told)?,
@@ -420,6 +425,9 @@ impl Engines {
             ),
             (StorageBackend::Leveled, Some(directory)) => {
                 (self.open_leveled(directory, belonging, log)?, directory)
+            }
+            (StorageBackend::Hanoidb, Some(directory)) => {
+                (self.open_hanoidb(directory, belonging, log)?, directory)
             }
             // Each of its stores tells its own losses.
             (StorageBackend::Multi, Some(directory)) => {
@@ -543,6 +551,28 @@ impl Engines {
         let store = opened.with_context(|| format!("open {}", directory.display()))?;
         self.note_tenant(&store.tenant());
         Ok(Arc::new(store))
+    }
+
+    fn open_hanoidb(
+        &self,
+        directory: &Path,
+        belonging: Belonging,
+        log: Option<&ValueLog>,
+    ) -> anyhow::Result<Arc<dyn Backend>> {
+        let (memory, shared) = self.trees.as_ref().context("size the block cache")?;
+        hanoidb::refuse_original(&*self.disk, directory)?;
+        let mut settings = hanoidb::settings_of(&self.settings, memory, self.randomness.next_u64());
+        settings.belonging = belonging;
+        let (disk, shared, draw) = (self.disk.clone(), shared.clone(), self.draw());
+        let opened = Hanoidb::open(disk, directory, &settings, shared, draw, log.cloned());
+        let store = opened.with_context(|| format!("open {}", directory.display()))?;
+        if log.is_some() {
+            self.note_tenant(&store.tenant());
+        }
+        Ok(Arc::new(match &self.reserve {
+            Some(reserve) => store.with_reserve(reserve.clone()),
+            None => store,
+        }))
     }
 
     /// Numbers for identities.

@@ -166,7 +166,9 @@ fn store_of(
     settings.node.storage_backend = engine;
     let roots = StoreRoots::of(&settings);
     let is_store = |directory: &Path| match engine {
-        StorageBackend::Leveldb | StorageBackend::Leveled => has_store_files(disk, directory),
+        StorageBackend::Leveldb | StorageBackend::Leveled | StorageBackend::Hanoidb => {
+            has_store_files(disk, directory)
+        }
         StorageBackend::Multi => is_multi(disk, directory),
         _ => is_bitcask(disk, directory),
     };

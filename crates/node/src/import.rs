@@ -66,6 +66,9 @@ pub(crate) enum ImportVerb {
     /// stopped before its end.
     #[command(name = "riak-multi")]
     Multi(RiakMultiArguments),
+    /// Stores of HanoiDB are not imported: says what to do instead.
+    #[command(name = "riak-hanoidb", hide = true)]
+    Hanoidb(NotImportedArguments),
 }
 
 /// The stores of one backend, with what is to be done with them.
@@ -75,6 +78,18 @@ enum Source {
     Leveldb(RiakLeveldbArguments),
     Leveled(RiakLeveledArguments),
 }
+
+/// Arguments of an import that there is not.
+#[derive(Args)]
+pub(crate) struct NotImportedArguments {
+    /// Whatever is given
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    any: Vec<String>,
+}
+
+/// Why there is none for HanoiDB.
+const HANOIDB_NOT_IMPORTED: &str = "stores of HanoiDB are not imported: no Riak that was released ran on it. \
+    Read the objects from the cluster that has them and put them here, as any client does";
 
 /// Arguments of `kvorum import riak-bitcask`.
 #[derive(Args, Clone)]
@@ -168,12 +183,18 @@ struct CommonArguments {
 }
 
 impl ImportVerb {
-    fn common(&self) -> &CommonArguments {
+    fn common(&self) -> anyhow::Result<&CommonArguments> {
         match self {
-            Self::Bitcask(arguments) => &arguments.common,
-            Self::Leveldb(arguments) => &arguments.common,
-            Self::Leveled(arguments) => &arguments.common,
-            Self::Multi(arguments) => &arguments.common,
+            Self::Bitcask(arguments) => Ok(&arguments.common),
+            Self::Leveldb(arguments) => Ok(&arguments.common),
+            Self::Leveled(arguments) => Ok(&arguments.common),
+            Self::Multi(arguments) => Ok(&arguments.common),
+            Self::Hanoidb(arguments) => {
+                bail!(
+                    "{HANOIDB_NOT_IMPORTED} (not read: {})",
+                    arguments.any.join(" ")
+                )
+            }
         }
     }
 
@@ -184,6 +205,7 @@ impl ImportVerb {
             Self::Leveldb(arguments) => vec![Source::Leveldb(arguments.clone())],
             Self::Leveled(arguments) => vec![Source::Leveled(arguments.clone())],
             Self::Multi(arguments) => arguments.sources(),
+            Self::Hanoidb(_) => Vec::new(),
         }
     }
 }
@@ -251,6 +273,8 @@ impl Source {
 
 /// Imports as the command line says.
 pub(crate) fn main(verb: &ImportVerb) -> anyhow::Result<ExitCode> {
+    // Refused before anything is begun.
+    verb.common()?;
     let executor: Executor = Runtime::production(&ProductionOptions::default())?;
     let sources = verb.sources();
     let summaries = match &sources[..] {
@@ -353,7 +377,7 @@ fn check_source(executor: &Executor, source: &Source) -> Result<(), ImportError>
         Source::Leveled(arguments) => {
             let options = shared_options(&arguments.common, &arguments.state, None);
             kvorum_import_leveled::check_source(&system, &options)
-        }
+        } // It was refused for its arguments.
     }
 }
 
@@ -495,7 +519,7 @@ fn advise(error: ImportError) -> anyhow::Error {
 }
 
 fn tell(verb: &ImportVerb, summaries: &[(&'static str, Summary)]) -> anyhow::Result<()> {
-    let is_json = verb.common().json;
+    let is_json = verb.common()?.json;
     let one = |summary: &Summary| match is_json {
         true => serde_json::to_string_pretty(summary),
         false => Ok(summary.to_string()),

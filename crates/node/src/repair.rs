@@ -97,18 +97,20 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// How the store in a directory is repaired. One that has neither a manifest nor a file of its journal is known
-/// by the names of directories, `leveled/N` or `hints/leveled`, or by the card of several backends beside it.
+/// by the names of directories, `leveled/N` or `hints/leveled`, and so one of hanoidb; or by the card of several
+/// backends in the directory above.
 fn options_of(disk: &dyn Disk, directory: &Path) -> RepairOptionsOf {
-    let leveled = name_of(StorageBackend::Leveled);
-    let mut names = directory.iter().rev().take(2);
-    let is_leveled = match engine_by_card(disk, directory) {
-        Some(engine) => engine == leveled,
-        None => names.any(|it| it == leveled),
+    let by_card = engine_by_card(disk, directory);
+    let is_named = |engine: &StorageBackend| match &by_card {
+        Some(by_card) => by_card == name_of(*engine),
+        None => {
+            let mut names = directory.iter().rev().take(2);
+            names.any(|it| it == name_of(*engine))
+        }
     };
-    match is_leveled {
-        true => repair_options_of(StorageBackend::Leveled),
-        false => repair_options_of(StorageBackend::Leveldb),
-    }
+    let named = [StorageBackend::Leveled, StorageBackend::Hanoidb];
+    let engine = named.into_iter().find(is_named);
+    repair_options_of(engine.unwrap_or(StorageBackend::Leveldb))
 }
 
 /// The engine of a store that is one of several, as the card in the directory above says.

@@ -42,6 +42,7 @@ impl StoreRoots {
             StorageBackend::Bitcask => &settings.bitcask.data_root,
             StorageBackend::Leveldb => &settings.leveldb.data_root,
             StorageBackend::Leveled => &settings.leveled.data_root,
+            StorageBackend::Hanoidb => &settings.hanoidb.data_root,
             StorageBackend::Multi => &several,
         };
         let is_tiered = engine == StorageBackend::Leveldb;

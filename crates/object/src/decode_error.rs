@@ -26,7 +26,7 @@ impl fmt::Display for Part {
 ///
 /// For a clock: the client sent something else than what it was given, the request is at fault. For
 /// a head or a body: the stored copy is damaged (another replica has to serve), except for
-/// [`DecodeError::Version`], which asks for a newer program.
+/// [`DecodeError::Version`] and [`DecodeError::Tag`], which ask for a newer program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The form is newer than this program.
@@ -48,6 +48,12 @@ pub enum DecodeError {
         got: u32,
         /// The checksum of the bytes.
         expected: u32,
+    },
+    /// The bytes were stored as a kind of objects that this program does not know.
+    #[error("object of the kind {number}, which this program does not know; a newer one wrote it")]
+    Tag {
+        /// The kind's number.
+        number: u8,
     },
     /// The bytes do not follow the layout.
     #[error("malformed {part} at byte {offset}")]

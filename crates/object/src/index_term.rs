@@ -8,6 +8,9 @@ use bytes::{BufMut as _, Bytes};
 
 use crate::Object;
 
+/// Fields of indexes, each with a term.
+pub type IndexTerms = Vec<(Bytes, Bytes)>;
+
 /// How the values of an index field compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexOrder {
@@ -120,7 +123,7 @@ impl Object {
     /// The fields and terms that indexes have of this object: the union of its siblings', sorted, each
     /// once; none of a tombstone. An entry that has no term, because a client stored it as it is, is
     /// kept with the object and is in no index.
-    pub fn index_terms(&self) -> Vec<(Bytes, Bytes)> {
+    pub fn index_terms(&self) -> IndexTerms {
         let has_any = |sibling: &crate::Sibling| !sibling.metadata.indexes.is_empty();
         if !self.siblings().iter().any(has_any) || self.is_tombstone() {
             return Vec::new();

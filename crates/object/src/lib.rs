@@ -8,11 +8,14 @@
 //! [`update`], the other replicas take that object in by [`merge_into_stored`], and both ask
 //! [`update_needs_body`] or [`merge_needs_body`] first, so that a stored value is read only when it
 //! survives. The way of a read: replicas' objects go through [`merge`].
+//!
+//! How an object is stored depends on its kind: [`ObjectTag`].
 
 mod base62;
 mod clock;
 mod clock_encoding;
 mod decode_error;
+mod document;
 mod dot;
 mod etag;
 mod generated_key;
@@ -28,6 +31,7 @@ mod object;
 mod object_encoding;
 mod resolution;
 mod sibling;
+mod tag;
 mod timestamp;
 mod update;
 mod versions;
@@ -38,7 +42,7 @@ pub use dot::{ActorId, Dot};
 pub use etag::Etag;
 pub use generated_key::generated_key;
 pub use head::Head;
-pub use index_term::IndexOrder;
+pub use index_term::{IndexOrder, IndexTerms};
 pub use indexes::IndexEntry;
 pub use limits::{LimitExceeded, LimitLevel, LimitVerdict, Limits, ObjectSize};
 pub use merge::{Merged, merge, merge_into_stored, merge_needs_body};
@@ -47,5 +51,6 @@ pub use object::{Content, Object};
 pub use object_encoding::Encoded;
 pub use resolution::{Resolution, resolve};
 pub use sibling::{Sibling, SiblingHead};
+pub use tag::{ObjectTag, OpenedHead, Retention};
 pub use timestamp::Timestamp;
 pub use update::{Stored, UpdateError, Write, update, update_needs_body};

@@ -83,6 +83,8 @@ list_defects! {
     LiveRecordNotCollected,
     /// A ledger that is made again takes the oldest record of a key for its newest.
     OlderRecordRebuilt,
+    /// A fold in the order of the journal shows older records of a key beside its newest.
+    OlderRecordFolded,
     /// Expiry is not looked at when reading.
     ExpiredEntryReturned,
     /// A snapshot shows writes that came after it.

@@ -68,6 +68,20 @@ pub enum Reason {
         /// The options of the command that moves it.
         options: String,
     },
+    /// A kind of objects is named that this server does not have.
+    NoSuchTag {
+        /// The names that would do.
+        known: String,
+    },
+    /// `object_tag` would change for a bucket type that is active.
+    TagAtCreation,
+    /// `object_tag` would change for a bucket with objects in it.
+    TagKept,
+    /// `object_tag` would change, and nobody can tell whether the bucket has objects in it.
+    TagInDoubt {
+        /// The reason.
+        detail: String,
+    },
 }
 
 /// The forms that Riak gives to a reason in JSON.
@@ -139,6 +153,27 @@ impl Reason {
                 )
                 .into();
             }
+            Self::NoSuchTag { known } => {
+                return format!(
+                    "this server has no kind of objects of this name; leave object_tag out, or name \
+                     {known}"
+                )
+                .into();
+            }
+            Self::TagAtCreation => {
+                "object_tag is chosen when a bucket type is created and does not change once it is \
+                 active; create another type"
+            }
+            Self::TagKept => {
+                "object_tag does not change while a bucket has objects; store them in another bucket"
+            }
+            Self::TagInDoubt { detail } => {
+                return format!(
+                    "object_tag does not change unless the bucket is known to be empty; try again \
+                     later: {detail}"
+                )
+                .into();
+            }
         })
     }
 
@@ -169,7 +204,11 @@ impl Reason {
             Self::NoStrongConsistency
             | Self::NoCommitHooks
             | Self::BackendHoldsData { .. }
-            | Self::NoSuchBackend { .. } => Form::Text,
+            | Self::NoSuchBackend { .. }
+            | Self::NoSuchTag { .. }
+            | Self::TagAtCreation
+            | Self::TagKept
+            | Self::TagInDoubt { .. } => Form::Text,
             _ => Form::CharacterCodes,
         }
     }

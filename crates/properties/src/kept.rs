@@ -13,11 +13,12 @@ use crate::table::{BucketProperties, PropertyOverlay, READ_ONLY};
 
 impl PropertyOverlay {
     /// Refuses this overlay's changes to `current` that this server would not keep; returns those without
-    /// effect. `backends` are this node's names for its storage backend.
+    /// effect. `backends` are this node's names for its storage backend, `tags` the names of the kinds of objects.
     pub fn check_kept(
         &self,
         current: &BucketProperties,
         backends: &[&str],
+        tags: &[&str],
     ) -> Result<Vec<WithoutEffect>, PropertyErrors> {
         let mut errors = PropertyErrors::default();
         let mut without_effect = Vec::new();
@@ -25,7 +26,7 @@ impl PropertyOverlay {
             match effect {
                 Effect::Honoured => {}
                 Effect::Guarded => {
-                    if let Some(reason) = self.not_kept(property, backends) {
+                    if let Some(reason) = self.not_kept(property, backends, tags) {
                         errors.push(property, reason);
                     }
                 }
@@ -51,7 +52,7 @@ impl PropertyOverlay {
     }
 
     /// The reason for not keeping the value of a guarded property.
-    fn not_kept(&self, property: &str, backends: &[&str]) -> Option<Reason> {
+    fn not_kept(&self, property: &str, backends: &[&str], tags: &[&str]) -> Option<Reason> {
         let has_hooks = |hooks: &Option<Vec<_>>| hooks.as_ref().is_some_and(|it| !it.is_empty());
         match property {
             "consistent" => (self.consistent == Some(true)).then_some(Reason::NoStrongConsistency),
@@ -62,6 +63,13 @@ impl PropertyOverlay {
                 let is_foreign = !self.backend.as_ref().is_none_or(is_known);
                 is_foreign.then(|| Reason::NoSuchBackend {
                     known: backends.join(" or "),
+                })
+            }
+            "object_tag" => {
+                let is_known = |name: &String| tags.contains(&name.as_str());
+                let is_foreign = !self.object_tag.as_ref().is_none_or(is_known);
+                is_foreign.then(|| Reason::NoSuchTag {
+                    known: tags.join(" or "),
                 })
             }
             other => unreachable!("{other} is guarded, and nothing guards it"),
@@ -92,7 +100,7 @@ mod tests {
             "consistent" | "write_once" | "search" | "stat_tracked" | "aae_tree_exclude" => {
                 json!(true)
             }
-            "backend" | "search_index" => json!("x"),
+            "backend" | "object_tag" | "search_index" => json!("x"),
             other => panic!("no sample value of {other}"),
         }
     }
@@ -108,7 +116,8 @@ mod tests {
     fn no_property_is_taken_silently() {
         let current = BucketProperties::untyped_defaults();
         for (property, effect) in PropertyOverlay::EFFECTS {
-            let checked = overlay(property, sample(property)).check_kept(&current, &["leveldb"]);
+            let checked =
+                overlay(property, sample(property)).check_kept(&current, &["leveldb"], &["o_rkv"]);
             match effect {
                 Effect::Honoured => assert_eq!(checked, Ok(Vec::new()), "{property}"),
                 Effect::Guarded => {
@@ -171,11 +180,11 @@ mod tests {
     fn what_a_client_reads_it_can_write_back() {
         let current = BucketProperties::untyped_defaults();
         let read = PropertyOverlay::from_json(&current.to_json()).unwrap();
-        assert_eq!(read.check_kept(&current, &["leveldb"]), Ok(Vec::new()));
+        assert_eq!(read.check_kept(&current, &["leveldb"], &[]), Ok(Vec::new()));
         // A type of an earlier version may have values that are refused now.
         let consistent = current.with(&overlay("consistent", json!(true)));
         let again = overlay("consistent", json!(true));
-        assert_eq!(again.check_kept(&consistent, &[]), Ok(Vec::new()));
+        assert_eq!(again.check_kept(&consistent, &[], &[]), Ok(Vec::new()));
     }
 
     /// A bucket that was to have another name was once left as it was without a word.
@@ -193,11 +202,25 @@ mod tests {
     }
 
     #[test]
+    fn a_kind_of_objects_that_is_there_may_be_named() {
+        let current = BucketProperties::untyped_defaults();
+        let tagged = overlay("object_tag", json!("document"));
+        let known = ["o_rkv", "document"];
+        assert!(tagged.check_kept(&current, &[], &known).is_ok());
+        let errors = tagged.check_kept(&current, &[], &["o_rkv", "h"]);
+        let text = errors.unwrap_err().to_string();
+        assert!(text.contains("name o_rkv or h"), "{text}");
+    }
+
+    #[test]
     fn the_backend_of_the_node_may_be_named() {
         let current = BucketProperties::untyped_defaults();
         let own = overlay("backend", json!("leveldb"));
-        assert!(own.check_kept(&current, &["leveldb", "eleveldb"]).is_ok());
-        let errors = own.check_kept(&current, &["bitcask"]).unwrap_err();
+        assert!(
+            own.check_kept(&current, &["leveldb", "eleveldb"], &[])
+                .is_ok()
+        );
+        let errors = own.check_kept(&current, &["bitcask"], &[]).unwrap_err();
         assert!(errors.to_string().contains("name bitcask"), "{errors}");
     }
 }

@@ -24,5 +24,5 @@ pub use effect::{Effect, WithoutEffect};
 pub use errors::{PropertyErrors, Reason};
 pub use function::{CommitHook, KeyFunction, LinkFunction, ModuleFunction};
 pub use quorum::{NotQuorum, Quorum};
-pub use table::{BucketProperties, HLL_PRECISION_DEFAULT, PropertyOverlay};
+pub use table::{BucketProperties, HLL_PRECISION_DEFAULT, OBJECT_TAG_DEFAULT, PropertyOverlay};
 pub use value::{Datatype, Replication, SyncOnWrite};

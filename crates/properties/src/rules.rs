@@ -49,6 +49,18 @@ impl BucketProperties {
         errors.or_else_ok(updated)
     }
 
+    /// The same of an active type. It keeps its kind of objects, since nobody looks into all of its buckets for
+    /// some that are there.
+    pub fn type_updated_with(&self, change: &PropertyOverlay) -> Result<Self, PropertyErrors> {
+        let updated = self.updated_with(change);
+        if self.with(change).object_tag() == self.object_tag() {
+            return updated;
+        }
+        let mut errors = updated.err().unwrap_or_default();
+        errors.push("object_tag", Reason::TagAtCreation);
+        Err(errors)
+    }
+
     /// The reasons for which a change of these properties could not be read, as Riak gives them: it looks
     /// at what a bucket is before it looks at the value.
     #[must_use]
@@ -115,6 +127,23 @@ mod tests {
 
     fn created(text: &str) -> Result<BucketProperties, PropertyErrors> {
         BucketProperties::typed_defaults().created_with(&overlay(text))
+    }
+
+    #[test]
+    fn an_active_type_keeps_its_kind_of_objects() {
+        let documents = created(r#"{"object_tag":"document"}"#).unwrap();
+        let again = overlay(r#"{"object_tag":"document","n_val":2}"#);
+        assert_eq!(documents.type_updated_with(&again).unwrap().n_val, 2);
+        let plain = created("{}").unwrap();
+        let by_name = overlay(r#"{"object_tag":"o_rkv"}"#);
+        assert!(plain.type_updated_with(&by_name).is_ok());
+        let refused = Err(PropertyErrors::one("object_tag", Reason::TagAtCreation));
+        assert_eq!(documents.type_updated_with(&by_name), refused);
+        assert_eq!(plain.type_updated_with(&again), refused);
+        let both = overlay(r#"{"object_tag":"h","datatype":"set"}"#);
+        let errors = plain.type_updated_with(&both).unwrap_err();
+        let names: Vec<_> = errors.pairs.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["datatype", "object_tag"]);
     }
 
     #[test]

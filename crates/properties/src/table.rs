@@ -15,6 +15,9 @@ use crate::value::{Datatype, PropertyValue, Replication, SyncOnWrite};
 /// The registers of a HyperLogLog are 2 to this power where the type does not say.
 pub const HLL_PRECISION_DEFAULT: u8 = 14;
 
+/// The kind of objects where none is chosen.
+pub const OBJECT_TAG_DEFAULT: &str = "o_rkv";
+
 /// Names that are read beside the properties and cannot be set, each with the reason; a client may write
 /// back what it read.
 pub(crate) const READ_ONLY: &[(&str, &str)] = &[
@@ -222,6 +225,8 @@ properties! {
         write_once: bool, every_value, NotBoolean, Honoured;
         /// The name of the backend, where a node has several.
         backend: String, is_named, NotString, Guarded;
+        /// The name of the kind of all objects, of those that this server knows.
+        object_tag: String, is_named, NotString, Guarded;
         /// Whether objects are indexed by the old search.
         search: bool, every_value, NotBoolean, SEARCH;
         /// The name of the search index.
@@ -275,6 +280,11 @@ impl BucketProperties {
     /// True when writes are linearizable for each key: absent is false.
     pub fn is_consistent(&self) -> bool {
         self.consistent == Some(true)
+    }
+
+    /// The name of the kind of objects, with its default.
+    pub fn object_tag(&self) -> &str {
+        self.object_tag.as_deref().unwrap_or(OBJECT_TAG_DEFAULT)
     }
 
     /// The precision of HyperLogLogs, with its default.

@@ -68,7 +68,7 @@ fn every_property_reaches_the_result_from_every_layer() {
         "postcommit": [{"name": "js"}],
         "chash_keyfun": {"mod": "riak_core_util", "fun": "chash_bucketonly_keyfun"},
         "linkfun": {"jsanon": "function(){}"}, "datatype": "hll", "hll_precision": 9,
-        "consistent": true, "write_once": true, "backend": "b", "search": true,
+        "consistent": true, "write_once": true, "backend": "b", "object_tag": "h", "search": true,
         "search_index": "i", "repl": "realtime", "stat_tracked": true, "aae_tree_exclude": true,
     });
     let expected = object(all);

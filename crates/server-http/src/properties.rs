@@ -195,13 +195,9 @@ async fn propose(
     command: Command,
     passed_over: Vec<WithoutEffect>,
 ) -> Outcome {
-    let coordinator = exchange.coordinator().clone();
-    let changed = exchange
-        .coordinator()
-        .runtime()
-        .blocking(move || coordinator.change_properties(command, passed_over))
-        .await;
-    match changed {
+    let coordinator = exchange.coordinator();
+    let changed = coordinator.change_bucket_properties(command, passed_over);
+    match changed.await {
         Ok(changed) => Ok(accepted(&changed)),
         Err(ProposeError::Refused(unfit)) => Err(unfit_answer(&unfit)),
         Err(error) => {

@@ -1,7 +1,5 @@
 //! Properties of buckets and bucket types, and the replicas of a key.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use kvorum_cluster::Command;
 use kvorum_encoding::{Bucket, BucketType};
@@ -95,9 +93,8 @@ impl Connection {
     }
 
     async fn propose(&self, command: Command) -> Result<(), Refusal> {
-        let coordinator = Arc::clone(&self.shared.coordinator);
-        let runtime = coordinator.runtime().clone();
-        let agreed = runtime.blocking(move || coordinator.change_properties(command, Vec::new()));
+        let coordinator = &self.shared.coordinator;
+        let agreed = coordinator.change_bucket_properties(command, Vec::new());
         agreed.await?;
         Ok(())
     }

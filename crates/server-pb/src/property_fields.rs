@@ -1,6 +1,6 @@
 //! Bucket properties as fields of `RpbBucketProps`, in both directions.
 //!
-//! Properties without a field (`dvv_enabled`, `stat_tracked`) do not travel over this protocol. A
+//! Properties without a field (`dvv_enabled`, `stat_tracked`, `object_tag`) do not travel over this protocol. A
 //! list of hooks counts only together with its flag: an empty list with the flag set clears them.
 //! The fields that Riak 3.2 does not have (`node_confirms`, `sync_on_write`) are sent only where they
 //! are not the default.
@@ -97,6 +97,7 @@ pub(crate) fn overlay_of(fields: &pb::RpbBucketProps) -> Result<PropertyOverlay,
         search_index: reader.text("search_index", fields.search_index.as_deref()),
         repl: reader.replication(fields.repl),
         stat_tracked: None,
+        object_tag: None,
         aae_tree_exclude: fields.aae_tree_exclude,
     };
     if let Err(errors) = overlay.check_values() {

@@ -30,10 +30,11 @@ const BACKENDS_FORM: &str = "[{<<\"name\">>, riak_kv_bitcask_backend, [{Key, Val
 const BUCKET_PREFIXES: &str = "riak_kv.multi_backend_prefix_list";
 const BUCKET_PREFIXES_FORM: &str = "[{<<\"prefix\">>, <<\"name\">>}]";
 /// Modules of Riak's backends: their names here, and the applications under which their keys are known.
-const MODULES: [(&str, &str, &str); 4] = [
+const MODULES: [(&str, &str, &str); 5] = [
     ("riak_kv_bitcask_backend", "bitcask", "bitcask"),
     ("riak_kv_eleveldb_backend", "leveldb", "eleveldb"),
     ("riak_kv_leveled_backend", "leveled", "leveled"),
+    ("riak_kv_hanoidb_backend", "hanoidb", "hanoidb"),
     ("riak_kv_memory_backend", "memory", "memory"),
 ];
 const NO_MEANING: &str = "it has no meaning in Kvorum, nor has riak.conf a key for it";

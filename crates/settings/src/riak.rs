@@ -71,7 +71,7 @@ pub(crate) const ONE_DIRECTORY: &str = "what several backends have of a partitio
      $(platform_data_dir)/multi";
 
 /// All families, in the order of the reference page.
-pub(crate) const FAMILIES: [Family; 15] = [
+pub(crate) const FAMILIES: [Family; 16] = [
     Family {
         title: "Node",
         fates: &[
@@ -423,6 +423,26 @@ pub(crate) const FAMILIES: [Family; 15] = [
             ignored(
                 "leveled_reload_recalc",
                 "index entries of a ledger that is made again come from the objects themselves",
+            ),
+        ],
+    },
+    Family {
+        title: "Hanoidb backend",
+        fates: &[
+            mapped("hanoidb.page_size", "hanoidb.block_size"),
+            ignored(
+                "hanoidb.merge_strategy",
+                "merges of all levels go on side by side, and each put pays the same bounded share \
+                 whatever there is to merge: that is what `predictable` was meant for",
+            ),
+            ignored(
+                "hanoidb.write_buffer_size hanoidb.read_buffer_size",
+                "merges read ahead and write in pieces of a size that a device likes, and go on in \
+                 steps that are cut by time",
+            ),
+            ignored(
+                "hanoidb.spawn_opt",
+                "a merge is no process: upkeep and puts do its steps",
             ),
         ],
     },

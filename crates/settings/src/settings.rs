@@ -37,6 +37,8 @@ pub struct Settings {
     pub leveldb: LeveldbSettings,
     /// The leveled backend.
     pub leveled: LeveledSettings,
+    /// The hanoidb backend.
+    pub hanoidb: HanoidbSettings,
     /// The memory backend.
     pub memory: MemorySettings,
     /// Several backends on one node.
@@ -80,6 +82,8 @@ pub enum StorageBackend {
     Leveldb,
     /// A journal of whole entries, and a merge tree of their keys and heads.
     Leveled,
+    /// A merge tree of doubling levels, in which each put pays a bounded share of merging.
+    Hanoidb,
     /// Nothing survives a stop.
     Memory,
     /// Several of the others, each for some buckets.
@@ -486,6 +490,29 @@ pub struct LeveledSettings {
     pub compaction_last_hour: u8,
 }
 
+/// The hanoidb backend: `hanoidb.*`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HanoidbSettings {
+    /// `data_root`.
+    pub data_root: PathBuf,
+    /// `sync_strategy`; `None` follows `durability`. Ask [`Settings::hanoidb_durability`].
+    pub sync_strategy: Option<DurabilityMode>,
+    /// `sync_interval`.
+    pub sync_interval: Duration,
+    /// `maximum_memory`, bytes for the whole node; `None` leaves it to the percentage.
+    pub memory_bytes_max: Option<u64>,
+    /// `maximum_memory.percent`: of what the machine or the container has.
+    pub memory_percent_max: u8,
+    /// `top_level`: the unit of the levels is 16 KiB times two to this power.
+    pub top_level: u64,
+    /// `compress`.
+    pub compression: Compression,
+    /// `expiry_secs`; 0 is never. Ask [`HanoidbSettings::expiry`].
+    pub expiry_seconds: u64,
+    /// `block_size`.
+    pub block_bytes: u64,
+}
+
 /// The memory backend: `memory_backend.*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemorySettings {
@@ -577,6 +604,9 @@ pub enum LogOutput {
     Both,
 }
 
+/// What `hanoidb.top_level`, which the original counts in entries, takes for one. Bytes.
+const HANOIDB_ENTRY_BYTES: u64 = 16 << 10;
+
 impl Settings {
     /// When a write to the configured backend counts as done.
     pub fn backend_durability(&self) -> Durability {
@@ -584,6 +614,7 @@ impl Settings {
             StorageBackend::Bitcask => self.bitcask_durability(),
             StorageBackend::Leveldb => self.leveldb_durability(),
             StorageBackend::Leveled => self.leveled_durability(),
+            StorageBackend::Hanoidb => self.hanoidb_durability(),
             StorageBackend::Memory => self.durability_with(Some(DurabilityMode::None)),
             StorageBackend::Multi => match self.multi.backends.get(self.multi.default_number()) {
                 Some(default) => default.settings.backend_durability(),
@@ -602,6 +633,18 @@ impl Settings {
     /// else `durability`.
     pub fn leveled_durability(&self) -> Durability {
         self.durability_with(self.leveled.sync_strategy)
+    }
+
+    /// When a write to the hanoidb backend counts as done: `hanoidb.sync_strategy` if it is set, else
+    /// `durability`.
+    pub fn hanoidb_durability(&self) -> Durability {
+        match self.hanoidb.sync_strategy {
+            None => self.durability,
+            Some(mode) => Durability {
+                mode,
+                interval: self.hanoidb.sync_interval,
+            },
+        }
     }
 
     fn durability_with(&self, own: Option<DurabilityMode>) -> Durability {
@@ -639,11 +682,27 @@ impl Settings {
             bitcask: BitcaskSettings::default(),
             leveldb: LeveldbSettings::default(),
             leveled: LeveledSettings::default(),
+            hanoidb: HanoidbSettings::default(),
             memory: MemorySettings::default(),
             multi: MultiSettings::default(),
             maintenance: MaintenanceSettings::default(),
             log: LogSettings::default(),
         }
+    }
+}
+
+impl HanoidbSettings {
+    /// How long after its last change an object is gone; `None` for never.
+    pub fn expiry(&self) -> Option<Duration> {
+        (self.expiry_seconds > 0).then(|| Duration::from_secs(self.expiry_seconds))
+    }
+
+    /// What two runs of level 0 have together before they are merged, and half of what one of level 1 may have.
+    /// Bytes.
+    pub fn unit_bytes(&self) -> u64 {
+        let doubled = u32::try_from(self.top_level).ok();
+        let unit = doubled.and_then(|it| HANOIDB_ENTRY_BYTES.checked_shl(it));
+        unit.unwrap_or(u64::MAX)
     }
 }
 

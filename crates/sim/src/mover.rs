@@ -12,7 +12,7 @@ use kvorum_backend::{Durability, Durable, FoldClock, FoldRange, Lease, Reading, 
 use kvorum_claimant::Pacing;
 use kvorum_cluster::{ClusterState, Command, GrowthStep, MoveStep};
 use kvorum_encoding::StorageKey;
-use kvorum_object::{Object, Resolution};
+use kvorum_object::{Object, ObjectTag, Resolution};
 use kvorum_planted_defects::is_planted;
 use kvorum_ring::{Fill, KeyHash, Move, NodeId, Partition, Phase, position};
 use kvorum_test_cluster::number_of;
@@ -250,6 +250,8 @@ fn store(
             key,
             object,
             resolution,
+            // Simulated buckets choose no other.
+            tag: ObjectTag::default(),
             durability: Durability::Grouped,
         },
     };

@@ -22,6 +22,8 @@ pub enum Engine {
     Leveldb,
     /// A journal, which the node's value log is, and sorted tables of keys, on disks that can fail.
     Leveled,
+    /// Sorted tables on doubling levels over the node's value log, on disks that can fail.
+    Hanoidb,
     /// Bitcask and leveldb side by side, each with some buckets: which of them has a bucket is drawn anew each
     /// time that a store is opened, and what was written before stays where it is.
     Multi,
@@ -119,6 +121,7 @@ impl RunPlan {
             _ if focus.is_some() => Engine::Bitcask,
             60..72 => Engine::Leveldb,
             72..86 => Engine::Leveled,
+            86..92 => Engine::Hanoidb,
             92..96 => Engine::Multi,
             _ => Engine::Memory,
         };

@@ -112,9 +112,10 @@ const SCENARIOS: [Scenario; 15] = [
         ],
         // All show a write that the log has yet to write, and may find no room for.
         adapt: |plan| {
-            plan.engine = match plan.seed % 3 {
+            plan.engine = match plan.seed % 4 {
                 0 => Engine::Bitcask,
                 1 => Engine::Leveldb,
+                2 => Engine::Hanoidb,
                 _ => Engine::Leveled,
             }
         },
@@ -231,10 +232,11 @@ fn alternate_engines(plan: &mut RunPlan) {
     }
 }
 
-/// Of two seeds that have a tree, one has it with a journal.
+/// Of four seeds that have a tree, two have it with a journal, and one with doubling levels.
 fn alternate_trees(plan: &mut RunPlan) {
-    plan.engine = match plan.seed / 2 % 2 {
+    plan.engine = match plan.seed / 2 % 4 {
         0 => Engine::Leveldb,
+        2 => Engine::Hanoidb,
         _ => Engine::Leveled,
     };
 }
@@ -261,7 +263,12 @@ mod tests {
         for id in ["R-28", "R-29"] {
             let scenario = Scenario::of_id(id).unwrap();
             let engines: Vec<Engine> = (0..40).map(|seed| scenario.plan(seed).engine).collect();
-            for engine in [Engine::Bitcask, Engine::Leveldb, Engine::Leveled] {
+            for engine in [
+                Engine::Bitcask,
+                Engine::Leveldb,
+                Engine::Leveled,
+                Engine::Hanoidb,
+            ] {
                 assert!(engines.contains(&engine), "{id}: {engine:?}");
             }
         }

@@ -1,5 +1,5 @@
-//! The stores of a simulated node, on a disk that can fail: bitcask, leveldb or leveled with their entries in the
-//! value log, two of them side by side, or memory.
+//! The stores of a simulated node, on a disk that can fail: bitcask, leveldb, leveled or hanoidb with their entries
+//! in the value log, two of them side by side, or memory.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -14,6 +14,7 @@ use kvorum_backend::{
     Timestamp,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
+use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::{JournalPolicy, LeveledSettings};
 use kvorum_backend_memory::MemoryBackend;
@@ -393,6 +394,17 @@ impl SimulatedStores {
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
             }
+            Engine::Hanoidb => {
+                let own = HanoidbSettings {
+                    belonging,
+                    ..hanoidb_settings()
+                };
+                let shared = self.shared();
+                let opened = Hanoidb::open(disk, path, &own, shared, draw, Some(log));
+                let store = opened.with_context(told)?;
+                let tenant = store.tenant();
+                (Arc::new(store), tenant)
+            }
             Engine::Leveled => {
                 let own = LeveledSettings {
                     belonging,
@@ -649,6 +661,7 @@ fn find_one(
     match engine {
         Engine::Leveldb => kvorum_backend_leveldb::find_store(disk, directory, belonging),
         Engine::Leveled => kvorum_backend_leveled::find_store(disk, directory, belonging),
+        Engine::Hanoidb => kvorum_backend_hanoidb::find_store(disk, directory, belonging),
         _ => kvorum_backend_bitcask::check::find_store(disk, directory, belonging),
     }
 }
@@ -705,6 +718,20 @@ fn leveldb_settings() -> LeveldbSettings {
     settings.policy.table_bytes_max = TABLE_BYTES_MAX;
     settings.policy.base_bytes = 4 * TABLE_BYTES_MAX;
     settings
+}
+
+/// The same on doubling levels.
+fn hanoidb_settings() -> HanoidbSettings {
+    let leveldb = leveldb_settings();
+    HanoidbSettings {
+        sync: leveldb.sync,
+        log_segments_behind_max: leveldb.log_segments_behind_max,
+        unit_bytes: TABLE_BYTES_MAX,
+        write_buffer_bytes: TABLE_BYTES_MAX,
+        block_bytes: leveldb.block_bytes,
+        table_bytes_max: TABLE_BYTES_MAX,
+        ..HanoidbSettings::default()
+    }
 }
 
 /// The same of a ledger, whose journal files are rewritten when a third of them is garbage.

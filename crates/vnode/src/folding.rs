@@ -11,7 +11,8 @@ use kvorum_ring::Epoch;
 use kvorum_runtime::Clock;
 
 use crate::replica_request::ReplicaFailure;
-use crate::vnode::{TOMBSTONE_TAG, Vnode};
+use crate::stored_form::TOMBSTONE_TAG;
+use crate::vnode::Vnode;
 
 /// What is listed, and as of when.
 #[derive(Clone, Debug)]

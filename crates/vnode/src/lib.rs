@@ -27,6 +27,7 @@ mod reading;
 mod replica_request;
 mod scanning;
 mod sealing;
+mod stored_form;
 mod term_pattern;
 mod vnode;
 pub mod wire;
@@ -46,5 +47,6 @@ pub use replica_request::{
     ReplicaRequest,
 };
 pub use scanning::{ScanLimits, ScanPage, ScanRequest, Scanned, StoredObject};
+pub use stored_form::TOMBSTONE_TAG;
 pub use term_pattern::{InvalidPattern, TermPattern};
-pub use vnode::{TOMBSTONE_TAG, TombstonesKept, Vnode, VnodeSettings, VnodeStatus};
+pub use vnode::{TombstonesKept, Vnode, VnodeSettings, VnodeStatus};

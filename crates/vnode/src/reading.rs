@@ -8,6 +8,7 @@ use kvorum_encoding::StorageKey;
 use kvorum_object::{Head, Object};
 
 use crate::replica_request::{Detail, ReplicaFailure, ReplicaReply};
+use crate::stored_form::{head_of, object_of};
 use crate::vnode::{Interrupted, Vnode};
 
 impl Vnode {
@@ -42,10 +43,16 @@ impl Vnode {
         at: ReadAt,
     ) -> Result<Option<(Head, Option<EntryPlace>)>, Interrupted> {
         let looked_up = self.backend.head(key, at);
-        let Some(StoredHead { head, place, .. }) = self.looked_up(looked_up)? else {
+        let Some(stored) = self.looked_up(looked_up)? else {
             return Ok(None);
         };
-        let head = Head::from_engine(&head);
+        let StoredHead {
+            head,
+            fields,
+            place,
+            ..
+        } = stored;
+        let head = head_of(fields.tag, &head);
         let head = head.map_err(|error| self.damaged(key, &error))?;
         Ok(Some((head, place)))
     }
@@ -56,10 +63,13 @@ impl Vnode {
         at: ReadAt,
     ) -> Result<Option<Arc<Object>>, Interrupted> {
         let looked_up = self.backend.get(key, at);
-        let Some(StoredEntry { head, body, .. }) = self.looked_up(looked_up)? else {
+        let Some(stored) = self.looked_up(looked_up)? else {
             return Ok(None);
         };
-        let object = Object::from_engine(&head, body);
+        let StoredEntry {
+            head, body, fields, ..
+        } = stored;
+        let object = object_of(fields.tag, &head, body);
         Ok(Some(object.map_err(|error| self.damaged(key, &error))?))
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use kvorum_backend::{BackendError, Durability, Durable, ErrorKind};
 use kvorum_encoding::StorageKey;
-use kvorum_object::{Clock, Content, Object, Resolution};
+use kvorum_object::{Clock, Content, Object, ObjectTag, Resolution};
 use kvorum_ring::{Epoch, Partition};
 
 use crate::index_page_request::IndexPage;
@@ -52,6 +52,8 @@ pub enum Operation {
         object: Arc<Object>,
         /// What becomes of concurrent versions in this bucket.
         resolution: Resolution,
+        /// The kind of objects in this bucket.
+        tag: ObjectTag,
         /// What counts as stored.
         durability: Durability,
     },
@@ -64,6 +66,8 @@ pub enum Operation {
         object: Arc<Object>,
         /// What becomes of concurrent versions in this bucket.
         resolution: Resolution,
+        /// The kind of objects in this bucket.
+        tag: ObjectTag,
     },
     /// Remove a tombstone that every replica holds, unless something else has been written since.
     Reap {
@@ -107,6 +111,8 @@ pub struct ClientUpdate {
     pub content: Content,
     /// What becomes of concurrent versions in this bucket.
     pub resolution: Resolution,
+    /// The kind of objects in this bucket.
+    pub tag: ObjectTag,
 }
 
 /// A condition on what is stored. Tombstones count as absent.

@@ -16,10 +16,11 @@ use kvorum_backend::{
     Reading, Timestamp, Visited,
 };
 use kvorum_encoding::StorageKey;
-use kvorum_object::{DecodeError, Head, Object};
+use kvorum_object::{DecodeError, Encoded, Head, Object};
 
 use crate::page::PageFailure;
 use crate::replica_request::ReplicaFailure;
+use crate::stored_form::{head_of, parts_of};
 use crate::vnode::Vnode;
 
 /// A page that is asked for.
@@ -97,11 +98,12 @@ impl Scanned for (StorageKey, Head) {
     const DETAIL: FoldDetail = FoldDetail::Heads;
 
     fn of(visited: &Visited<'_>) -> Result<Self, DecodeError> {
-        Ok((visited.key.clone(), Head::from_engine(&visited.head)?))
+        let head = head_of(visited.fields.tag, &visited.head)?;
+        Ok((visited.key.clone(), head))
     }
 }
 
-/// An object as it is stored.
+/// An object as it is stored, whatever its kind: replicas exchange this form.
 #[derive(Clone, Debug)]
 pub struct StoredObject {
     /// Its key.
@@ -115,6 +117,15 @@ pub struct StoredObject {
 }
 
 impl StoredObject {
+    fn of_parts(key: &StorageKey, parts: Encoded) -> Result<Self, DecodeError> {
+        Ok(Self {
+            key: key.clone(),
+            head: Head::from_engine(&parts.head)?,
+            head_bytes: parts.head,
+            body_bytes: parts.body,
+        })
+    }
+
     /// The object, once its body is what its head says.
     pub fn decode(&self) -> Result<Arc<Object>, DecodeError> {
         Object::from_engine(&self.head_bytes, self.body_bytes.clone())
@@ -125,12 +136,8 @@ impl Scanned for StoredObject {
     const DETAIL: FoldDetail = FoldDetail::Entries;
 
     fn of(visited: &Visited<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            key: visited.key.clone(),
-            head: Head::from_engine(&visited.head)?,
-            head_bytes: visited.head.clone(),
-            body_bytes: visited.body.clone(),
-        })
+        let (tag, body) = (visited.fields.tag, visited.body.clone());
+        Self::of_parts(visited.key, parts_of(tag, &visited.head, body)?)
     }
 }
 
@@ -172,13 +179,9 @@ impl Vnode {
             Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let head = Head::from_engine(&entry.head).ok();
-        Ok(head.map(|head| StoredObject {
-            key: key.clone(),
-            head,
-            head_bytes: entry.head,
-            body_bytes: entry.body,
-        }))
+        let parts = parts_of(entry.fields.tag, &entry.head, entry.body);
+        let object = parts.and_then(|parts| StoredObject::of_parts(key, parts));
+        Ok(object.ok())
     }
 }
 

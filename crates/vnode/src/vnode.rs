@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use kvorum_backend::{
-    Backend, IndexCounts, IndexFolds, ReadAt, Reading, Status, StoreId, Tag, Timestamp,
+    Backend, IndexCounts, IndexFolds, ReadAt, Reading, Status, StoreId, Timestamp,
 };
 use kvorum_object::Limits;
 use kvorum_planted_defects::is_planted;
@@ -17,10 +17,7 @@ use crate::key_locks::KeyLocks;
 use crate::lease_table::LeaseTable;
 use crate::metering::{SAMPLED_EVERY, Stopwatch, VnodeMeter, VnodeWork, work_of};
 use crate::replica_request::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest};
-
-/// Marks entries that are tombstones, so that listings leave them out without reading heads.
-pub const TOMBSTONE_TAG: Tag = Tag::TOMBSTONE;
-pub(crate) const OBJECT_TAG: Tag = Tag(0);
+use crate::stored_form::Incoming;
 
 /// How a vnode treats objects.
 #[derive(Clone, Copy, Debug)]
@@ -379,16 +376,29 @@ impl Vnode {
                 key,
                 object,
                 resolution,
+                tag,
                 durability,
             } => {
-                let epoch = request.epoch;
-                self.store(key, object, *resolution, *durability, epoch, at)
+                let incoming = Incoming {
+                    object,
+                    resolution: *resolution,
+                    tag: *tag,
+                };
+                self.store(key, &incoming, *durability, request.epoch, at)
             }
             Operation::Mend {
                 key,
                 object,
                 resolution,
-            } => self.mend(key, object, *resolution, request.epoch, at),
+                tag,
+            } => {
+                let incoming = Incoming {
+                    object,
+                    resolution: *resolution,
+                    tag: *tag,
+                };
+                self.mend(key, &incoming, request.epoch, at)
+            }
             Operation::Reap { key, clock } => self.reap(key, clock, request.epoch, at),
         }
     }

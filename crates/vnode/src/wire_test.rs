@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::{Durability, Durable, FoldRange};
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
-use kvorum_object::{Clock, Content, Metadata, Object, Resolution, Timestamp};
+use kvorum_object::{Clock, Content, Metadata, Object, ObjectTag, Resolution, Timestamp};
 use kvorum_ring::{Epoch, KeyHash, RingSize, Role};
 use proptest::prelude::*;
 
@@ -63,6 +63,7 @@ fn requests() -> Vec<PeerRequest> {
                 ..Content::default()
             },
             resolution: Resolution::NewestWins,
+            tag: ObjectTag::named("document").unwrap(),
         })
     };
     let coordinate = |condition, value| {
@@ -88,12 +89,14 @@ fn requests() -> Vec<PeerRequest> {
             key: key(),
             object: object.clone(),
             resolution,
+            tag: ObjectTag::named("h").unwrap(),
             durability: Durability::BackendDefault,
         }),
         replica(Operation::Mend {
             key: key(),
             object,
             resolution,
+            tag: ObjectTag::default(),
         }),
         replica(Operation::Reap { key: key(), clock }),
         PeerRequest::Page(PageRequest {

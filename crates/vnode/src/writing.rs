@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
-    Batch, Durability, Durable, EntryPlace, ErrorKind, Fields, IndexEntry, Lookup, OldEntry,
-    ReadAt, Reading, Timestamp, Write,
+    Batch, Durability, Durable, EntryPlace, ErrorKind, IndexEntry, Lookup, OldEntry, ReadAt,
+    Reading, Timestamp, Write,
 };
-use kvorum_encoding::{StorageKey, checksum};
+use kvorum_encoding::StorageKey;
 use kvorum_object::{
-    ActorId, Clock, Dot, Head, LimitExceeded, LimitLevel, Merged, Object, ObjectSize, Resolution,
-    Stored, UpdateError,
+    ActorId, Clock, Dot, Head, LimitExceeded, LimitLevel, Merged, Object, ObjectSize, ObjectTag,
+    Resolution, Stored, UpdateError,
 };
 use kvorum_planted_defects::is_planted;
 use kvorum_ring::Epoch;
@@ -20,7 +20,8 @@ use crate::dot_source::{Lane, Overtaken};
 use crate::limit_log;
 use crate::metering::VnodeWork;
 use crate::replica_request::{ClientUpdate, Condition, ReplicaFailure, ReplicaReply};
-use crate::vnode::{Interrupted, OBJECT_TAG, TOMBSTONE_TAG, Vnode};
+use crate::stored_form::{Incoming, fields_of, head_of};
+use crate::vnode::{Interrupted, Vnode};
 
 /// For what goes by no ring.
 const ANY_EPOCH: Epoch = Epoch::new(u64::MAX);
@@ -74,7 +75,7 @@ impl Vnode {
         let object = self.merging(is_merge, || kvorum_object::update(stored, write));
         let object = object.map_err(update_failure)?;
         self.check_limits(key, &object, head.map(Head::size), at.now)?;
-        let durable = self.write(key, &old, &object, durability)?;
+        let durable = self.write(key, &old, &object, update.tag, durability)?;
         Ok(ReplicaReply::Stored {
             object: Arc::new(object),
             durable,
@@ -85,8 +86,7 @@ impl Vnode {
     pub(crate) fn store(
         &self,
         key: &StorageKey,
-        incoming: &Object,
-        resolution: Resolution,
+        incoming: &Incoming<'_>,
         durability: Durability,
         epoch: Epoch,
         at: ReadAt,
@@ -95,20 +95,17 @@ impl Vnode {
         let old = Old::of(self.find_head(key, at)?, at.reading);
         let stored = match &old.head {
             None => Stored::Absent,
-            Some(head) if !kvorum_object::merge_needs_body(head, incoming, resolution) => {
-                Stored::Head(head)
-            }
+            Some(head) if !incoming.needs_body_of(head) => Stored::Head(head),
             Some(_) => whole(self.read_object(key, at)?),
         };
-        self.take_in(key, &old, stored, incoming, resolution, durability)
+        self.take_in(key, &old, stored, incoming, durability)
     }
 
     /// As [`Vnode::store`], over what may be damaged: what cannot be read is replaced.
     pub(crate) fn mend(
         &self,
         key: &StorageKey,
-        incoming: &Object,
-        resolution: Resolution,
+        incoming: &Incoming<'_>,
         epoch: Epoch,
         at: ReadAt,
     ) -> Result<ReplicaReply, Interrupted> {
@@ -117,7 +114,7 @@ impl Vnode {
         let stored = whole(stored);
         let old = self.old_to_mend(key, at);
         let durability = Durability::Buffered;
-        self.take_in(key, &old, stored, incoming, resolution, durability)
+        self.take_in(key, &old, stored, incoming, durability)
     }
 
     /// Removes a tombstone that every replica holds, unless it was superseded.
@@ -255,7 +252,7 @@ impl Vnode {
             place: found.as_ref().and_then(|found| found.place),
             reading: at.reading,
         };
-        let head = found.and_then(|found| Head::from_engine(&found.head).ok());
+        let head = found.and_then(|found| head_of(found.fields.tag, &found.head).ok());
         Old { head, entry }
     }
 
@@ -265,10 +262,14 @@ impl Vnode {
         key: &StorageKey,
         old: &Old,
         stored: Stored<'_>,
-        incoming: &Object,
-        resolution: Resolution,
+        incoming: &Incoming<'_>,
         durability: Durability,
     ) -> Result<ReplicaReply, Interrupted> {
+        let Incoming {
+            object: incoming,
+            resolution,
+            tag,
+        } = *incoming;
         if self.dots.is_overtaken_by(self.lane(key), incoming.clock()) {
             self.change_actor("overtaken");
         }
@@ -289,7 +290,7 @@ impl Vnode {
             kvorum_object::merge_into_stored(stored, incoming.clone(), resolution)
         });
         let durable = match merged.map_err(update_failure)? {
-            Merged::Changed(object) => self.write(key, old, &object, durability)?,
+            Merged::Changed(object) => self.write(key, old, &object, tag, durability)?,
             Merged::Unchanged if durability == Durability::Buffered => Durable::Already,
             // What is stored may not be durable yet; an empty batch takes a place behind it.
             Merged::Unchanged => self.put(&Batch::default(), durability)?,
@@ -421,16 +422,17 @@ impl Vnode {
         key: &StorageKey,
         old: &Old,
         object: &Object,
+        tag: ObjectTag,
         durability: Durability,
     ) -> Result<Durable, Interrupted> {
-        let encoded = object.encode();
-        let fields = fields_of(key, object);
+        let encoded = tag.encode(object);
+        let fields = fields_of(key, object, tag);
         let write = Write::Put {
             key: key.clone(),
             fields,
             head: encoded.head,
             body: encoded.body,
-            index_entries: self.index_entries(object),
+            index_entries: self.index_entries(object, tag),
             old: old.entry,
         };
         let write = match is_planted!(TombstoneReapedEarly) {
@@ -468,11 +470,11 @@ impl Vnode {
         }
     }
 
-    fn index_entries(&self, object: &Object) -> Vec<IndexEntry> {
+    fn index_entries(&self, object: &Object, tag: ObjectTag) -> Vec<IndexEntry> {
         if !self.has_indexes {
             return Vec::new();
         }
-        let terms = object.index_terms().into_iter();
+        let terms = tag.index_terms(object).into_iter();
         let entries = terms.map(|(field, term)| IndexEntry { field, term });
         entries.collect()
     }
@@ -526,25 +528,8 @@ fn check_condition(condition: &Condition, stored: Option<&Head>) -> Result<(), R
     }
 }
 
-fn fields_of(key: &StorageKey, object: &Object) -> Fields {
-    Fields {
-        segment: checksum(key.as_bytes()),
-        last_modified: store_time(object.last_modified()),
-        expiry: object.expires_at().map(store_time),
-        tag: if object.is_tombstone() {
-            TOMBSTONE_TAG
-        } else {
-            OBJECT_TAG
-        },
-    }
-}
-
 fn object_time(time: Timestamp) -> kvorum_object::Timestamp {
     kvorum_object::Timestamp::from_micros(time.0)
-}
-
-fn store_time(time: kvorum_object::Timestamp) -> Timestamp {
-    Timestamp(time.as_micros())
 }
 
 fn update_failure(error: UpdateError) -> ReplicaFailure {

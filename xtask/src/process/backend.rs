@@ -22,7 +22,7 @@ pub(crate) struct Backend {
 }
 
 /// All that keep something.
-pub(crate) const BACKENDS: [Backend; 3] = [
+pub(crate) const BACKENDS: [Backend; 4] = [
     Backend {
         name: "bitcask",
         small_files: &[
@@ -48,6 +48,15 @@ pub(crate) const BACKENDS: [Backend; 3] = [
         small_files: &[
             ("leveled.ledger_buffer", "64KB"),
             ("leveled.maximum_memory", "32MB"),
+        ],
+        kills: 4,
+        cuts: 2,
+    },
+    Backend {
+        name: "hanoidb",
+        small_files: &[
+            ("hanoidb.top_level", "2"),
+            ("hanoidb.maximum_memory", "32MB"),
         ],
         kills: 4,
         cuts: 2,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use kvorum_advise::{CapacityQuestion, EngineTable, capacity};
 use kvorum_backend::{Backend, Batch, Durability, Fields, Write};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression};
+use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::LeveledSettings;
 use kvorum_disk::{Disk, MemoryDisk};
@@ -130,6 +131,30 @@ fn leveldb_takes_the_disk_that_capacity_says() {
         fill(&store);
         store.close().unwrap();
         let declared = told("leveldb").disk_live_bytes_per_node as f64;
+        let found = total_len(&disk, Path::new("store")) as f64;
+        assert!(
+            found < declared * 1.05 && found > declared * 0.75,
+            "{found} bytes on disk where {declared} are declared"
+        );
+    }
+}
+
+/// Bodies in tables and apart.
+#[test]
+fn hanoidb_takes_the_disk_that_capacity_says() {
+    for threshold in [usize::MAX, 1] {
+        let disk = MemoryDisk::new();
+        let settings = HanoidbSettings {
+            blob_threshold_bytes: threshold,
+            ..HanoidbSettings::default()
+        };
+        let draw = Arc::new(|| 0x9e37_79b9_7f4a_7c15);
+        let seam: Arc<dyn Disk> = Arc::new(disk.clone());
+        let shared = Shared::new(1 << 20, 1 << 30);
+        let store = Hanoidb::open(seam, Path::new("store"), &settings, shared, draw, None).unwrap();
+        fill(&store);
+        store.close().unwrap();
+        let declared = told("hanoidb").disk_live_bytes_per_node as f64;
         let found = total_len(&disk, Path::new("store")) as f64;
         assert!(
             found < declared * 1.05 && found > declared * 0.75,

@@ -80,6 +80,21 @@ fn indexes_rule_bitcask_out() {
 }
 
 #[test]
+fn inserts_of_which_the_slowest_matter_go_to_hanoidb() {
+    let said = [
+        ("value_bytes", "100"),
+        ("write_share", "80%"),
+        ("tail_matters", "yes"),
+        ("must_survive", "yes"),
+    ];
+    let judged = advice(&said, &[]);
+    assert_eq!(judged.recommended.as_deref(), Some("hanoidb"));
+    assert!(verdicts(&judged, "hanoidb").contains(&(Verdict::Prefer, true)));
+    let overwritten = advice(&[("overwrite_share", "80%")], &[]);
+    assert!(verdicts(&overwritten, "hanoidb").contains(&(Verdict::Caution, true)));
+}
+
+#[test]
 fn engines_to_come_are_marked_so() {
     let said = [
         ("value_bytes", "100"),
@@ -87,7 +102,13 @@ fn engines_to_come_are_marked_so() {
         ("tail_matters", "yes"),
         ("must_survive", "yes"),
     ];
-    let advice = advice(&said, &[]);
+    let (mut engines, rules) = (
+        EngineTable::built_in().unwrap(),
+        RuleTable::built_in().unwrap(),
+    );
+    let to_come = engines.engines.iter_mut().find(|it| it.name == "hanoidb");
+    to_come.unwrap().built_in = false;
+    let advice = advise(&engines, &rules, "all", &facts(&said), &[]);
     assert_eq!(advice.better_later.as_deref(), Some("hanoidb"));
     assert!(advice.to_string().contains("hanoidb (not built in yet)"));
 }

@@ -14,7 +14,7 @@ use kvorum_coordinator::{
 };
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
-use kvorum_object::{Clock, Object, Resolution};
+use kvorum_object::{Clock, Object, ObjectTag, Resolution};
 use kvorum_peer::{PeerSettings, Peers};
 use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{Epoch, Partition, Ring, RingSize};
@@ -345,6 +345,7 @@ impl ClusterNode {
             condition: blind.condition,
             content: blind.content,
             resolution: Resolution::KeepSiblings,
+            tag: ObjectTag::default(),
         };
         let operation = Operation::Coordinate {
             key: storage_key(key),
@@ -399,6 +400,7 @@ pub(crate) fn transfer(from: &Vnode, to: &Vnode) {
             key,
             object,
             resolution: Resolution::KeepSiblings,
+            tag: ObjectTag::default(),
             durability: Durability::Grouped,
         };
         let reply = carry_out(to, operation);

@@ -23,6 +23,7 @@ use kvorum_backend::{
     TaskKind, Timestamp, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergePolicy};
+use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::{LeveledSettings, open as open_leveled};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
@@ -58,6 +59,7 @@ enum Engine {
     Bitcask,
     Leveldb,
     Leveled,
+    Hanoidb,
 }
 
 struct World {
@@ -307,7 +309,7 @@ impl World {
         // Superseded entries in older tables of leveldb count as used until these are merged.
         let bound = match self.engine {
             Engine::Bitcask => live * 3 / 2,
-            Engine::Leveldb | Engine::Leveled => live * 3,
+            Engine::Leveldb | Engine::Leveled | Engine::Hanoidb => live * 3,
         };
         let bound = bound + 4 * SEGMENT_BYTES + u64::from(STORES) * STORE_BYTES;
         assert!(
@@ -393,6 +395,13 @@ fn open(
             Engine::Leveldb => {
                 let (own, shared) = (LeveldbSettings::default(), shared.clone());
                 let store = Leveldb::open(seam, &directory, &own, shared, draw, Some(log));
+                let store = store.unwrap();
+                let tenant = store.tenant();
+                (Arc::new(store), tenant)
+            }
+            Engine::Hanoidb => {
+                let (own, shared) = (HanoidbSettings::default(), shared.clone());
+                let store = Hanoidb::open(seam, &directory, &own, shared, draw, Some(log));
                 let store = store.unwrap();
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
@@ -528,6 +537,26 @@ fn bitcask_heals_a_disk_that_small_overwrites_have_filled() {
 #[test]
 fn leveldb_heals_a_disk_that_small_overwrites_have_filled() {
     overwrites_fill_it_and_it_heals(Engine::Leveldb, SMALL_VALUE_BYTES);
+}
+
+#[test]
+fn hanoidb_heals_a_disk_that_overwrites_have_filled() {
+    overwrites_fill_it_and_it_heals(Engine::Hanoidb, LARGE_VALUE_BYTES);
+}
+
+#[test]
+fn hanoidb_heals_a_disk_that_small_overwrites_have_filled() {
+    overwrites_fill_it_and_it_heals(Engine::Hanoidb, SMALL_VALUE_BYTES);
+}
+
+#[test]
+fn hanoidb_takes_deletes_on_a_disk_full_of_what_lives() {
+    deletes_make_room_on_a_disk_full_of_what_lives(Engine::Hanoidb, LARGE_VALUE_BYTES);
+}
+
+#[test]
+fn hanoidb_takes_deletes_on_a_disk_full_of_small_values() {
+    deletes_make_room_on_a_disk_full_of_what_lives(Engine::Hanoidb, SMALL_VALUE_BYTES);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use kvorum_backend::DayHours;
 use kvorum_backend_leveled::{CompressionPoint, JournalPolicy, LeveledSettings};
 use kvorum_settings::{self as settings, Settings};
 
+use super::object_kinds;
 use super::shared_settings::{compression_of, segments_behind_max, sync_strategy};
 use super::tree_memory::{Allowance, Memory};
 
@@ -46,6 +47,8 @@ pub(super) fn settings_of(settings: &Settings, memory: &Memory, drawn: u64) -> L
                 last: leveled.compaction_last_hour,
             },
         },
+        forgotten: object_kinds::is_forgotten,
+        recalculated: object_kinds::recalculated,
         ..LeveledSettings::default()
     }
 }

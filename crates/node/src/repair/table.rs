@@ -71,7 +71,7 @@ pub(super) fn text(
     let seconds = took.as_secs_f64();
     let _ = writeln!(
         text,
-        "{} of leveldb and leveled, {} read, {} written in {seconds:.1} s",
+        "{} of leveldb, leveled and hanoidb, {} read, {} written in {seconds:.1} s",
         counted(reports.len(), "store"),
         bytes_text(read),
         bytes_text(written),
@@ -188,7 +188,7 @@ findings  state                  bytes  directory
   damaged: a file
 
 bitcask: it opens from its data files alone
-0 stores of leveldb and leveled, 0 B read, 0 B written in 0.0 s
+0 stores of leveldb, leveled and hanoidb, 0 B read, 0 B written in 0.0 s
 "
         );
         assert!(text.lines().all(|line| line.chars().count() <= 100));

@@ -50,7 +50,7 @@ fn capacity_answers_for_people_and_for_programs() {
     assert_eq!(answer["question"]["value_bytes"], 1024);
     let unknown = advise(
         directory.path(),
-        &[&words[..], &["--backend", "hanoidb"]].concat(),
+        &[&words[..], &["--backend", "innostore"]].concat(),
     );
     assert_eq!(unknown.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("not built in yet"));

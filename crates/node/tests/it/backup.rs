@@ -23,6 +23,7 @@ fn site(engine: &str) -> Site {
         "leveldb.write_buffer_size_max=80KB",
         "leveldb.maximum_memory=64MB",
         "leveled.ledger_buffer=64KB",
+        "hanoidb.top_level=2",
         "buckets.default.allow_mult=false",
     ]
     .map(str::to_owned)
@@ -190,6 +191,11 @@ async fn a_backup_of_leveldb_is_a_data_directory_and_the_next_one_shares_its_fil
 #[tokio::test]
 async fn a_backup_of_leveled_is_a_data_directory_and_the_next_one_shares_its_files() {
     a_backup_is_a_data_directory_and_the_next_one_shares_its_files("leveled").await;
+}
+
+#[tokio::test]
+async fn a_backup_of_hanoidb_is_a_data_directory_and_the_next_one_shares_its_files() {
+    a_backup_is_a_data_directory_and_the_next_one_shares_its_files("hanoidb").await;
 }
 
 /// What `kvorum admin maintenance` says of the backups.

@@ -1,4 +1,4 @@
-//! Servers on the engines over merge trees, leveldb and leveled: both protocols, stopped gracefully and killed.
+//! Servers on the engines over merge trees, leveldb, leveled and hanoidb: both protocols, stopped gracefully and killed.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -20,7 +20,7 @@ fn site() -> Site {
     site_of("leveldb")
 }
 
-/// The same of either engine.
+/// The same of any of the engines.
 fn site_of(engine: &str) -> Site {
     let mut site = Site::new();
     let buffers: &[&str] = match engine {
@@ -28,6 +28,7 @@ fn site_of(engine: &str) -> Site {
             "leveldb.write_buffer_size_min=64KB",
             "leveldb.write_buffer_size_max=80KB",
         ],
+        "hanoidb" => &["hanoidb.top_level=2"],
         _ => &["leveled.ledger_buffer=64KB"],
     };
     let others = [
@@ -126,6 +127,11 @@ async fn objects_of_leveled_survive_a_stop_and_a_kill() {
     objects_survive("leveled").await;
 }
 
+#[tokio::test]
+async fn objects_of_hanoidb_survive_a_stop_and_a_kill() {
+    objects_survive("hanoidb").await;
+}
+
 async fn objects_survive(engine: &str) {
     let site = site_of(engine);
     let server = site.start();
@@ -166,6 +172,11 @@ async fn without_syncs_a_kill_loses_nothing_of_leveled_either() {
     a_kill_loses_nothing("leveled", "leveled.sync_strategy=none").await;
 }
 
+#[tokio::test]
+async fn without_syncs_a_kill_loses_nothing_of_hanoidb_either() {
+    a_kill_loses_nothing("hanoidb", "hanoidb.sync_strategy=none").await;
+}
+
 async fn a_kill_loses_nothing(engine: &str, without_syncs: &str) {
     let mut site = site_of(engine);
     site.settings.push(without_syncs.to_owned());
@@ -190,6 +201,11 @@ fn http_and_the_operators_verbs_know_the_engine() {
 #[test]
 fn http_and_the_operators_verbs_know_leveled() {
     they_know_the_engine("leveled");
+}
+
+#[test]
+fn http_and_the_operators_verbs_know_hanoidb() {
+    they_know_the_engine("hanoidb");
 }
 
 fn they_know_the_engine(engine: &str) {
@@ -334,6 +350,11 @@ async fn a_node_whose_stores_lost_their_manifests_has_every_object_after_a_repai
 #[tokio::test]
 async fn a_node_of_leveled_whose_stores_lost_their_manifests_has_every_object_after_a_repair() {
     has_every_object_after_a_repair("leveled").await;
+}
+
+#[tokio::test]
+async fn a_node_of_hanoidb_whose_stores_lost_their_manifests_has_every_object_after_a_repair() {
+    has_every_object_after_a_repair("hanoidb").await;
 }
 
 async fn has_every_object_after_a_repair(engine: &str) {

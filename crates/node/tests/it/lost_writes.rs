@@ -43,6 +43,7 @@ async fn killed(engine: &str) -> Site {
         "leveldb.write_buffer_size_min=64KB".to_owned(),
         "leveldb.write_buffer_size_max=64KB".to_owned(),
         "leveled.ledger_buffer=64KB".to_owned(),
+        "hanoidb.top_level=2".to_owned(),
     ];
     let server = site.start();
     let mut client = site.client().await;
@@ -157,6 +158,16 @@ async fn a_flip_in_the_log_after_a_kill_brings_nothing_back_on_leveldb() {
 #[tokio::test]
 async fn a_flip_in_the_log_after_a_kill_brings_nothing_back_on_leveled() {
     a_flip_brings_nothing_back("leveled").await;
+}
+
+#[tokio::test]
+async fn a_flip_in_the_log_after_a_kill_brings_nothing_back_on_hanoidb() {
+    a_flip_brings_nothing_back("hanoidb").await;
+}
+
+#[tokio::test]
+async fn missing_segments_bring_nothing_back_on_hanoidb() {
+    missing_segments_bring_nothing_back("hanoidb").await;
 }
 
 #[tokio::test]

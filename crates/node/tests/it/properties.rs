@@ -29,7 +29,7 @@ fn other(property: &str) -> Value {
         "linkfun" => json!({"mod": "m", "fun": "f"}),
         "datatype" => json!("set"),
         "hll_precision" => json!(9),
-        "backend" | "search_index" => json!("x"),
+        "backend" | "object_tag" | "search_index" => json!("x"),
         other => unreachable!("no value of {other}"),
     }
 }
@@ -84,7 +84,7 @@ fn message(property: &str) -> Option<pb::RpbBucketProps> {
         "search_index" => props.search_index = Some(Bytes::from_static(b"x")),
         "repl" => props.repl = Some(pb::rpb_bucket_props::RpbReplMode::False.into()),
         "aae_tree_exclude" => props.aae_tree_exclude = Some(true),
-        "dvv_enabled" | "stat_tracked" => return None,
+        "dvv_enabled" | "stat_tracked" | "object_tag" => return None,
         other => unreachable!("no field of {other}"),
     }
     Some(props)
@@ -313,4 +313,54 @@ fn defaults_that_place_and_sync_objects_reach_the_buckets() {
     let props = &shown["props"];
     assert_eq!(props["chash_keyfun"]["fun"], "chash_bucketonly_keyfun");
     assert_eq!(props["sync_on_write"], "all");
+}
+
+/// Objects are stored by their kind: a bucket that has some keeps it.
+#[test]
+fn the_kind_of_objects_is_chosen_while_a_bucket_is_empty() {
+    let site = Site::new();
+    let _server = site.start();
+    let props = "/buckets/kinds/props";
+    let choose = |kind: &str| {
+        let body = json!({"props": {"object_tag": kind}}).to_string();
+        ask(&site, "PUT", props, &body)
+    };
+    let taken = |answer: &str| answer.starts_with("HTTP/1.1 204 ");
+    let unknown = choose("nothing");
+    assert!(unknown.contains("o_rkv or h or document"), "{unknown}");
+    assert!(taken(&choose("h")));
+    assert!(taken(&choose("document")), "it is still empty");
+    let value = r#"{"kind":"task"}"#;
+    let put = ask(&site, "PUT", "/buckets/kinds/keys/k", value);
+    assert!(taken(&put), "{put}");
+    let kept = choose("h");
+    assert!(kept.starts_with("HTTP/1.1 400 "), "{kept}");
+    assert!(kept.contains("while a bucket has objects"), "{kept}");
+    assert!(taken(&choose("document")), "that is no change");
+    let reset = ask(&site, "DELETE", props, "");
+    assert!(reset.starts_with("HTTP/1.1 400 "), "{reset}");
+    let got = ask(&site, "GET", "/buckets/kinds/keys/k", "");
+    assert!(got.ends_with(value), "{got}");
+    // A type keeps what it was created with.
+    let create = [
+        "admin",
+        "bucket-type",
+        "create",
+        "docs",
+        r#"{"props":{"object_tag":"document"}}"#,
+    ];
+    assert!(site.run(&create).status.success());
+    assert!(
+        site.run(&["admin", "bucket-type", "activate", "docs"])
+            .status
+            .success()
+    );
+    let update = [
+        "admin",
+        "bucket-type",
+        "update",
+        "docs",
+        r#"{"props":{"object_tag":"h"}}"#,
+    ];
+    assert!(!site.run(&update).status.success());
 }

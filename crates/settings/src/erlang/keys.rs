@@ -71,13 +71,14 @@ fn keys() -> impl Iterator<Item = ErlangKey> {
 }
 
 /// Applications of Riak whose keys are settings of a node; others are libraries and consoles.
-pub(super) const APPLICATIONS: [&str; 6] = [
+pub(super) const APPLICATIONS: [&str; 7] = [
     "riak_core",
     "riak_kv",
     "riak_api",
     "bitcask",
     "eleveldb",
     "leveled",
+    "hanoidb",
 ];
 
 /// Keys that riak.conf has under the same name, without the application; their values are plain.
@@ -129,6 +130,9 @@ const WHOLE_NAMES: &str = "
     leveled.penciller_cache_size leveled.singlefile_compactionpercentage
     leveled.snapshot_timeout_long leveled.snapshot_timeout_short leveled.stats_logfrequency
     leveled.stats_percentage leveled.sync_strategy leveled.waste_retention_period
+    hanoidb.block_size hanoidb.compress hanoidb.data_root hanoidb.expiry_secs
+    hanoidb.merge_strategy hanoidb.page_size hanoidb.read_buffer_size
+    hanoidb.top_level hanoidb.write_buffer_size
 ";
 
 /// Keys that riak.conf has under another name, each with that; their values are plain.
@@ -265,6 +269,16 @@ const OTHER_FORMS: &[ErlangKey] = &[
         "bitcask.sync_strategy",
         &["bitcask.sync."],
         values::sync_strategy,
+    ),
+    special(
+        "hanoidb.sync_strategy",
+        &["hanoidb.sync_strategy", "hanoidb.sync_interval"],
+        values::hanoidb_sync_strategy,
+    ),
+    special(
+        "hanoidb.spawn_opt",
+        &["hanoidb.spawn_opt"],
+        values::hanoidb_spawn_options,
     ),
     special(
         "bitcask.merge_window",

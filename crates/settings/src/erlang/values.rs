@@ -98,6 +98,25 @@ pub(super) fn sync_strategy(term: &Term) -> Result<Translated, Misfit> {
     }
 }
 
+pub(super) fn hanoidb_sync_strategy(term: &Term) -> Result<Translated, Misfit> {
+    match (term, term.as_tuple()) {
+        (Term::Atom(word), _) if word == "none" || word == "sync" => {
+            Ok(vec![line("hanoidb.sync_strategy", word.clone())].into())
+        }
+        (_, Some([tag, Term::Integer(seconds)])) if tag.as_atom() == Some("seconds") => Ok(vec![
+            line("hanoidb.sync_strategy", "interval"),
+            line("hanoidb.sync_interval", format!("{seconds}s")),
+        ]
+        .into()),
+        _ => Err(Misfit::Form("none, sync or {seconds, N}")),
+    }
+}
+
+/// Options of Erlang processes, which are ignored whatever they are.
+pub(super) fn hanoidb_spawn_options(_term: &Term) -> Result<Translated, Misfit> {
+    Ok(vec![line("hanoidb.spawn_opt", "given")].into())
+}
+
 pub(super) fn merge_window(term: &Term) -> Result<Translated, Misfit> {
     match (term, term.as_tuple()) {
         (Term::Atom(word), _) if word == "always" || word == "never" => {

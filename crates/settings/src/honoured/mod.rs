@@ -4,6 +4,7 @@ mod bitcask;
 mod buckets;
 mod durability;
 mod encryption;
+mod hanoidb;
 mod leveldb;
 mod leveled;
 mod listeners;
@@ -18,7 +19,7 @@ mod requests;
 use crate::key::{Key, Section};
 
 /// All keys, in the order of the reference page.
-pub(crate) const SECTIONS: [Section; 14] = [
+pub(crate) const SECTIONS: [Section; 15] = [
     section("Node and directories", node::KEYS),
     section("Listeners and protocols", listeners::KEYS),
     section("Encryption between nodes", encryption::KEYS),
@@ -29,6 +30,7 @@ pub(crate) const SECTIONS: [Section; 14] = [
     section("Bitcask backend", bitcask::KEYS),
     section("LevelDB backend", leveldb::KEYS),
     section("Leveled backend", leveled::KEYS),
+    section("Hanoidb backend", hanoidb::KEYS),
     section("Memory backend", memory::KEYS),
     section("Several backends on one node", multi::KEYS),
     section("Background work", maintenance::KEYS),

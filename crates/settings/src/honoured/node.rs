@@ -72,10 +72,12 @@ pub(super) const KEYS: &[Key] = &[
             Choice::Takes("leveled", |settings| {
                 settings.node.storage_backend = StorageBackend::Leveled;
             }),
+            Choice::Takes("hanoidb", |settings| {
+                settings.node.storage_backend = StorageBackend::Hanoidb;
+            }),
             Choice::Takes("memory", |settings| {
                 settings.node.storage_backend = StorageBackend::Memory;
             }),
-            Choice::NotBuiltIn("hanoidb", NOT_YET),
             Choice::NotBuiltIn("innostore", NOT_YET),
             Choice::Takes("multi", |settings| {
                 settings.node.storage_backend = StorageBackend::Multi;
@@ -92,12 +94,14 @@ pub(super) const KEYS: &[Key] = &[
          has secondary indexes; \
          `leveled` is the same for keys and heads, and leaves bodies in a journal, where merges do not \
          move them; \
+         `hanoidb` is as `leveldb` where each write does a bounded share of merging, and none waits for \
+         a merge; \
          `memory` keeps everything in memory and loses it at a stop. \
          `multi` mixes several of them on one node, and the property `backend` of a bucket or its type \
          says which one it is in (`multi_backend.NAME.storage_backend` declares each); \
          with `prefix_multi` the beginning of a bucket's name may say it as well \
          (`multi_backend.NAME.bucket_prefix`). \
-         `hanoidb` and `innostore` are known, \
+         `innostore` is known, \
          but not built in yet, and the server does not start with them: \
          it would not find the data that is there.",
     ),
@@ -115,4 +119,4 @@ pub(super) const KEYS: &[Key] = &[
 ];
 
 const NOT_YET: &str =
-    "it is known but not built in yet; bitcask, leveldb, leveled, memory and multi are";
+    "it is known but not built in yet; bitcask, leveldb, leveled, hanoidb, memory and multi are";

@@ -130,6 +130,29 @@ fn forms_of_erlang_become_those_of_riak_conf() {
 }
 
 #[test]
+fn options_of_hanoidb_have_a_meaning_or_a_reason() {
+    let advanced = "[{hanoidb, [{data_root, \"/h\"}, {compress, gzip}, {expiry_secs, 9}, {page_size, 4096}, \
+                    {sync_strategy, {seconds, 7}}, {top_level, 12}, {merge_strategy, predictable}, \
+                    {write_buffer_size, 524288}, {read_buffer_size, 524288}, {spawn_opt, []}]}, \
+                    {riak_kv, [{storage_backend, riak_kv_hanoidb_backend}]}].";
+    let loaded = load("", advanced).unwrap();
+    let hanoidb = &loaded.settings.hanoidb;
+    assert_eq!(hanoidb.data_root, std::path::Path::new("/h"));
+    assert_eq!(hanoidb.expiry().unwrap().as_secs(), 9);
+    assert_eq!(
+        (hanoidb.block_bytes, hanoidb.unit_bytes()),
+        (4096, 64 << 20)
+    );
+    assert_eq!(hanoidb.sync_interval.as_secs(), 7);
+    assert_eq!(
+        loaded.settings.node.storage_backend,
+        kvorum_settings::StorageBackend::Hanoidb
+    );
+    let tuple = "[{hanoidb, [{sync_strategy, sometimes}]}].";
+    assert!(refusal(tuple).contains("none, sync or {seconds, N}"));
+}
+
+#[test]
 fn listeners_of_riak_1_are_honoured() {
     let conf = "listener.protobuf.a = 127.0.0.1:1\n";
     let advanced = "[{riak_api, [{pb_ip, \"0.0.0.0\"}, {pb_port, 10017}]}, \

@@ -69,6 +69,7 @@ fn no_two_values_of_a_flag_or_choice_are_the_same() {
         "leveled.compression_method",
         "leveled.ledger_compression",
         "leveled.sync_strategy",
+        "hanoidb.compress",
     ];
     for key in honoured_keys().filter(|key| !meant.contains(&key.name)) {
         if !matches!(key.kind, Kind::Flag(_) | Kind::Choice(_)) {
@@ -109,6 +110,7 @@ fn no_two_keys_share_a_field() {
                 "bitcask.data_root" => "./data/bitcask",
                 "leveldb.data_root" => "./data/leveldb",
                 "leveled.data_root" => "./data/leveled",
+                "hanoidb.data_root" => "./data/hanoidb",
                 "logger.file" => "./log/console.log",
                 _ => other.default.unwrap_or_default(),
             };

@@ -83,6 +83,7 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         | Defect::TombstoneDroppedTooEarly
         | Defect::RemovalLeftToJournal
         | Defect::OlderRecordRebuilt
+        | Defect::OlderRecordFolded
         | Defect::ExpiredEntryReturned
         | Defect::SnapshotSeesLaterWrites
         | Defect::SentBeforeLearned
@@ -114,9 +115,12 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
 fn engines(defect: PlantedDefect) -> &'static [Engine] {
     use PlantedDefect as Defect;
     match defect {
-        Defect::AcknowledgedBeforeSync | Defect::FailedSyncForgotten | Defect::ReplaySkipped => {
-            &[Engine::Bitcask, Engine::Leveldb, Engine::Leveled]
-        }
+        Defect::AcknowledgedBeforeSync | Defect::FailedSyncForgotten | Defect::ReplaySkipped => &[
+            Engine::Bitcask,
+            Engine::Leveldb,
+            Engine::Leveled,
+            Engine::Hanoidb,
+        ],
         Defect::LiveRecordNotCollected => &[Engine::Leveled],
         _ => &[Engine::Bitcask],
     }

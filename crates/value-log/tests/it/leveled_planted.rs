@@ -55,6 +55,11 @@ fn a_removal_that_is_left_to_the_journal() {
 }
 
 #[test]
+fn an_older_record_that_a_fold_shows() {
+    is_caught(PlantedDefect::OlderRecordFolded);
+}
+
+#[test]
 fn an_older_record_that_is_taken_for_the_newest() {
     assert!(is_caught_in_lives(PlantedDefect::OlderRecordRebuilt));
 }

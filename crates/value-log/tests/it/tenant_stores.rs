@@ -20,6 +20,7 @@ use kvorum_backend::{
     Lookup, ReadAt, Reading, Result, Sequence, StepBudget, TaskKind, Timestamp, Visited, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
+use kvorum_backend_hanoidb::HanoidbSettings;
 use kvorum_backend_leveldb::LeveldbSettings;
 use kvorum_backend_leveled::LeveledSettings;
 use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
@@ -28,7 +29,8 @@ use kvorum_value_log::{Admission, Tenant, ValueLog, ValueLogSettings};
 use proptest::prelude::*;
 
 use crate::tenants::{
-    Engine, Opened, bitcask_settings, leveldb_settings, leveled_settings, tenants_of,
+    Engine, Opened, bitcask_settings, hanoidb_settings, leveldb_settings, leveled_settings,
+    tenants_of,
 };
 
 pub(crate) const STORES: usize = 3;
@@ -90,9 +92,10 @@ pub(crate) enum Kind {
     Bitcask,
     Leveldb,
     Leveled,
+    Hanoidb,
 }
 
-pub(crate) const KINDS: [Kind; 3] = [Kind::Bitcask, Kind::Leveldb, Kind::Leveled];
+pub(crate) const KINDS: [Kind; 4] = [Kind::Bitcask, Kind::Leveldb, Kind::Leveled, Kind::Hanoidb];
 
 impl Kind {
     fn engine(self, mode: Mode) -> Engine {
@@ -111,6 +114,14 @@ impl Kind {
                 blob_threshold_bytes: 100,
                 log_segments_behind_max: 2,
                 ..leveldb_settings()
+            }),
+            Self::Hanoidb => Engine::Hanoidb(HanoidbSettings {
+                sync: mode.strategy(),
+                write_buffer_bytes: 2_000,
+                // Two values of three.
+                blob_threshold_bytes: 100,
+                log_segments_behind_max: 2,
+                ..hanoidb_settings()
             }),
             Self::Leveled => Engine::Leveled(LeveledSettings {
                 sync: match mode {
@@ -613,6 +624,14 @@ proptest! {
         scripts in proptest::collection::vec((any_script(), any::<u64>(), any_mode()), 1..4),
     ) {
         check(Kind::Leveldb, mode, &scripts, None);
+    }
+
+    #[test]
+    fn any_script_over_hanoidb_survives_power_cuts_anywhere_and_what_comes_after(
+        mode in first_mode(),
+        scripts in proptest::collection::vec((any_script(), any::<u64>(), any_mode()), 1..4),
+    ) {
+        check(Kind::Hanoidb, mode, &scripts, None);
     }
 
     #[test]

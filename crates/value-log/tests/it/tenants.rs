@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_backend::{
-    Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, IndexFolds, Lease,
-    Lookup, LostRange, ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget,
-    StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
+    Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, IndexFolds,
+    JournalFolds, Lease, Lookup, LostRange, ReadAt, Receipt, Result, Sequence, Snapshot, Status,
+    StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind,
+    Timestamp, Urgency,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergeSettings, SyncStrategy};
 use kvorum_backend_conformance::Opening;
+use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
 use kvorum_backend_leveldb::{Compression, DrawNumber, Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::{JournalPolicy, LeveledSettings};
 use kvorum_disk::Disk;
@@ -26,6 +28,7 @@ pub(crate) enum Engine {
     Bitcask(BitcaskSettings),
     Leveldb(LeveldbSettings),
     Leveled(LeveledSettings),
+    Hanoidb(HanoidbSettings),
 }
 
 impl Engine {
@@ -43,6 +46,10 @@ impl Engine {
             Self::Leveldb(own) => {
                 let shared = Shared::new(64 << 10, 1 << 20);
                 Leveldb::open(disk, directory, &own, shared, draw, log)?.into()
+            }
+            Self::Hanoidb(own) => {
+                let shared = Shared::new(64 << 10, 1 << 20);
+                Hanoidb::open(disk, directory, &own, shared, draw, log)?.into()
             }
             Self::Leveled(own) => {
                 let shared = Shared::new(64 << 10, 1 << 20);
@@ -246,6 +253,10 @@ impl Backend for TenantBackend {
         self.engine.indexes()
     }
 
+    fn journal_folds(&self) -> Option<&dyn JournalFolds> {
+        self.engine.journal_folds()
+    }
+
     fn backups(&self) -> Option<&dyn Backups> {
         Some(self)
     }
@@ -298,6 +309,21 @@ pub(crate) fn leveled_settings() -> LeveledSettings {
         },
         policy: leveldb.policy,
         ..LeveledSettings::default()
+    }
+}
+
+/// The same on doubling levels.
+pub(crate) fn hanoidb_settings() -> HanoidbSettings {
+    let leveldb = leveldb_settings();
+    HanoidbSettings {
+        sync: leveldb.sync,
+        unit_bytes: 1_000,
+        write_buffer_bytes: leveldb.write_buffer_bytes,
+        block_bytes: leveldb.block_bytes,
+        compression: leveldb.compression,
+        blob_threshold_bytes: leveldb.blob_threshold_bytes,
+        table_bytes_max: leveldb.policy.table_bytes_max,
+        ..HanoidbSettings::default()
     }
 }
 

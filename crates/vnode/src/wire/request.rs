@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{BufMut as _, Bytes};
 use kvorum_backend::Durability;
 use kvorum_encoding::StorageKey;
-use kvorum_object::{Clock, Content, Object, Resolution, Timestamp};
+use kvorum_object::{Clock, Content, Object, ObjectTag, Resolution, Timestamp};
 use kvorum_ring::{Epoch, Partition, RingSize, Role};
 
 use super::index::put_index_page_request;
@@ -41,6 +41,8 @@ const REAP: u8 = 5;
 const PAGE: u8 = 6;
 const INDEX_PAGE: u8 = 7;
 
+const NEWEST_WINS: u8 = 1;
+
 /// Room for all but key, clocks and object.
 const FIXED_BYTES: usize = 64;
 
@@ -54,11 +56,11 @@ const FIXED_BYTES: usize = 64;
 ///              epoch      u64
 ///              rest                 by kind
 /// get        = role key detail u8   0 head, 1 whole
-/// coordinate = role key durability u8, resolution u8, condition u8 (0 always, 1 absent,
+/// coordinate = role key durability u8, rules u8, condition u8 (0 always, 1 absent,
 ///              2 version, 3 nothing beyond), of 2 and 3 a clock, context clock,
 ///              is_timed u8, the head of an object that holds the content; body: its value
-/// store      = role key durability u8, resolution u8, object head; body: the object's
-/// mend       = role key resolution u8, object head; body: the object's
+/// store      = role key durability u8, rules u8, object head; body: the object's
+/// mend       = role key rules u8, object head; body: the object's
 /// reap       = role key clock
 /// page       = kind u8 (0 keys, 1 buckets), hash u8 (0 standard, 1 bucket only), ring size u16,
 ///              names_max u32, is_filtered u8, of 1 a varint count and owners u16 each,
@@ -66,7 +68,7 @@ const FIXED_BYTES: usize = 64;
 /// role       = u8                   0 primary, 1 fallback
 /// key, clock, bytes = varint length, bytes
 /// durability = 0 buffered, 1 grouped, 2 backend default
-/// resolution = 0 keep siblings, 1 newest wins
+/// rules      = bit 0: 0 keep siblings, 1 newest wins; the others: the number of the kind of objects
 /// ```
 pub fn encode_request(request: &PeerRequest) -> WireMessage {
     match request {
@@ -114,7 +116,7 @@ fn encode_replica(role: Role, request: &ReplicaRequest) -> WireMessage {
             let clocks = 2 * update.context.encoded_len();
             let mut out = begin(COORDINATE, key, object.head.len() + clocks);
             out.put_u8(durability_code(*durability));
-            out.put_u8(resolution_code(update.resolution));
+            out.put_u8(rules_code(update.resolution, update.tag));
             put_condition(&mut out, &update.condition);
             put_clock(&mut out, &update.context);
             out.put_u8(u8::from(is_timed));
@@ -125,12 +127,13 @@ fn encode_replica(role: Role, request: &ReplicaRequest) -> WireMessage {
             key,
             object,
             resolution,
+            tag,
             durability,
         } => {
             let object = object.encode();
             let mut out = begin(STORE, key, object.head.len());
             out.put_u8(durability_code(*durability));
-            out.put_u8(resolution_code(*resolution));
+            out.put_u8(rules_code(*resolution, *tag));
             out.extend_from_slice(&object.head);
             message(out, object.body)
         }
@@ -138,10 +141,11 @@ fn encode_replica(role: Role, request: &ReplicaRequest) -> WireMessage {
             key,
             object,
             resolution,
+            tag,
         } => {
             let object = object.encode();
             let mut out = begin(MEND, key, object.head.len());
-            out.put_u8(resolution_code(*resolution));
+            out.put_u8(rules_code(*resolution, *tag));
             out.extend_from_slice(&object.head);
             message(out, object.body)
         }
@@ -203,17 +207,26 @@ pub fn decode_request(message: &WireMessage) -> Result<PeerRequest, WireError> {
             durability: reader.durability()?,
             update: Arc::new(reader.update(body)?),
         },
-        STORE => Operation::Store {
-            key,
-            durability: reader.durability()?,
-            resolution: reader.resolution()?,
-            object: Arc::new(reader.object(body)?),
-        },
-        MEND => Operation::Mend {
-            key,
-            resolution: reader.resolution()?,
-            object: Arc::new(reader.object(body)?),
-        },
+        STORE => {
+            let durability = reader.durability()?;
+            let (resolution, tag) = reader.rules()?;
+            Operation::Store {
+                key,
+                durability,
+                resolution,
+                tag,
+                object: Arc::new(reader.object(body)?),
+            }
+        }
+        MEND => {
+            let (resolution, tag) = reader.rules()?;
+            Operation::Mend {
+                key,
+                resolution,
+                tag,
+                object: Arc::new(reader.object(body)?),
+            }
+        }
         REAP => {
             let clock = reader.clock()?;
             reader.end(body)?;
@@ -252,16 +265,19 @@ impl Reader<'_> {
         }
     }
 
-    fn resolution(&mut self) -> Result<Resolution, WireError> {
-        match self.bytes.u8()? {
-            0 => Ok(Resolution::KeepSiblings),
-            1 => Ok(Resolution::NewestWins),
-            _ => Err(self.malformed()),
-        }
+    /// A kind that a newer version has is refused: the object would be stored as one of another kind.
+    fn rules(&mut self) -> Result<(Resolution, ObjectTag), WireError> {
+        let rules = self.bytes.u8()?;
+        let resolution = match rules & NEWEST_WINS {
+            0 => Resolution::KeepSiblings,
+            _ => Resolution::NewestWins,
+        };
+        let tag = ObjectTag::numbered(rules >> 1).ok_or_else(|| self.malformed())?;
+        Ok((resolution, tag))
     }
 
     fn update(&mut self, body: &Bytes) -> Result<ClientUpdate, WireError> {
-        let resolution = self.resolution()?;
+        let (resolution, tag) = self.rules()?;
         let condition = match self.bytes.u8()? {
             0 => Condition::Always,
             1 => Condition::Absent,
@@ -287,6 +303,7 @@ impl Reader<'_> {
                 value: only.value,
             },
             resolution,
+            tag,
         })
     }
 
@@ -379,11 +396,12 @@ fn durability_code(durability: Durability) -> u8 {
     }
 }
 
-fn resolution_code(resolution: Resolution) -> u8 {
-    match resolution {
+fn rules_code(resolution: Resolution, tag: ObjectTag) -> u8 {
+    let resolution = match resolution {
         Resolution::KeepSiblings => 0,
-        Resolution::NewestWins => 1,
-    }
+        Resolution::NewestWins => NEWEST_WINS,
+    };
+    tag.number() << 1 | resolution
 }
 
 fn message(head: Vec<u8>, body: Bytes) -> WireMessage {

@@ -10,6 +10,7 @@
 mod trick_backend;
 
 mod index_queries;
+mod kinds;
 mod listings;
 mod metering;
 mod observers;
@@ -24,7 +25,9 @@ use bytes::Bytes;
 use kvorum_backend::{Durability, Reading, Timestamp};
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
-use kvorum_object::{ActorId, Clock, Content, Dot, Limits, Object, Resolution, Stored, Write};
+use kvorum_object::{
+    ActorId, Clock, Content, Dot, Limits, Object, ObjectTag, Resolution, Stored, Write,
+};
 use kvorum_ring::{Epoch, Partition, RingSize};
 use kvorum_runtime::SeededRandomness;
 use kvorum_vnode::{
@@ -176,6 +179,7 @@ pub(crate) fn coordinate(
             condition,
             content,
             resolution: Resolution::KeepSiblings,
+            tag: ObjectTag::default(),
         }),
         durability: Durability::Grouped,
     }
@@ -186,6 +190,7 @@ pub(crate) fn store(key: &str, object: &Object) -> Operation {
         key: storage_key(key),
         object: Arc::new(object.clone()),
         resolution: Resolution::KeepSiblings,
+        tag: ObjectTag::default(),
         durability: Durability::Grouped,
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use kvorum_backend::{Durability, ErrorKind, Reading};
 use kvorum_encoding::StorageKey;
-use kvorum_object::{Clock, Content, Head, Limits, Object, Resolution};
+use kvorum_object::{Clock, Content, Head, Limits, Object, ObjectTag, Resolution};
 use kvorum_ring::Epoch;
 use kvorum_vnode::{
     Change, ChangeObserver, Condition, Handled, Operation, ReplicaFailure, ReplicaReply,
@@ -130,6 +130,7 @@ fn a_mend_is_shown_with_the_head_that_is_still_readable() {
         key: storage_key("k"),
         object: Arc::new(object.clone()),
         resolution: Resolution::KeepSiblings,
+        tag: ObjectTag::default(),
     };
     bench.done(mend(&elsewhere));
     assert_eq!(noted.take(), [(version(&here), version(&elsewhere))]);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use kvorum_backend::{ErrorKind, Reading};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
 use kvorum_disk::{FaultyDisk, MemoryDisk, Operation as DiskOperation};
-use kvorum_object::{Clock, Limits, Object, Resolution};
+use kvorum_object::{Clock, Limits, Object, ObjectTag, Resolution};
 use kvorum_ring::Epoch;
 use kvorum_vnode::{
     Condition, Handled, Operation, ReplicaReply, ReplicaRequest, Vnode, VnodeSettings,
@@ -76,6 +76,7 @@ fn the_head_of_what_is_replaced_is_read_once() {
         key: storage_key("k"),
         object: Arc::new(made_elsewhere("d", newer.clock(), 2)),
         resolution: Resolution::KeepSiblings,
+        tag: ObjectTag::default(),
     };
     let (reply, reads) = node.reads_of(mend);
     assert!(matches!(reply, ReplicaReply::Received { .. }));

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{ErrorKind, Reading};
-use kvorum_object::{ActorId, Clock, Content, Dot, Limits, Resolution, Timestamp};
+use kvorum_object::{ActorId, Clock, Content, Dot, Limits, ObjectTag, Resolution, Timestamp};
 use kvorum_ring::Epoch;
 use kvorum_vnode::{Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply};
 
@@ -206,6 +206,7 @@ fn without_siblings_the_newest_version_stands_whatever_the_order() {
                 object,
                 durability,
                 resolution: Resolution::NewestWins,
+                tag: ObjectTag::default(),
             });
         }
         values(&bench.get("k").unwrap())
@@ -294,6 +295,7 @@ fn mending_replaces_what_is_damaged_and_merges_what_is_not() {
         key: storage_key("k"),
         object: std::sync::Arc::new(object.clone()),
         resolution: Resolution::KeepSiblings,
+        tag: ObjectTag::default(),
     };
     let bench = Bench::new();
     let object = made_elsewhere("a", &Clock::new(), 1);

@@ -1,0 +1,76 @@
+//! What puts owe to merges where each pays its share: an account for each level with a merge due.
+//!
+//! A put adds the same to each account, and whoever works on a level takes off what that was. So a level whose
+//! merge upkeep has done ahead of time owes nothing, and the next puts pay nothing for it.
+
+use std::collections::BTreeMap;
+
+/// The accounts, by the level that a merge relieves.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    /// Bytes of merging that are owed; below zero for what was done ahead.
+    owed: BTreeMap<usize, i64>,
+}
+
+impl Shares {
+    /// Puts have come, of which each byte owes so much to each of these levels. Other levels owe nothing any more.
+    pub(crate) fn put(&mut self, levels: &[usize], owed_bytes: u64) {
+        self.owed.retain(|level, _| levels.contains(level));
+        for level in levels {
+            let owed = self.owed.entry(*level).or_default();
+            *owed = owed.saturating_add_unsigned(owed_bytes);
+        }
+    }
+
+    /// So much was done for a level.
+    pub(crate) fn done(&mut self, level: usize, bytes: u64) {
+        let owed = self.owed.entry(level).or_default();
+        *owed = owed.saturating_sub_unsigned(bytes);
+    }
+
+    /// A level's merge has come to its end: the next one begins with nothing.
+    pub(crate) fn close(&mut self, level: usize) {
+        self.owed.remove(&level);
+    }
+
+    /// The level that is owed the most, and how much, if any is owed something and is not in `passed`.
+    pub(crate) fn most(&self, passed: &[usize]) -> Option<(usize, u64)> {
+        let owed = self
+            .owed
+            .iter()
+            .filter(|(level, _)| !passed.contains(level));
+        let (level, owed) = owed.max_by_key(|(_, owed)| **owed)?;
+        let owed = u64::try_from(*owed).ok().filter(|it| *it > 0)?;
+        Some((*level, owed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_level_is_owed_the_same_and_what_upkeep_did_ahead_counts() {
+        let mut shares = Shares::default();
+        shares.put(&[0, 2], 90);
+        shares.done(2, 100);
+        shares.put(&[0, 2], 30);
+        assert_eq!(shares.most(&[]), Some((0, 120)));
+        assert_eq!(shares.most(&[0]), Some((2, 20)));
+        shares.done(2, 20);
+        assert_eq!(shares.most(&[0]), None);
+    }
+
+    #[test]
+    fn what_was_done_ahead_of_one_merge_is_not_counted_for_the_next() {
+        let mut shares = Shares::default();
+        shares.put(&[2], 10);
+        shares.done(2, 1000);
+        shares.close(2);
+        shares.put(&[2], 10);
+        assert_eq!(shares.most(&[]), Some((2, 10)));
+        // Without a merge that is due, a level is owed nothing.
+        shares.put(&[5], 10);
+        assert_eq!(shares.most(&[5]), None);
+    }
+}
