@@ -20,7 +20,7 @@ pub struct Advice {
     /// The bucket type, or what stands for all.
     pub subject: String,
     /// The engine to configure: the best of those that are built in, unless all have to be avoided.
-    /// All subjects have the same one, since a node has one backend.
+    /// All subjects have the same one, for a node of one backend.
     pub recommended: Option<String>,
     /// The best engine that is built in for this subject alone, where `recommended` is another one.
     pub best_alone: Option<String>,
@@ -123,7 +123,7 @@ pub fn advise(
     }
 }
 
-/// Recommends one engine to several subjects, since a node has one backend for all its bucket types: the
+/// Recommends one engine to several subjects, for a node of one backend: the
 /// engine with the best sum of those that no subject has to avoid.
 pub fn join(advices: &mut [Advice]) {
     let Some((first, rest)) = advices.split_first() else {
@@ -234,6 +234,14 @@ impl JudgedEngine {
     }
 }
 
+/// How a bucket type gets another backend than others of the same node.
+fn by_several(engine: &str) -> String {
+    format!(
+        "to have both, set storage_backend = multi and multi_backend.{engine}.storage_backend = {engine}, and \
+         create the type with the property \"backend\": \"{engine}\""
+    )
+}
+
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.subject)?;
@@ -241,15 +249,12 @@ impl fmt::Display for Advice {
             (Some(name), None) => writeln!(f, "  use {name} (storage_backend = {name})")?,
             (Some(name), Some(alone)) => {
                 writeln!(f, "  use {name} (storage_backend = {name}), as for all")?;
-                writeln!(
-                    f,
-                    "  alone it would be {alone}, but a node has one backend for all bucket types"
-                )?;
+                writeln!(f, "  alone it would be {alone}; {}", by_several(alone))?;
             }
             (None, Some(alone)) => writeln!(
                 f,
-                "  no backend suits all of these, and a node has one: keep this one on nodes of its \
-                 own, with storage_backend = {alone}"
+                "  no backend suits all of these, and this one would be in {alone}; {}",
+                by_several(alone)
             )?,
             (None, None) => writeln!(f, "  nothing that can be configured fits")?,
         }

@@ -29,7 +29,7 @@ impl Rank {
         let kind = match task.kind {
             TaskKind::Flush | TaskKind::Sync | TaskKind::Reclaim => 0,
             // Level 0 is what flushes are waiting for.
-            TaskKind::Compact if task.subject == 0 => 0,
+            TaskKind::Compact if is_level_0(task) => 0,
             TaskKind::Merge | TaskKind::Compact | TaskKind::Rebuild => 1,
             TaskKind::Expire => 2,
             TaskKind::Checkpoint | TaskKind::Hint | TaskKind::Reindex => 3,
@@ -51,6 +51,12 @@ impl Rank {
     pub(crate) fn place(self) -> usize {
         usize::from(self.0)
     }
+}
+
+/// Compactions are numbered by their level; a store that is made of several has the number of each in the
+/// highest byte.
+fn is_level_0(task: &Task) -> bool {
+    task.subject << u8::BITS == 0
 }
 
 fn urgency_of(task: &Task, scarcity: Scarcity) -> Urgency {
@@ -101,6 +107,17 @@ mod tests {
             .collect();
         assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
         assert!(ranks.iter().all(|rank| rank.place() < Rank::COUNT));
+    }
+
+    #[test]
+    fn level_0_of_a_part_of_a_store_is_level_0() {
+        let rank = |subject| {
+            let compaction = task(TaskKind::Compact, subject, Urgency::Normal);
+            Rank::of(&compaction, Scarcity::default())
+        };
+        assert_eq!(rank(3 << 56), rank(0));
+        assert_eq!(rank((3 << 56) + 1), rank(1));
+        assert!(rank(0) < rank(1));
     }
 
     #[test]

@@ -56,6 +56,12 @@ pub trait Backend: Send + Sync {
         now: Timestamp,
     ) -> Result<StepOutcome>;
 
+    /// For a store that is made of several: the name of the one that a task belongs to, and the task as that
+    /// one named it.
+    fn part_of(&self, _task: &Task) -> Option<(&str, Task)> {
+        None
+    }
+
     /// Removes everything, as after a partition was handed off. Open snapshots may end as if their
     /// leases had run out. What was erased does not come back after a crash.
     fn erase(&self) -> Result<()>;
@@ -66,6 +72,12 @@ pub trait Backend: Send + Sync {
     /// Secondary indexes, if the engine keeps them.
     fn indexes(&self) -> Option<&dyn IndexFolds> {
         None
+    }
+
+    /// Secondary indexes of the bucket whose storage keys start with these bytes: a store of several engines
+    /// keeps them for some buckets only.
+    fn indexes_of(&self, _bucket_prefix: &[u8]) -> Option<&dyn IndexFolds> {
+        self.indexes()
     }
 
     /// Folds in the order of the journal, if the engine keeps one.

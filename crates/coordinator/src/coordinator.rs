@@ -111,7 +111,7 @@ impl Coordinator {
             accounts.clone(),
             colocated,
         );
-        let property_changes = PropertyChanges::new(&replicas.parts, settings.backend_name);
+        let property_changes = PropertyChanges::new(&replicas.parts, settings.backend_names);
         Self {
             replicas,
             attempts,

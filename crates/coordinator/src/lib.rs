@@ -66,7 +66,7 @@ pub use index_query::{
 pub use index_results::{IndexMatch, IndexResults};
 pub use listing::{BucketListing, KeyListing};
 pub use local_vnodes::{Absence, LocalVnodes, NextOpening};
-pub use parts::{CoordinatorSettings, Parts, Remote};
+pub use parts::{BackendNames, CoordinatorSettings, Parts, Remote};
 pub use peers::{Asking, Liveness, PeerFailure, PeerReplicas, ReplicaPeers};
 pub use property_change::PropertiesChanged;
 pub use put::{PutEffect, PutEffects, PutEvent, PutMachine};

@@ -51,6 +51,28 @@ pub struct Remote {
     pub heads_first: bool,
 }
 
+/// The names of the storage backends of a node.
+#[derive(Clone, Copy, Debug)]
+pub enum BackendNames {
+    /// Its only one.
+    One(&'static str),
+    /// Several, which live as long as the process.
+    Several(&'static [&'static str]),
+}
+
+impl BackendNames {
+    pub(crate) fn all(&self) -> &[&'static str] {
+        match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Several(names) => names,
+        }
+    }
+
+    pub(crate) fn are_several(self) -> bool {
+        matches!(self, Self::Several(_))
+    }
+}
+
 /// How requests are treated, whatever their bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct CoordinatorSettings {
@@ -64,6 +86,6 @@ pub struct CoordinatorSettings {
     pub requests_max: usize,
     /// What becomes of tombstones that every replica holds.
     pub tombstones: TombstoneKeeping,
-    /// The name of the storage backend, which a bucket may name as its own.
-    pub backend_name: &'static str,
+    /// The names of the storage backends of a node, one of which a bucket may name as its own.
+    pub backend_names: BackendNames,
 }

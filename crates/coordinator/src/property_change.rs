@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 
-use kvorum_cluster::{AgreedState, ClusterState, Command, ProposeError, Refusal};
-use kvorum_encoding::{Bucket, BucketType};
+use kvorum_backend::{Flow, FoldDetail, FoldFilter, FoldRange, Lease};
+use kvorum_cluster::{ClusterState, Command, ProposeError, Refusal};
+use kvorum_encoding::{Bucket, BucketType, bucket_prefix, type_prefix};
 use kvorum_object::ObjectTag;
-use kvorum_properties::{BucketProperties, PropertyErrors, PropertyOverlay, WithoutEffect};
-use kvorum_runtime::{LogQuota, Runtime};
+use kvorum_properties::{BucketProperties, PropertyErrors, PropertyOverlay, Reason, WithoutEffect};
+use kvorum_runtime::LogQuota;
+use kvorum_vnode::Vnode;
 
-use crate::parts::Parts;
+use crate::parts::{BackendNames, Parts};
 use crate::request::BucketOrType;
 
 /// A change that the cluster agreed on.
@@ -23,20 +25,18 @@ pub struct PropertiesChanged {
 
 /// Changes properties of buckets and bucket types.
 pub(crate) struct PropertyChanges {
-    cluster: Arc<dyn AgreedState>,
-    runtime: Runtime,
-    /// The only name of a backend that a bucket may have.
-    backend_name: &'static str,
+    parts: Parts,
+    /// The names of backends that a bucket may have.
+    backend_names: BackendNames,
     /// Bounds the lines about properties that were set without effect.
     log: LogQuota,
 }
 
 impl PropertyChanges {
-    pub(crate) fn new(parts: &Parts, backend_name: &'static str) -> Self {
+    pub(crate) fn new(parts: &Parts, backend_names: BackendNames) -> Self {
         Self {
-            cluster: parts.cluster.clone(),
-            runtime: parts.runtime.clone(),
-            backend_name,
+            parts: parts.clone(),
+            backend_names,
             log: LogQuota::new(),
         }
     }
@@ -50,9 +50,9 @@ impl PropertyChanges {
         let mut without_effect = self.check_kept(&command).map_err(Refusal::from)?;
         without_effect.extend(passed_over);
         let place = changed_place(&command).map(|it| it.to_string());
-        let state = self.cluster.propose(command)?;
+        let state = self.parts.cluster.propose(command)?;
         for WithoutEffect { property, because } in &without_effect {
-            if let Some(left_out) = self.log.take(self.runtime.now().elapsed()) {
+            if let Some(left_out) = self.log.take(self.parts.runtime.now().elapsed()) {
                 tracing::warn!(
                     event = "property_without_effect",
                     bucket = place.as_deref().unwrap_or_default(),
@@ -70,7 +70,7 @@ impl PropertyChanges {
 
     /// Logs properties that are agreed and that this server does not keep.
     pub(crate) fn log_not_kept(&self) {
-        let state = self.cluster.current();
+        let state = self.parts.cluster.current();
         let types = state.bucket_types().iter();
         let types = types.map(|(name, entry)| (name.to_string(), &entry.properties));
         let buckets = state
@@ -78,17 +78,51 @@ impl PropertyChanges {
             .map(|(of_type, bucket, overlay)| (format!("{of_type}/{bucket}"), overlay));
         let defaults = BucketProperties::untyped_defaults();
         for (bucket, overlay) in types.chain(buckets) {
-            if let Err(errors) = overlay.check_kept(&defaults, &[self.backend_name], &tag_names()) {
+            let backends = self.backend_names.all();
+            if let Err(errors) = overlay.check_kept(&defaults, backends, &tag_names()) {
                 tracing::warn!(event = "property_not_kept", bucket, properties = %errors);
             }
         }
     }
 
     fn check_kept(&self, command: &Command) -> Result<Vec<WithoutEffect>, PropertyErrors> {
-        let Some((overlay, current)) = changed(&self.cluster.current(), command) else {
+        let Some((overlay, current)) = changed(&self.parts.cluster.current(), command) else {
             return Ok(Vec::new());
         };
-        overlay.check_kept(&current, &[self.backend_name], &tag_names())
+        let without_effect =
+            overlay.check_kept(&current, self.backend_names.all(), &tag_names())?;
+        let is_moved = overlay.backend.is_some() && overlay.backend != current.backend;
+        if let Some(place) = moved_place(command)
+            && is_moved
+            && self.backend_names.are_several()
+            && self.holds_data(&place)
+        {
+            let to = overlay.backend.as_deref().unwrap_or_default();
+            let options = match &place.bucket {
+                Some(_) => format!("--bucket {place} --to {to}"),
+                None => format!("--type {place} --to {to}"),
+            };
+            let reason = Reason::BackendHoldsData { options };
+            return Err(PropertyErrors::one("backend", reason));
+        }
+        Ok(without_effect)
+    }
+
+    /// True when one of this node's vnodes has something of a bucket, or of any bucket of a type. A cluster of
+    /// more nodes than replicas may have some elsewhere: it stays readable where it is.
+    fn holds_data(&self, place: &BucketOrType) -> bool {
+        let range = FoldRange::prefix(&match &place.bucket {
+            Some(bucket) => bucket_prefix(&place.bucket_type, bucket),
+            None => type_prefix(&place.bucket_type),
+        });
+        let filter = FoldFilter::unexpired(self.parts.wall_time());
+        let state = self.parts.cluster.current();
+        let mut vnodes = state
+            .ring()
+            .size()
+            .partitions()
+            .filter_map(|it| self.parts.vnodes.vnode(it));
+        vnodes.any(|vnode| has_any(&vnode, &range, &filter))
     }
 }
 
@@ -151,6 +185,26 @@ fn changed<'a>(
         Command::SetDefaultProperties(properties) => {
             Some((properties, BucketProperties::untyped_defaults()))
         }
+        _ => None,
+    }
+}
+
+/// True for a store that cannot be read as well.
+fn has_any(vnode: &Vnode, range: &FoldRange, filter: &FoldFilter) -> bool {
+    let mut is_any = false;
+    let visitor = &mut |_: kvorum_backend::Visited<'_>| {
+        is_any = true;
+        Flow::Stop
+    };
+    let snapshot = vnode.store_for_upkeep().snapshot(Lease::Unlimited);
+    let read = snapshot.and_then(|it| it.fold(FoldDetail::Keys, range, filter, visitor));
+    is_any || read.is_err()
+}
+
+/// The place whose data would be in another backend than its properties say.
+fn moved_place(command: &Command) -> Option<BucketOrType> {
+    match command {
+        Command::UpdateType { .. } | Command::SetBucketProperties { .. } => changed_place(command),
         _ => None,
     }
 }

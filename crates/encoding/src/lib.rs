@@ -16,5 +16,5 @@ pub use bytes_reader::{ByteReader, Truncated};
 pub use checksum::{checksum, checksum_append, mask_checksum};
 pub use compression::{Codec, Compression};
 pub use key_range::{KeyRange, successor};
-pub use storage_key::{StorageKey, StorageKeyError, bucket_prefix, type_prefix};
+pub use storage_key::{StorageKey, StorageKeyError, bucket_prefix, prefix_lens, type_prefix};
 pub use varint::{VARINT_BYTES_MAX, put_varint, varint_len};

@@ -90,8 +90,7 @@ impl StorageKey {
 
     /// The length of the part that names type and bucket: what all keys of a bucket share.
     pub fn bucket_prefix_len(&self) -> Result<usize, StorageKeyError> {
-        let after_type = skip_part(&self.0, 0)?;
-        skip_part(&self.0, after_type)
+        prefix_lens(&self.0).map(|(_, bucket_len)| bucket_len)
     }
 }
 
@@ -125,6 +124,16 @@ pub fn bucket_prefix(bucket_type: &BucketType, bucket: &Bucket) -> Vec<u8> {
     let mut out = type_prefix(bucket_type);
     put_part(&mut out, bucket.as_bytes());
     out
+}
+
+/// The lengths of the bytes in an encoded key that name its type, and its type and bucket: those of
+/// [`type_prefix`] and [`bucket_prefix`].
+///
+/// # Errors
+/// The bytes do not begin as a storage key does.
+pub fn prefix_lens(encoded: &[u8]) -> Result<(usize, usize), StorageKeyError> {
+    let after_type = skip_part(encoded, 0)?;
+    Ok((after_type, skip_part(encoded, after_type)?))
 }
 
 fn put_type(out: &mut Vec<u8>, bucket_type: &BucketType) {

@@ -58,6 +58,8 @@ pub enum Kind {
     Engine,
     /// How far a repair of a leveldb store has come.
     RepairProgress,
+    /// The card of a store of several backends.
+    MultiCard,
     /// A lock or a mark: what it says is for people.
     Text,
 }
@@ -115,6 +117,9 @@ fn by_begin(begin: &[u8]) -> Option<Kind> {
     if let Some(file) = LsmFile::of_magic(magic) {
         return Some(Kind::Lsm(file));
     }
+    if magic == kvorum_backend_multi::anatomy::CARD_MAGIC {
+        return Some(Kind::MultiCard);
+    }
     if magic == kvorum_vnode::anatomy::LEASE_TABLE_MAGIC {
         return Some(Kind::Leases);
     }
@@ -152,6 +157,7 @@ fn by_name(name: &str) -> Option<Kind> {
         "cluster" | "cluster.previous" => Some(Kind::ClusterState),
         "snapshot" | "snapshot.previous" => Some(Kind::AgreedSnapshot),
         _ if name.starts_with("agreed_log-") => Some(Kind::AgreedEnd),
+        _ if kvorum_backend_multi::anatomy::is_card_name(name) => Some(Kind::MultiCard),
         _ if ValueLogFile::of_name(name).is_some() => {
             ValueLogFile::of_name(name).map(Kind::ValueLog)
         }
@@ -198,6 +204,7 @@ pub fn open_pieces(disk: &dyn Disk, path: &Path, kind: Kind, from: u64) -> Resul
         Kind::Format => one(format_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
         Kind::Engine => one(engine_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
         Kind::RepairProgress => one(progress_piece(disk, path)?),
+        Kind::MultiCard => one(kvorum_backend_multi::anatomy::card_piece(disk, path)?),
         Kind::Text => one(text_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
     })
 }

@@ -13,7 +13,9 @@ use kvorum_arbiter::{
     Arbiter, Budgets, Decision, DiskRoom, Ended, Event, LATENCY_COUNT_MIN, Latency, LatencyReading,
     Looked, Order, Owner, SharedMemory, StepResult, Told, latency_between,
 };
-use kvorum_backend::{Backend, BackendError, ErrorKind, Reading, StepOutcome, TaskKind, Timestamp};
+use kvorum_backend::{
+    Backend, BackendError, ErrorKind, Reading, StepOutcome, Task, TaskKind, Timestamp,
+};
 use kvorum_coordinator::{Coordinator, VnodeHints};
 use kvorum_disk::{Headroom, Reserve};
 use kvorum_member::VnodeTable;
@@ -323,7 +325,7 @@ impl Maintenance {
         if let Some(steps_failed) = failed {
             tracing::error!(
                 event = "disk_full",
-                owner = %name_of(order.owner),
+                owner = %self.told_of(order.owner, &order.task).owner,
                 task = order.task.kind.name(),
                 steps_failed,
                 error = %error,
@@ -407,7 +409,7 @@ impl Maintenance {
             Ok(Err(error)) => {
                 tracing::error!(
                     event = "maintenance_step_failed",
-                    owner = %name_of(order.owner),
+                    owner = %self.told_of(order.owner, &order.task).owner,
                     task = order.task.kind.name(),
                     error = %error,
                 );
@@ -416,7 +418,7 @@ impl Maintenance {
             Err(_) => {
                 tracing::error!(
                     event = "maintenance_step_panicked",
-                    owner = %name_of(order.owner),
+                    owner = %self.told_of(order.owner, &order.task).owner,
                     task = order.task.kind.name(),
                     "report this bug",
                 );
@@ -428,11 +430,12 @@ impl Maintenance {
             StepResult::Failed | StepResult::NoSpace => 0,
         };
         if order.is_overrun_by(cost_bytes) {
+            let told = self.told_of(order.owner, &order.task);
             tracing::debug!(
                 event = "maintenance_step_overran",
-                owner = %name_of(order.owner),
+                owner = %told.owner,
                 task = order.task.kind.name(),
-                subject = order.task.subject,
+                subject = told.subject,
                 left_bytes = order.task.cost_bytes,
                 budget_bytes = order.budget.bytes,
                 declared_bytes = order.declared_bytes,
@@ -440,7 +443,7 @@ impl Maintenance {
             );
         }
         self.parts.log.note_if_long(took, || DoneStep {
-            what: step_name(order),
+            what: self.told_step(order),
             from,
             to,
             cost_bytes,
@@ -486,6 +489,24 @@ impl Maintenance {
             );
         }
         outcome
+    }
+
+    /// A task as operators see it.
+    pub(crate) fn told_of(&self, owner: Owner, task: &Task) -> ToldTask {
+        let store = match owner {
+            Owner::Store(partition) => self.store(partition),
+            Owner::ValueLog => None,
+        };
+        ToldTask::new(owner, task, store.as_deref())
+    }
+
+    /// A step as operators see it.
+    fn told_step(&self, order: &Order) -> String {
+        let told = self.told_of(order.owner, &order.task);
+        match told.part {
+            Some(_) => format!("{} of {}", order.task.kind.name(), told.owner),
+            None => step_name(order),
+        }
     }
 
     fn store(&self, partition: u16) -> Option<Arc<dyn Backend>> {
@@ -536,6 +557,35 @@ fn latency_of(times: &Histogram, last: &mut LastReading, now: Moment) -> Latency
         *last = LastReading { reading, at: now };
     }
     latency
+}
+
+/// A task as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ToldTask {
+    /// Whose it is, and of which part of a store that is made of several.
+    pub(crate) owner: String,
+    /// The name of that part.
+    pub(crate) part: Option<String>,
+    /// In the numbering of the store, or of the part.
+    pub(crate) subject: u64,
+}
+
+impl ToldTask {
+    pub(crate) fn new(owner: Owner, task: &Task, store: Option<&dyn Backend>) -> Self {
+        let whole = name_of(owner);
+        match store.and_then(|it| it.part_of(task)) {
+            Some((part, task)) => Self {
+                owner: format!("{part} of {whole}"),
+                part: Some(part.to_owned()),
+                subject: task.subject,
+            },
+            None => Self {
+                owner: whole,
+                part: None,
+                subject: task.subject,
+            },
+        }
+    }
 }
 
 pub(crate) fn name_of(owner: Owner) -> String {

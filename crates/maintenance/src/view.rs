@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use comfy_table::{Table, TableStyle};
 use kvorum_arbiter::{Budgets, Order, OwedTask, Owner, Report};
-use kvorum_backend::Urgency;
+use kvorum_backend::{Task, Urgency};
 use kvorum_runtime::Moment;
 use kvorum_stats::{MetricKind, MetricsText};
 use serde_json::{Map, Value, json};
 
-use crate::driver::{Maintenance, name_of};
+use crate::driver::{Maintenance, ToldTask, name_of};
 use crate::step_log::DoneStep;
 
 /// The widest line of text, and the column in which names stand.
@@ -21,6 +21,9 @@ const STEPS_SHOWN: usize = 20;
 /// Partitions and tasks shown as text; JSON has them all.
 const OWING_SHOWN: usize = 16;
 
+/// Words for the tasks of an owner.
+type Telling<'a> = &'a dyn Fn(Owner, &Task) -> ToldTask;
+
 impl Maintenance {
     /// For people, and for programs.
     pub fn show(&self) -> (String, Value) {
@@ -30,8 +33,9 @@ impl Maintenance {
             (arbiter.report(now), arbiter.budgets().clone())
         };
         let done = self.parts.log.recent(STEPS_SHOWN);
-        let text = text_of(&report, &budgets, &done, now);
-        (text, json_of(&report, &budgets, &done, now))
+        let told: Telling<'_> = &|owner, task| self.told_of(owner, task);
+        let text = text_of(&report, &budgets, &done, now, told);
+        (text, json_of(&report, &budgets, &done, now, told))
     }
 
     /// What monitoring draws.
@@ -41,7 +45,13 @@ impl Maintenance {
     }
 }
 
-fn text_of(report: &Report, budgets: &Budgets, done: &[DoneStep], now: Moment) -> String {
+fn text_of(
+    report: &Report,
+    budgets: &Budgets,
+    done: &[DoneStep],
+    now: Moment,
+    told: Telling<'_>,
+) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
         let mut name = name;
@@ -50,7 +60,7 @@ fn text_of(report: &Report, budgets: &Budgets, done: &[DoneStep], now: Moment) -
             name = "";
         }
     };
-    line("Now", running_text(report));
+    line("Now", running_text(report, told));
     line("Owed", debt_text(report));
     line("Rate", rate_text(report));
     line("Transfers", transfers_text(report));
@@ -63,7 +73,7 @@ fn text_of(report: &Report, budgets: &Budgets, done: &[DoneStep], now: Moment) -
         text.push_str("\nnothing is owed\n");
     } else {
         let _infallible = write!(text, "\nBy partition\n{}\n", owners_table(report));
-        let _infallible = write!(text, "\nTasks\n{}\n", tasks_table(report));
+        let _infallible = write!(text, "\nTasks\n{}\n", tasks_table(report, told));
     }
     let _infallible = write!(
         text,
@@ -91,9 +101,9 @@ fn folded(value: &str) -> Vec<String> {
     lines
 }
 
-fn running_text(report: &Report) -> String {
+fn running_text(report: &Report, told: Telling<'_>) -> String {
     let text = |(order, since): &(Order, Duration)| {
-        let (task, owner) = (order.task.kind.name(), name_of(order.owner));
+        let (task, owner) = (order.task.kind.name(), told(order.owner, &order.task).owner);
         format!("{task} of {owner} for {} us", since.as_micros())
     };
     match report.running.as_slice() {
@@ -245,7 +255,7 @@ fn owners_table(report: &Report) -> Table {
     table
 }
 
-fn tasks_table(report: &Report) -> Table {
+fn tasks_table(report: &Report, told: Telling<'_>) -> Table {
     let mut table = table(&["owner", "task", "subject", "urgency", "left", "held for"]);
     let mut owed: Vec<&OwedTask> = report.owed.iter().collect();
     owed.sort_by_key(|it| {
@@ -255,10 +265,11 @@ fn tasks_table(report: &Report) -> Table {
         )
     });
     for it in owed.iter().take(OWING_SHOWN) {
+        let told = told(it.owner, &it.task);
         table.add_row([
-            name_of(it.owner),
+            told.owner,
             it.task.kind.name().to_owned(),
-            it.task.subject.to_string(),
+            told.subject.to_string(),
             urgency_name(it.task.urgency).to_owned(),
             bytes(it.task.cost_bytes),
             it.held_for.map_or(String::new(), duration),
@@ -283,10 +294,16 @@ fn done_table(done: &[DoneStep], now: Moment) -> Table {
     table
 }
 
-fn json_of(report: &Report, budgets: &Budgets, done: &[DoneStep], now: Moment) -> Value {
+fn json_of(
+    report: &Report,
+    budgets: &Budgets,
+    done: &[DoneStep],
+    now: Moment,
+    told: Telling<'_>,
+) -> Value {
     let all = report.all_steps();
     json!({
-        "running": report.running.iter().map(running_json).collect::<Vec<_>>(),
+        "running": report.running.iter().map(|it| running_json(it, told)).collect::<Vec<_>>(),
         "debt_bytes": report.debt_bytes,
         "pressing_bytes": report.pressing_bytes,
         "paid_in_seconds": report.paid_in.map(|it| it.as_secs_f64()),
@@ -312,16 +329,17 @@ fn json_of(report: &Report, budgets: &Budgets, done: &[DoneStep], now: Moment) -
         "budgets": budgets_json(report, budgets),
         "kinds": kinds_json(report),
         "partitions": owners_json(report),
-        "owed": report.owed.iter().map(owed_json).collect::<Vec<_>>(),
+        "owed": report.owed.iter().map(|it| owed_json(it, told)).collect::<Vec<_>>(),
         "done": done.iter().map(|step| done_json(step, now)).collect::<Vec<_>>(),
     })
 }
 
-fn running_json((order, since): &(Order, Duration)) -> Value {
+fn running_json((order, since): &(Order, Duration), told: Telling<'_>) -> Value {
+    let told = told(order.owner, &order.task);
     json!({
-        "owner": name_of(order.owner),
+        "owner": told.owner,
         "task": order.task.kind.name(),
-        "subject": order.task.subject,
+        "subject": told.subject,
         "declared_bytes": order.declared_bytes,
         "since_us": micros(*since),
     })
@@ -374,11 +392,13 @@ fn owners_json(report: &Report) -> Value {
     owing.map(one).collect()
 }
 
-fn owed_json(owed: &OwedTask) -> Value {
+fn owed_json(owed: &OwedTask, told: Telling<'_>) -> Value {
+    let told = told(owed.owner, &owed.task);
     json!({
         "partition": partition(owed.owner),
+        "backend": told.part,
         "task": owed.task.kind.name(),
-        "subject": owed.task.subject,
+        "subject": told.subject,
         "urgency": urgency_name(owed.task.urgency),
         "bytes_left": owed.task.cost_bytes,
         "held_for_seconds": owed.held_for.map(|it| it.as_secs_f64()),

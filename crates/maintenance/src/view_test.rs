@@ -53,10 +53,31 @@ fn busy_report() -> (Report, Budgets) {
     (arbiter.report(at(101)), arbiter.budgets().clone())
 }
 
+/// Stores of one engine.
+const PLAIN: Telling<'_> = &|owner, task| ToldTask::new(owner, task, None);
+
+#[test]
+fn a_task_of_a_store_of_several_is_told_under_the_name_of_its_backend() {
+    let (report, budgets) = busy_report();
+    let told: Telling<'_> = &|owner, task| ToldTask {
+        owner: format!("tables of {}", name_of(owner)),
+        part: Some("tables".to_owned()),
+        subject: task.subject + 1,
+    };
+    let text = text_of(&report, &budgets, &[], at(101), told);
+    assert!(
+        text.contains("merge of tables of partition 3 for"),
+        "{text}"
+    );
+    let data = json_of(&report, &budgets, &[], at(101), told);
+    assert_eq!(data["owed"][0]["backend"], "tables");
+    assert_eq!(data["owed"][0]["subject"], 13);
+}
+
 #[test]
 fn text_tells_what_runs_what_is_owed_and_when_it_is_paid() {
     let (report, budgets) = busy_report();
-    let text = text_of(&report, &budgets, &[], at(101));
+    let text = text_of(&report, &budgets, &[], at(101), PLAIN);
     for expected in [
         "merge of partition 3 for 1000 us",
         "10.0 GB, of it pressing 0 B; paid in ",
@@ -73,7 +94,7 @@ fn text_tells_what_runs_what_is_owed_and_when_it_is_paid() {
 #[test]
 fn json_has_the_same_for_programs() {
     let (report, budgets) = busy_report();
-    let data = json_of(&report, &budgets, &[], at(101));
+    let data = json_of(&report, &budgets, &[], at(101), PLAIN);
     assert_eq!(data["running"][0]["owner"], "partition 3");
     assert_eq!(data["debt_bytes"], (10u64 << 30) - (3 << 20));
     assert_eq!(data["kinds"]["hint"]["owed_bytes"], 5u64 << 30);
@@ -104,7 +125,7 @@ fn metrics_have_totals_and_labels() {
 #[test]
 fn nothing_owed_is_said_in_so_many_words() {
     let arbiter = Arbiter::new(Budgets::default());
-    let text = text_of(&arbiter.report(at(0)), arbiter.budgets(), &[], at(0));
+    let text = text_of(&arbiter.report(at(0)), arbiter.budgets(), &[], at(0), PLAIN);
     assert!(
         text.contains("nothing is owed") && text.contains("all is paid"),
         "{text}"
@@ -114,7 +135,7 @@ fn nothing_owed_is_said_in_so_many_words() {
 #[test]
 fn lines_fit_in_100_columns() {
     let (report, budgets) = busy_report();
-    let text = text_of(&report, &budgets, &[], at(101));
+    let text = text_of(&report, &budgets, &[], at(101), PLAIN);
     for line in text.lines() {
         assert!(line.trim_end().chars().count() <= 100, "{line}");
     }

@@ -166,6 +166,7 @@ impl Member {
 
         let leases = hint_store::open_leases(&disk, &data_directory, &runtime)?;
         let hint_leases = hint_store::open_leases(&disk, &directory.join("hints"), &runtime)?;
+        stores.agreed(Arc::new(state.clone()));
         let health_stores = stores.clone();
         let ground = Ground {
             runtime: runtime.clone(),

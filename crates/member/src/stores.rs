@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kvorum_backend::{Backend, Sequence, StoreId};
+use kvorum_cluster::AgreedState;
 use kvorum_ring::{Partition, RingSize};
 
 /// What went wrong with a store, in the words of whoever opens it.
@@ -47,8 +48,12 @@ pub enum Found {
 /// for which the log has to be read.
 pub trait Stores: Send + Sync {
     /// Opens the store of the node's hints, and begins this run's log. Called once, before everything
-    /// else but [`Stores::remove`].
+    /// else but [`Stores::agreed`] and [`Stores::remove`].
     fn begin(&self) -> Result<Arc<dyn Backend>, StoreError>;
+
+    /// The state that the members agree on, for who keeps buckets in different ways. Called once, before
+    /// everything else.
+    fn agreed(&self, _state: Arc<dyn AgreedState>) {}
 
     /// Inspects a partition's store without opening it. `known` is the recorded identity: it decides
     /// between copies of several stores.

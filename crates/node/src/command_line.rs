@@ -14,7 +14,6 @@ use crate::arguments::{AdminArguments, ConfigurationArguments};
 use crate::configuration_file;
 use crate::console::{exit_code, say, say_error};
 use crate::embedded_engines::EMBEDDED;
-use crate::engine_names::BUILT_IN;
 use crate::riak_names::{self, Called};
 use crate::start_report::StartReport;
 use crate::tls_issuing::{self, TlsVerb};
@@ -449,7 +448,7 @@ fn bench(verb: &BenchVerb) -> anyhow::Result<ExitCode> {
         BenchVerb::Pages(command) => {
             let program = kvorum_experiments::Program {
                 binary: std::env::current_exe().context("cannot find this program's own file")?,
-                engines: BUILT_IN.map(str::to_owned).to_vec(),
+                engines: EMBEDDED.iter().map(|it| it.name.to_owned()).collect(),
             };
             kvorum_experiments::execute(command, &program, out)
         }

@@ -247,7 +247,8 @@ impl DataDirectory {
         let format = match engine {
             StorageBackend::Bitcask => FORMAT_OF_BITCASK_LOG,
             StorageBackend::Leveldb | StorageBackend::Hanoidb => FORMAT_OF_LEVELDB_LOG,
-            StorageBackend::Leveled => FORMAT,
+            // No earlier version knows how several backends lie.
+            StorageBackend::Leveled | StorageBackend::Multi => FORMAT,
             StorageBackend::Memory => FORMAT_OF_NEW,
         };
         if layout_of(disk, &self.path)? < format {

@@ -4,22 +4,29 @@ use std::path::Path;
 
 use kvorum_backend::{BackendError, Belonging, FoundStore};
 use kvorum_backend_leveldb::repair::RepairOptions;
+use kvorum_backend_multi::KnownChild;
 use kvorum_disk::Disk;
 use kvorum_settings::StorageBackend;
 
 /// The engines that are built in, as `storage_backend` names them.
-pub(crate) const BUILT_IN: [&str; 5] = ["bitcask", "leveldb", "leveled", "hanoidb", "memory"];
+pub(crate) const BUILT_IN: [&str; 6] = [
+    "bitcask", "leveldb", "leveled", "hanoidb", "memory", "multi",
+];
 
 /// Those that keep files.
-pub(crate) const WITH_FILES: [StorageBackend; 4] = [
+pub(crate) const WITH_FILES: [StorageBackend; 5] = [
     StorageBackend::Bitcask,
     StorageBackend::Leveldb,
     StorageBackend::Leveled,
     StorageBackend::Hanoidb,
+    StorageBackend::Multi,
 ];
 
 /// The engine that keeps nothing over a stop.
 pub(crate) const MEMORY: &str = "memory";
+
+/// Several engines, each for some buckets.
+pub(crate) const MULTI: &str = "multi";
 
 /// An engine's name, as in `storage_backend`.
 pub(crate) fn name_of(engine: StorageBackend) -> &'static str {
@@ -29,7 +36,14 @@ pub(crate) fn name_of(engine: StorageBackend) -> &'static str {
         StorageBackend::Leveled => "leveled",
         StorageBackend::Hanoidb => "hanoidb",
         StorageBackend::Memory => MEMORY,
+        StorageBackend::Multi => MULTI,
     }
+}
+
+/// The engine of a name.
+pub(crate) fn engine_of(name: &str) -> Option<StorageBackend> {
+    let engines = [StorageBackend::Memory].into_iter().chain(WITH_FILES);
+    engines.into_iter().find(|it| name_of(*it) == name)
 }
 
 /// How an engine's stores are looked at.
@@ -43,6 +57,37 @@ pub(crate) fn find_of(engine: StorageBackend) -> Option<Find> {
             Some(kvorum_backend_leveldb::find_store)
         }
         StorageBackend::Memory => None,
+        StorageBackend::Multi => Some(find_several),
+    }
+}
+
+fn find_several(
+    disk: &dyn Disk,
+    directory: &Path,
+    belonging: &Belonging,
+) -> Result<FoundStore, BackendError> {
+    kvorum_backend_multi::find_store(disk, directory, belonging, &|child, place| {
+        find_child(disk, child, place)
+    })
+}
+
+/// One of the stores that make up a store of several, in its directory.
+pub(crate) fn find_child(
+    disk: &dyn Disk,
+    child: &KnownChild,
+    place: &Path,
+) -> Result<FoundStore, BackendError> {
+    let belonging = Belonging {
+        label: String::new(),
+        identity: Some(child.identity),
+    };
+    match engine_of(&child.engine).and_then(find_of) {
+        Some(find) => find(disk, place, &belonging),
+        None => Ok(FoundStore::Unusable(format!(
+            "{} is of the engine {}, which this version does not have",
+            place.display(),
+            child.engine
+        ))),
     }
 }
 

@@ -4,6 +4,7 @@ mod bitcask;
 mod hanoidb;
 mod leveldb;
 mod leveled;
+mod multi;
 mod object_kinds;
 #[cfg(test)]
 #[path = "engines/running_test.rs"]
@@ -22,6 +23,8 @@ use kvorum_backend_hanoidb::Hanoidb;
 use kvorum_backend_leveldb::repair::RepairOptions;
 use kvorum_backend_leveldb::{DrawNumber, Leveldb, Shared, Tiers, remove_store};
 use kvorum_backend_leveled::open as open_leveled;
+use kvorum_backend_multi::{Child, FixedRoutes, MultiBackend, RouteTable, Routes, known_children};
+use kvorum_cluster::AgreedState;
 use kvorum_disk::{Disk, EntryKind, Reserve, create_directory_durably};
 use kvorum_maintenance::machine;
 use kvorum_ring::{Partition, RingSize};
@@ -33,6 +36,7 @@ use parking_lot::Mutex;
 use crate::engine_names::{WITH_FILES, find_of, name_of, repair_options_of};
 use crate::store_roots::StoreRoots;
 
+use self::multi::AgreedRoutes;
 use self::tree_memory::Memory;
 
 /// Losses of one store that the log names.
@@ -56,6 +60,12 @@ pub(crate) struct Engines {
     reserve: Option<Arc<Reserve>>,
     /// Open stores as the value log knows them.
     tenants: Mutex<BTreeMap<StoreId, Weak<dyn Tenant>>>,
+    /// The engines of the stores that make up a store, by their names; none but for `multi`.
+    backends: Vec<(String, Engines)>,
+    /// Which of them a bucket is in.
+    routes: Arc<AgreedRoutes>,
+    /// The stores that make up each store that was opened, by its identity.
+    parts: Mutex<BTreeMap<StoreId, Vec<StoreId>>>,
 }
 
 impl Engines {
@@ -68,7 +78,7 @@ impl Engines {
             StorageBackend::Leveldb => Some(leveldb::allowance(&settings.leveldb)),
             StorageBackend::Leveled => Some(leveled::allowance(&settings.leveled)),
             StorageBackend::Hanoidb => Some(hanoidb::allowance(&settings.hanoidb)),
-            StorageBackend::Bitcask | StorageBackend::Memory => None,
+            StorageBackend::Bitcask | StorageBackend::Memory | StorageBackend::Multi => None,
         };
         let trees = allowance.map(|allowance| {
             // A node that joins a cluster of another ring size is told so and is to be started again.
@@ -77,7 +87,11 @@ impl Engines {
             (memory, memory.shared())
         });
         let read_cache = bitcask::read_cache(&settings, machine::memory_bytes());
+        let backends = backends_of(&disk, &settings, &randomness);
         Self {
+            backends,
+            routes: Arc::new(AgreedRoutes::new(&settings.multi)),
+            parts: Mutex::default(),
             trees,
             disk,
             roots: StoreRoots::of(&settings),
@@ -95,16 +109,40 @@ impl Engines {
         let reserve = Arc::new(Reserve::new(self.disk.clone(), &root));
         self.roots().for_each(|root| reserve.watch(root));
         self.reserve = Some(reserve.clone());
+        for (_, backend) in &mut self.backends {
+            backend.reserve = Some(reserve.clone());
+        }
         Some(reserve)
     }
 
     /// Those of these stores that have entries in the value log, as that knows them.
     pub(crate) fn tenants_of(&self, stores: &[Arc<dyn Backend>]) -> Vec<Arc<dyn Tenant>> {
-        let tenants = self.tenants.lock();
-        let known = stores
-            .iter()
-            .filter_map(|it| tenants.get(&it.identity())?.upgrade());
-        known.collect()
+        let known = stores.iter().flat_map(|it| self.parts_of(it.identity()));
+        known.filter_map(|it| self.tenant(it)).collect()
+    }
+
+    fn tenant(&self, store: StoreId) -> Option<Arc<dyn Tenant>> {
+        let own = self.tenants.lock().get(&store).and_then(Weak::upgrade);
+        let of_backends = || self.backends.iter().find_map(|(_, it)| it.tenant(store));
+        own.or_else(of_backends)
+    }
+
+    /// The stores that a store is made of, as the value log knows them: itself, but for `multi`.
+    fn parts_of(&self, store: StoreId) -> Vec<StoreId> {
+        let parts = self.parts.lock();
+        parts.get(&store).cloned().unwrap_or_else(|| vec![store])
+    }
+
+    /// The store that a tenant of the value log is a part of.
+    pub(crate) fn whole_of(&self, tenant: StoreId) -> StoreId {
+        let parts = self.parts.lock();
+        let whole = parts.iter().find(|(_, parts)| parts.contains(&tenant));
+        whole.map_or(tenant, |(whole, _)| *whole)
+    }
+
+    /// Goes by this state from here on, where something of the stores depends on what is agreed.
+    pub(crate) fn follow(&self, state: Arc<dyn AgreedState>) {
+        self.routes.follow(state);
     }
 
     /// Of two copies of a store the first counts: the second is not going to stay open.
@@ -119,7 +157,8 @@ impl Engines {
 
     /// The cache of what was read, where there is one.
     pub(crate) fn read_cache(&self) -> Option<&Arc<ReadCache>> {
-        self.read_cache.as_ref()
+        let of_backends = || self.backends.iter().find_map(|(_, it)| it.read_cache());
+        self.read_cache.as_ref().or_else(of_backends)
     }
 
     /// The directories of the stores of partitions; none for an engine that has no files.
@@ -147,6 +186,10 @@ impl Engines {
             // It is their journal.
             StorageBackend::Leveled => true,
             StorageBackend::Memory => false,
+            StorageBackend::Multi => {
+                let mut backends = self.backends.iter();
+                backends.any(|(_, it)| it.use_value_log(is_there_one))
+            }
         }
     }
 
@@ -159,6 +202,12 @@ impl Engines {
             | StorageBackend::Leveled
             | StorageBackend::Hanoidb
             | StorageBackend::Memory => MergePolicy::Always,
+            // What the stores of one backend keep from being collected is in the same log.
+            StorageBackend::Multi => {
+                let policies = self.backends.iter().map(|(_, it)| it.merge_policy());
+                let mut restricted = policies.filter(|it| *it != MergePolicy::Always);
+                restricted.next().unwrap_or(MergePolicy::Always)
+            }
         }
     }
 
@@ -259,6 +308,9 @@ impl Engines {
                 if is_there.is_none_or(|it| it.kind != EntryKind::Directory) {
                     continue;
                 }
+                if engine == StorageBackend::Multi {
+                    there.extend(multi::identities_of_children(&*self.disk, &directory)?);
+                }
                 match find(&*self.disk, &directory, &Belonging::default())? {
                     FoundStore::Nothing => {}
                     FoundStore::Store {
@@ -323,7 +375,8 @@ impl Engines {
             StorageBackend::Bitcask => {
                 kvorum_backend_bitcask::check::identity_of(disk, directory).ok()
             }
-            StorageBackend::Memory => None,
+            // The value log knows the stores that it is made of, and not the whole.
+            StorageBackend::Memory | StorageBackend::Multi => None,
         };
         identity.flatten().map(StoreId)
     }
@@ -376,9 +429,68 @@ impl Engines {
             (StorageBackend::Hanoidb, Some(directory)) => {
                 (self.open_hanoidb(directory, belonging, log)?, directory)
             }
+            // Each of its stores tells its own losses.
+            (StorageBackend::Multi, Some(directory)) => {
+                return self.open_several(directory, &belonging, size, log);
+            }
         };
         tell_losses(directory, &*store);
         Ok(store)
+    }
+
+    /// Opens a store that is made of one store of each backend. That of the hints has all in the default one:
+    /// its keys are no keys of buckets.
+    fn open_several(
+        &self,
+        directory: &Path,
+        belonging: &Belonging,
+        size: RingSize,
+        log: Option<&ValueLog>,
+    ) -> anyhow::Result<Arc<dyn Backend>> {
+        let told = || format!("open {}", directory.display());
+        let known = known_children(&*self.disk, directory, belonging).with_context(told)?;
+        let mut children = Vec::new();
+        for (name, engines) in &self.backends {
+            let known = known.iter().find(|it| it.name == *name);
+            let its = Belonging {
+                label: format!("{}/{name}", belonging.label),
+                identity: known.map(|it| it.identity),
+            };
+            children.push(engines.open_part(name, &directory.join(name), its, size, log)?);
+        }
+        let parts = children.iter().map(|it| it.store.identity()).collect();
+        let routes: Arc<dyn Routes> = match belonging.label == HINTS_LABEL {
+            true => Arc::new(FixedRoutes::new(RouteTable::to(
+                self.settings.multi.default_number(),
+            ))),
+            false => self.routes.clone(),
+        };
+        let (disk, draw) = (self.disk.clone(), self.draw());
+        let opened = MultiBackend::open(disk, directory, belonging, children, routes, draw);
+        let store = opened.with_context(told)?;
+        self.parts.lock().insert(store.identity(), parts);
+        Ok(Arc::new(store))
+    }
+
+    /// Opens one of the stores that make up a store.
+    fn open_part(
+        &self,
+        name: &str,
+        directory: &Path,
+        belonging: Belonging,
+        size: RingSize,
+        log: Option<&ValueLog>,
+    ) -> anyhow::Result<Child> {
+        let erased = match find_of(self.settings.node.storage_backend) {
+            Some(find) => multi::erased_of(find(&*self.disk, directory, &belonging))?,
+            None => StoreId(0),
+        };
+        let store = self.open_in(Some(directory), None, belonging, size, log)?;
+        Ok(Child {
+            name: name.to_owned(),
+            store,
+            erased,
+        })
     }
 
     fn open_memory(&self, size: RingSize) -> kvorum_backend_memory::MemoryBackend {
@@ -396,7 +508,9 @@ impl Engines {
 
     /// The block cache and the memtables of the stores of an engine over merge trees.
     pub(crate) fn trees_shared(&self) -> Option<&Shared> {
-        self.trees.as_ref().map(|(_, shared)| shared)
+        let of_backends = || self.backends.iter().find_map(|(_, it)| it.trees_shared());
+        let own = self.trees.as_ref().map(|(_, shared)| shared);
+        own.or_else(of_backends)
     }
 
     fn open_leveldb(
@@ -493,6 +607,37 @@ impl Engines {
         }
         Ok(store)
     }
+}
+
+/// The engines of several backends. Those over merge trees share one memory, and those of bitcask one cache,
+/// as the first of each is configured.
+fn backends_of(
+    disk: &Arc<dyn Disk>,
+    settings: &Settings,
+    randomness: &Arc<dyn Randomness>,
+) -> Vec<(String, Engines)> {
+    if settings.node.storage_backend != StorageBackend::Multi {
+        return Vec::new();
+    }
+    let mut backends: Vec<(String, Engines)> = Vec::new();
+    for backend in &settings.multi.backends {
+        let (disk, randomness) = (disk.clone(), randomness.clone());
+        let mut engines = Engines::new(disk, backend.settings.clone(), randomness);
+        let first =
+            |is_it: fn(&Engines) -> bool| backends.iter().map(|it| &it.1).find(|it| is_it(it));
+        if engines.trees.is_some()
+            && let Some(first) = first(|it| it.trees.is_some())
+        {
+            engines.trees.clone_from(&first.trees);
+        }
+        if engines.read_cache.is_some()
+            && let Some(first) = first(|it| it.read_cache.is_some())
+        {
+            engines.read_cache.clone_from(&first.read_cache);
+        }
+        backends.push((backend.name.clone(), engines));
+    }
+    backends
 }
 
 /// The store of a partition: its label is the name of its directory.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use kvorum_backend_bitcask::check::is_store as is_bitcask;
 use kvorum_backend_leveldb::repair::has_store_files;
+use kvorum_backend_multi::is_store as is_multi;
 use kvorum_disk::Disk;
 use kvorum_member::ACCEPT_LOST_STORES;
 use kvorum_settings::{Settings, StorageBackend};
@@ -168,6 +169,7 @@ fn store_of(
         StorageBackend::Leveldb | StorageBackend::Leveled | StorageBackend::Hanoidb => {
             has_store_files(disk, directory)
         }
+        StorageBackend::Multi => is_multi(disk, directory),
         _ => is_bitcask(disk, directory),
     };
     for root in roots.iter().flat_map(StoreRoots::all) {

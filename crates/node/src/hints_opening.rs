@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context as _, bail};
 use kvorum_backend::{Backend, BackendError, ErrorKind, FoundStore, HINTS_LABEL, StoreId};
 use kvorum_backend_leveldb::repair::{Repair, has_store_files};
 use kvorum_disk::{Disk, create_directory_durably};
@@ -49,6 +49,13 @@ impl HintsOpening<'_> {
         let Some(directory) = self.engines.hints_directory() else {
             return Err(error);
         };
+        if kind_of(&error) == Some(ErrorKind::Denied) {
+            // The reason says what to do; to move the directory away would lose what it has for nothing.
+            bail!(
+                "open the store of hints in {}: {error:#}",
+                directory.display()
+            );
+        }
         if !is_damage(&error) {
             return Err(error).with_context(|| {
                 format!(
@@ -150,6 +157,9 @@ impl HintsOpening<'_> {
 }
 
 fn is_damage(error: &anyhow::Error) -> bool {
-    let kind = error.downcast_ref::<BackendError>().map(BackendError::kind);
-    kind == Some(ErrorKind::Corrupt)
+    kind_of(error) == Some(ErrorKind::Corrupt)
+}
+
+fn kind_of(error: &anyhow::Error) -> Option<ErrorKind> {
+    error.downcast_ref::<BackendError>().map(BackendError::kind)
 }

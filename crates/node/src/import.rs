@@ -3,7 +3,7 @@
 //! A stopped node is started for the import within this process, on a loopback port of its own that
 //! nobody knows. What is imported takes the same way as any client's write, so there is one way in.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{IsTerminal as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -59,9 +59,24 @@ pub(crate) enum ImportVerb {
     /// stopped before its end.
     #[command(name = "riak-leveled")]
     Leveled(RiakLeveledArguments),
+    /// Import Riak nodes with several backends: their bitcask, LevelDB and leveled stores, one after the other.
+    ///
+    /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
+    /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
+    /// stopped before its end.
+    #[command(name = "riak-multi")]
+    Multi(RiakMultiArguments),
     /// Stores of HanoiDB are not imported: says what to do instead.
     #[command(name = "riak-hanoidb", hide = true)]
     Hanoidb(NotImportedArguments),
+}
+
+/// The stores of one backend, with what is to be done with them.
+#[derive(Clone)]
+enum Source {
+    Bitcask(RiakBitcaskArguments),
+    Leveldb(RiakLeveldbArguments),
+    Leveled(RiakLeveledArguments),
 }
 
 /// Arguments of an import that there is not.
@@ -77,7 +92,7 @@ const HANOIDB_NOT_IMPORTED: &str = "stores of HanoiDB are not imported: no Riak 
     Read the objects from the cluster that has them and put them here, as any client does";
 
 /// Arguments of `kvorum import riak-bitcask`.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct RiakBitcaskArguments {
     #[command(flatten)]
     common: CommonArguments,
@@ -93,7 +108,7 @@ pub(crate) struct RiakBitcaskArguments {
 }
 
 /// Arguments of `kvorum import riak-leveldb`.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct RiakLeveldbArguments {
     #[command(flatten)]
     common: CommonArguments,
@@ -112,8 +127,18 @@ pub(crate) struct RiakLeveldbArguments {
     ignore_manifests: bool,
 }
 
-/// Arguments of `kvorum import riak-leveled`.
+/// Arguments of `kvorum import riak-multi`.
 #[derive(Args)]
+pub(crate) struct RiakMultiArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// Directory for the imports' indexes and progress, one below it for each backend
+    #[arg(long, value_name = "DIR", default_value = "riak-multi-import")]
+    state: PathBuf,
+}
+
+/// Arguments of `kvorum import riak-leveled`.
+#[derive(Args, Clone)]
 pub(crate) struct RiakLeveledArguments {
     #[command(flatten)]
     common: CommonArguments,
@@ -123,7 +148,7 @@ pub(crate) struct RiakLeveledArguments {
 }
 
 /// What every import takes.
-#[derive(Args)]
+#[derive(Args, Clone)]
 struct CommonArguments {
     /// Directories with the files of a partition, or directories of such directories
     #[arg(required = true, value_name = "DIR")]
@@ -163,6 +188,7 @@ impl ImportVerb {
             Self::Bitcask(arguments) => Ok(&arguments.common),
             Self::Leveldb(arguments) => Ok(&arguments.common),
             Self::Leveled(arguments) => Ok(&arguments.common),
+            Self::Multi(arguments) => Ok(&arguments.common),
             Self::Hanoidb(arguments) => {
                 bail!(
                     "{HANOIDB_NOT_IMPORTED} (not read: {})",
@@ -171,30 +197,153 @@ impl ImportVerb {
             }
         }
     }
+
+    /// What is imported, in this order.
+    fn sources(&self) -> Vec<Source> {
+        match self {
+            Self::Bitcask(arguments) => vec![Source::Bitcask(arguments.clone())],
+            Self::Leveldb(arguments) => vec![Source::Leveldb(arguments.clone())],
+            Self::Leveled(arguments) => vec![Source::Leveled(arguments.clone())],
+            Self::Multi(arguments) => arguments.sources(),
+            Self::Hanoidb(_) => Vec::new(),
+        }
+    }
+}
+
+impl RiakMultiArguments {
+    /// The stores of each backend, as its own verb takes them without further options.
+    fn sources(&self) -> Vec<Source> {
+        let common = || self.common.clone();
+        vec![
+            Source::Bitcask(RiakBitcaskArguments {
+                common: common(),
+                state: self.state.join("bitcask"),
+                expiry_secs: None,
+                ignore_hints: false,
+            }),
+            Source::Leveldb(RiakLeveldbArguments {
+                common: common(),
+                state: self.state.join("leveldb"),
+                tiered_slow: Vec::new(),
+                retention_minutes: None,
+                ignore_manifests: false,
+            }),
+            Source::Leveled(RiakLeveledArguments {
+                common: common(),
+                state: self.state.join("leveled"),
+            }),
+        ]
+    }
+}
+
+impl Source {
+    fn common(&self) -> &CommonArguments {
+        match self {
+            Self::Bitcask(arguments) => &arguments.common,
+            Self::Leveldb(arguments) => &arguments.common,
+            Self::Leveled(arguments) => &arguments.common,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Bitcask(_) => "bitcask",
+            Self::Leveldb(_) => "leveldb",
+            Self::Leveled(_) => "leveled",
+        }
+    }
+
+    /// What is being done, for an error.
+    fn told(&self) -> String {
+        format!("import the {} stores", self.name())
+    }
+
+    /// The same from these directories alone.
+    fn from(&self, directories: Vec<PathBuf>) -> Self {
+        let mut source = self.clone();
+        let common = match &mut source {
+            Self::Bitcask(arguments) => &mut arguments.common,
+            Self::Leveldb(arguments) => &mut arguments.common,
+            Self::Leveled(arguments) => &mut arguments.common,
+        };
+        common.directories = directories;
+        source
+    }
 }
 
 /// Imports as the command line says.
 pub(crate) fn main(verb: &ImportVerb) -> anyhow::Result<ExitCode> {
-    let arguments = verb.common()?;
+    // Refused before anything is begun.
+    verb.common()?;
     let executor: Executor = Runtime::production(&ProductionOptions::default())?;
-    let summary = if arguments.dry_run {
-        run(&executor, verb, None)
-    } else if let Some(name) = &arguments.to {
-        let address = resolve(name)?;
-        let name = name.clone();
-        run(&executor, verb, Some(ImportTarget { address, name }))
-    } else {
-        import_into_configured(&executor, verb)
-    }?;
-    tell(arguments, &summary)?;
-    Ok(match summary.is_whole() {
+    let sources = verb.sources();
+    let summaries = match &sources[..] {
+        [only] => vec![(only.name(), import(&executor, only)?)],
+        several => import_each(&executor, several)?,
+    };
+    tell(verb, &summaries)?;
+    Ok(match summaries.iter().all(|(_, it)| it.is_whole()) {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(EXIT_WITH_LOSSES),
     })
 }
 
-fn import_into_configured(executor: &Executor, verb: &ImportVerb) -> anyhow::Result<Summary> {
-    let loaded = configuration_file::load(&verb.common()?.configuration.source())?;
+/// The stores of each backend, from the directories that have some of it. A directory without stores of any
+/// backend is an error.
+fn with_stores(executor: &Executor, sources: &[Source]) -> anyhow::Result<Vec<Source>> {
+    let Some(first) = sources.first() else {
+        return Ok(Vec::new());
+    };
+    let mut having: Vec<Vec<PathBuf>> = sources.iter().map(|_| Vec::new()).collect();
+    for directory in &first.common().directories {
+        let mut nothing = None;
+        for (source, having) in sources.iter().zip(&mut having) {
+            match check_source(executor, &source.from(vec![directory.clone()])) {
+                Ok(()) => having.push(directory.clone()),
+                Err(error @ ImportError::NothingFound { .. }) => nothing = Some(error),
+                Err(error) => return Err(advise(error).context(source.told())),
+            }
+        }
+        if let Some(error) = nothing
+            && !having.iter().any(|it| it.contains(directory))
+        {
+            return Err(advise(error));
+        }
+    }
+    let with_some = sources.iter().zip(having).filter(|it| !it.1.is_empty());
+    Ok(with_some
+        .map(|(source, directories)| source.from(directories))
+        .collect())
+}
+
+/// Imports one after the other.
+fn import_each(
+    executor: &Executor,
+    sources: &[Source],
+) -> anyhow::Result<Vec<(&'static str, Summary)>> {
+    let mut summaries = Vec::new();
+    for source in with_stores(executor, sources)? {
+        let imported = import(executor, &source).with_context(|| source.told())?;
+        summaries.push((source.name(), imported));
+    }
+    Ok(summaries)
+}
+
+fn import(executor: &Executor, source: &Source) -> anyhow::Result<Summary> {
+    let arguments = source.common();
+    if arguments.dry_run {
+        return run(executor, source, None);
+    }
+    let Some(name) = &arguments.to else {
+        return import_into_configured(executor, source);
+    };
+    let address = resolve(name)?;
+    let name = name.clone();
+    run(executor, source, Some(ImportTarget { address, name }))
+}
+
+fn import_into_configured(executor: &Executor, source: &Source) -> anyhow::Result<Summary> {
+    let loaded = configuration_file::load(&source.common().configuration.source())?;
     let settings = &loaded.configuration.settings;
     let data = std::path::absolute(&settings.node.data_dir)?;
     let name = format!("the node of {}", data.display());
@@ -204,33 +353,31 @@ fn import_into_configured(executor: &Executor, verb: &ImportVerb) -> anyhow::Res
             bail!("the running node's configuration has no listener.protobuf; name one with --to");
         };
         let address = reachable(*address);
-        return run(executor, verb, Some(ImportTarget { address, name }));
+        return run(executor, source, Some(ImportTarget { address, name }));
     }
-    check_source(executor, verb).map_err(advise)?;
+    check_source(executor, source).map_err(advise)?;
     let temporary = TemporaryServer::start(executor, settings)?;
     let address = temporary.address;
-    let outcome = run(executor, verb, Some(ImportTarget { address, name }));
+    let outcome = run(executor, source, Some(ImportTarget { address, name }));
     let stopped = temporary.stop(executor);
     let summary = outcome?;
     stopped.map(|()| summary)
 }
 
 /// A node that would be started for nothing writes a data directory.
-fn check_source(executor: &Executor, verb: &ImportVerb) -> Result<(), ImportError> {
+fn check_source(executor: &Executor, source: &Source) -> Result<(), ImportError> {
     let system = system(executor);
-    match verb {
-        ImportVerb::Bitcask(arguments) => {
+    match source {
+        Source::Bitcask(arguments) => {
             kvorum_import_bitcask::check_source(&system, &bitcask_options(arguments, None))
         }
-        ImportVerb::Leveldb(arguments) => {
+        Source::Leveldb(arguments) => {
             kvorum_import_leveldb::check_source(&system, &leveldb_options(arguments, None))
         }
-        ImportVerb::Leveled(arguments) => {
+        Source::Leveled(arguments) => {
             let options = shared_options(&arguments.common, &arguments.state, None);
             kvorum_import_leveled::check_source(&system, &options)
-        }
-        // It was refused for its arguments.
-        ImportVerb::Hanoidb(_) => Ok(()),
+        } // It was refused for its arguments.
     }
 }
 
@@ -247,27 +394,26 @@ fn system(executor: &Executor) -> System {
 
 fn run(
     executor: &Executor,
-    verb: &ImportVerb,
+    source: &Source,
     target: Option<ImportTarget>,
 ) -> anyhow::Result<Summary> {
     let runtime = executor.runtime();
     let system = system(executor);
     let progress = Arc::new(Progress::default());
     let shown = show(&runtime, progress.clone());
-    let outcome = match verb {
-        ImportVerb::Bitcask(arguments) => {
+    let outcome = match source {
+        Source::Bitcask(arguments) => {
             let options = bitcask_options(arguments, target);
             executor.block_on(kvorum_import_bitcask::import(system, options, progress))
         }
-        ImportVerb::Leveldb(arguments) => {
+        Source::Leveldb(arguments) => {
             let options = leveldb_options(arguments, target);
             executor.block_on(kvorum_import_leveldb::import(system, options, progress))
         }
-        ImportVerb::Leveled(arguments) => {
+        Source::Leveled(arguments) => {
             let options = shared_options(&arguments.common, &arguments.state, target);
             executor.block_on(kvorum_import_leveled::import(system, options, progress))
         }
-        ImportVerb::Hanoidb(_) => bail!(HANOIDB_NOT_IMPORTED),
     };
     drop(shown);
     if std::io::stderr().is_terminal() {
@@ -372,11 +518,24 @@ fn advise(error: ImportError) -> anyhow::Error {
     anyhow::Error::new(error).context(advice)
 }
 
-fn tell(arguments: &CommonArguments, summary: &Summary) -> anyhow::Result<()> {
-    match arguments.json {
-        true => say(&serde_json::to_string_pretty(summary)?),
-        false => say(&summary.to_string()),
-    }
+fn tell(verb: &ImportVerb, summaries: &[(&'static str, Summary)]) -> anyhow::Result<()> {
+    let is_json = verb.common()?.json;
+    let one = |summary: &Summary| match is_json {
+        true => serde_json::to_string_pretty(summary),
+        false => Ok(summary.to_string()),
+    };
+    let text = match (summaries, verb) {
+        ([(_, only)], verb) if !matches!(verb, ImportVerb::Multi(_)) => one(only)?,
+        (several, _) if is_json => {
+            let by_name: BTreeMap<_, _> = several.iter().map(|(name, it)| (*name, it)).collect();
+            serde_json::to_string_pretty(&by_name)?
+        }
+        (several, _) => {
+            let texts = several.iter().map(|(name, it)| format!("{name}:\n{it}"));
+            texts.collect::<Vec<_>>().join("\n")
+        }
+    };
+    say(&text);
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use kvorum_arbiter::Arbiter;
 use kvorum_backup::Backups;
-use kvorum_coordinator::{Coordinator, CoordinatorSettings, TombstoneKeeping};
+use kvorum_coordinator::{BackendNames, Coordinator, CoordinatorSettings, TombstoneKeeping};
 use kvorum_disk::{Disk, RealDisk};
 use kvorum_maintenance::{GivingWay, MaintainedLog, Maintenance, StepLog, TransferBudget};
 use kvorum_member::{Member, MemberSettings, PEER_SERVICE, TransferSettings, VnodeTable};
@@ -350,8 +350,19 @@ fn coordinator_settings(settings: &Settings) -> CoordinatorSettings {
             DeleteMode::Immediate => TombstoneKeeping::Immediate,
             DeleteMode::After(delay) => TombstoneKeeping::For(delay),
         },
-        backend_name: engine_names::name_of(settings.node.storage_backend),
+        backend_names: backend_names(settings),
     }
+}
+
+/// The names that a bucket may name as its backend.
+fn backend_names(settings: &Settings) -> BackendNames {
+    if settings.node.storage_backend != StorageBackend::Multi {
+        return BackendNames::One(engine_names::name_of(settings.node.storage_backend));
+    }
+    let names = settings.multi.backends.iter();
+    // A node is opened once in the life of a process.
+    let names = names.map(|it| &*String::leak(it.name.clone()));
+    BackendNames::Several(Vec::leak(names.collect()))
 }
 
 /// `buckets.default.*` as a layer of properties. The two that the versions before did not have are left out

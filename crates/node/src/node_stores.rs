@@ -10,6 +10,7 @@ use anyhow::Context;
 use kvorum_backend::{Backend, BackendError, FoundStore, Sequence, StoreId};
 use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
+use kvorum_cluster::AgreedState;
 use kvorum_disk::{Disk, Reserve};
 use kvorum_maintenance::MaintainedLog as _;
 use kvorum_member::{Found, StoreError, Stores, known_stores};
@@ -54,8 +55,10 @@ pub(crate) struct NodeStores {
 struct FoundInLog {
     /// Damage that was told.
     damage: BTreeSet<String>,
-    /// Batches that are lost, and of which the member was not told.
+    /// Batches that are lost, and of which the member was not told, by the tenants of the log that lost them.
     losses: Vec<(StoreId, Sequence)>,
+    /// Those of which it was, which are noted in the log when it has noted them.
+    told_losses: Vec<(StoreId, Sequence)>,
 }
 
 /// Stores that are open, by their identity.
@@ -249,7 +252,8 @@ impl NodeStores {
             return Ok(());
         };
         for (store, lost_to) in losses {
-            assert_eq!(store, hints.identity(), "no other store was admitted yet");
+            let whole = self.engines.whole_of(store);
+            assert_eq!(whole, hints.identity(), "no other store was admitted yet");
             tracing::error!(
                 event = "hints_lost",
                 lost_to = lost_to.0,
@@ -284,7 +288,10 @@ impl NodeStores {
         }
         self.tell_damage(&found.damage);
         self.found.lock().losses.extend(found.lost);
-        Ok(found.failed)
+        let failed = found.failed.into_iter();
+        Ok(failed
+            .map(|(tenant, error)| (self.engines.whole_of(tenant), error))
+            .collect())
     }
 
     /// The log is read for some stores after the other, and its damage is met each time.
@@ -474,15 +481,37 @@ impl Stores for NodeStores {
         stores.iter().map(admitted).collect()
     }
 
+    fn agreed(&self, state: Arc<dyn AgreedState>) {
+        self.engines.follow(state);
+    }
+
     fn take_losses(&self) -> Vec<(StoreId, Sequence)> {
-        std::mem::take(&mut self.found.lock().losses)
+        let mut found = self.found.lock();
+        let losses = std::mem::take(&mut found.losses);
+        found.told_losses.extend(losses.iter().copied());
+        let of_wholes = losses.into_iter();
+        of_wholes
+            .map(|(tenant, lost_to)| (self.engines.whole_of(tenant), lost_to))
+            .collect()
     }
 
     fn note_loss(&self, store: StoreId, lost_to: Sequence) -> Result<(), StoreError> {
-        match &self.value_log {
-            Some(log) => Ok(log.note_loss(store, lost_to)?),
-            None => Ok(()),
+        let Some(log) = &self.value_log else {
+            return Ok(());
+        };
+        let is_it = |loss: &(StoreId, Sequence)| {
+            loss.1 == lost_to && self.engines.whole_of(loss.0) == store
+        };
+        let mut found = self.found.lock();
+        let parts: Vec<_> = found.told_losses.extract_if(.., |it| is_it(it)).collect();
+        drop(found);
+        if parts.is_empty() {
+            return Ok(log.note_loss(store, lost_to)?);
         }
+        for (tenant, lost_to) in parts {
+            log.note_loss(tenant, lost_to)?;
+        }
+        Ok(())
     }
 
     fn all_admitted(&self) {

@@ -11,10 +11,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use kvorum_backend::Belonging;
 use kvorum_backend_bitcask::check::is_store as is_bitcask;
 use kvorum_backend_leveldb::repair::{
     Doubt, Repair, RepairReport, RepairVerdict, fast_of, has_store_files,
 };
+use kvorum_backend_multi::known_children;
 use kvorum_disk::{Disk, DiskLock, EntryKind, RealDisk};
 use kvorum_index_entries::keyspace::key_shown;
 use kvorum_inspect::{Kind, Plan, VerifyOptions, is_node_directory, recognise};
@@ -64,7 +66,7 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
     let found = find(&*disk, arguments)?;
     let mut repairs = Vec::new();
     for directory in &found.trees {
-        let options = options_of(directory)(arguments.dry_run, arguments.keep_doubtful);
+        let options = options_of(&*disk, directory)(arguments.dry_run, arguments.keep_doubtful);
         let begun = Repair::begin(disk.clone(), directory, options);
         repairs.push(begun.with_context(|| format!("repair {}", directory.display()))?);
     }
@@ -95,15 +97,28 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// How the store in a directory is repaired. One that has neither a manifest nor a file of its journal is known
-/// by the names of directories: `leveled/N`, or `hints/leveled`; and so one of hanoidb.
-fn options_of(directory: &Path) -> RepairOptionsOf {
-    let is_named = |engine: &StorageBackend| {
-        let mut names = directory.iter().rev().take(2);
-        names.any(|it| it == name_of(*engine))
+/// by the names of directories, `leveled/N` or `hints/leveled`, and so one of hanoidb; or by the card of several
+/// backends in the directory above.
+fn options_of(disk: &dyn Disk, directory: &Path) -> RepairOptionsOf {
+    let by_card = engine_by_card(disk, directory);
+    let is_named = |engine: &StorageBackend| match &by_card {
+        Some(by_card) => by_card == name_of(*engine),
+        None => {
+            let mut names = directory.iter().rev().take(2);
+            names.any(|it| it == name_of(*engine))
+        }
     };
     let named = [StorageBackend::Leveled, StorageBackend::Hanoidb];
     let engine = named.into_iter().find(is_named);
     repair_options_of(engine.unwrap_or(StorageBackend::Leveldb))
+}
+
+/// The engine of a store that is one of several, as the card in the directory above says.
+fn engine_by_card(disk: &dyn Disk, directory: &Path) -> Option<String> {
+    let (above, name) = (directory.parent()?, directory.file_name()?.to_str()?);
+    let known = known_children(disk, above, &Belonging::default()).ok()?;
+    let child = known.into_iter().find(|it| it.name == name)?;
+    Some(child.engine)
 }
 
 /// True when nothing is lost or in doubt, and nothing is left to be done.

@@ -13,7 +13,7 @@ use kvorum_cluster::checked_text::{decode, encode};
 use kvorum_disk::{Disk, EntryKind, ErrorKind, read_file, replace_file};
 use kvorum_settings::{Settings, StorageBackend};
 
-use crate::engine_names::{WITH_FILES, name_of};
+use crate::engine_names::{MULTI, WITH_FILES, name_of};
 
 /// Suffix behind the engine's name of a file in the data directory: the place of the engine's stores, if that
 /// is not the directory of its name.
@@ -36,12 +36,14 @@ impl StoreRoots {
     /// By the settings; `None` for an engine that has no files.
     pub(crate) fn of(settings: &Settings) -> Option<Self> {
         let engine = settings.node.storage_backend;
+        let several = settings.node.data_dir.join(MULTI);
         let own = match engine {
             StorageBackend::Memory => return None,
             StorageBackend::Bitcask => &settings.bitcask.data_root,
             StorageBackend::Leveldb => &settings.leveldb.data_root,
             StorageBackend::Leveled => &settings.leveled.data_root,
             StorageBackend::Hanoidb => &settings.hanoidb.data_root,
+            StorageBackend::Multi => &several,
         };
         let is_tiered = engine == StorageBackend::Leveldb;
         let tiers = settings.leveldb.tiers().filter(|_| is_tiered);

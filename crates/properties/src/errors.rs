@@ -63,6 +63,11 @@ pub enum Reason {
         /// The names that would do.
         known: String,
     },
+    /// A bucket that has data is to be in another backend.
+    BackendHoldsData {
+        /// The options of the command that moves it.
+        options: String,
+    },
     /// A kind of objects is named that this server does not have.
     NoSuchTag {
         /// The names that would do.
@@ -135,6 +140,13 @@ impl Reason {
                 "commit hooks are not supported by this server and would not run; set an empty list, \
                  and check or react in the client"
             }
+            Self::BackendHoldsData { options } => {
+                return format!(
+                    "there is data in the present backend; move it with `kvorum admin backend migrate \
+                     {options}`, which sets this property"
+                )
+                .into();
+            }
             Self::NoSuchBackend { known } => {
                 return format!(
                     "this node has no backend of this name; leave backend out, or name {known}"
@@ -191,6 +203,7 @@ impl Reason {
             | Self::UnknownProperty => Form::Atom,
             Self::NoStrongConsistency
             | Self::NoCommitHooks
+            | Self::BackendHoldsData { .. }
             | Self::NoSuchBackend { .. }
             | Self::NoSuchTag { .. }
             | Self::TagAtCreation

@@ -4,7 +4,7 @@ use crate::honoured::SECTIONS;
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::name::Name;
-use crate::riak::{DIRECTORIES, FAMILIES, Family, Fate, MULTI, MULTI_PREFIX, RiakKey};
+use crate::riak::{DIRECTORIES, FAMILIES, Family, Fate, MULTI_PREFIX, ONE_DIRECTORY, RiakKey};
 
 /// What is known of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub enum Known {
         /// Fits after "ignored because".
         reason: &'static str,
     },
+    /// A key of one of several backends: see [`of_backend`].
+    OfBackend,
     /// A key of Riak's that is taken when its value is empty, and else refused.
     Guarded {
         /// Why it is refused.
@@ -65,9 +67,35 @@ pub fn lookup(name: &Name) -> Option<Known> {
             Fate::Guarded(reason) => Known::Guarded { reason },
         });
     }
-    under_multi(name)
-        .filter(known_to_a_backend)
-        .map(|_| Known::Ignored { reason: MULTI })
+    known_under_multi(&under_multi(name)?)
+}
+
+/// Directly behind `multi_backend.NAME.`, and nowhere else: the beginnings of names of buckets.
+pub(crate) const BUCKET_PREFIX: &str = "bucket_prefix";
+
+/// A key of one of several backends: its name, and the key without `multi_backend.NAME.`.
+pub(crate) fn of_backend(name: &Name) -> Option<(&str, Name)> {
+    let rest = under_multi(name)?;
+    Some((name.words().get(1)?, rest))
+}
+
+fn known_under_multi(rest: &Name) -> Option<Known> {
+    if ["storage_backend", BUCKET_PREFIX].contains(&&*rest.to_string()) {
+        return Some(Known::OfBackend);
+    }
+    let known = known_to_a_backend(rest).then(|| lookup(rest)).flatten()?;
+    let pattern = match &known {
+        Known::Honoured { pattern, .. } => pattern,
+        Known::Mapped { to } => to,
+        _ => return Some(known),
+    };
+    let is_place = pattern.ends_with(".data_root") || pattern.starts_with("leveldb.tiered");
+    Some(match is_place {
+        true => Known::Ignored {
+            reason: ONE_DIRECTORY,
+        },
+        false => Known::OfBackend,
+    })
 }
 
 fn riak_key(name: &Name) -> Option<RiakKey> {
@@ -103,6 +131,7 @@ fn under_multi(name: &Name) -> Option<Name> {
     (first == MULTI_PREFIX).then(|| name.from(2))
 }
 
+/// True for a key of an engine, whatever becomes of it.
 fn known_to_a_backend(rest: &Name) -> bool {
     const BACKENDS: [&str; 5] = ["bitcask", "leveldb", "leveled", "hanoidb", "memory_backend"];
     let backend = rest

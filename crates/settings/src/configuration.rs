@@ -13,7 +13,7 @@ use crate::line_report::{LineReport, Outcome};
 use crate::name::{self, Name};
 use crate::problem::{Place, Problem, Problems, TermsFile};
 use crate::secret;
-use crate::settings::{LogOutput, Settings};
+use crate::settings::{LogOutput, NamedBackend, Settings};
 use crate::substitution;
 
 /// A configuration that is right.
@@ -205,6 +205,7 @@ impl<'a> Loader<'a> {
                     word: String::new(),
                     through: true,
                 },
+                Some(Known::OfBackend) => Target::OfBackend,
                 Some(Known::Ignored { reason }) => Target::Nothing(reason),
                 Some(Known::Guarded { .. }) if EMPTY.contains(&&*setting.value) => {
                     Target::Nothing(NOTHING_NAMED)
@@ -230,7 +231,7 @@ impl<'a> Loader<'a> {
                 Target::Key { pattern, .. } => {
                     passed_over(pattern, &setting.value).map_or(target, Target::Nothing)
                 }
-                Target::Nothing(_) => target,
+                Target::Nothing(_) | Target::OfBackend => target,
             };
             if let Target::Key { pattern, word, .. } = &target
                 && self.replacement(index, pattern).is_none()
@@ -256,6 +257,10 @@ impl<'a> Loader<'a> {
         let setting = self.written.get(index)?;
         let outcome = match target {
             Target::Nothing(reason) => Outcome::Ignored(reason),
+            Target::OfBackend => match self.replacement(index, OF_BACKENDS) {
+                Some(by) => Outcome::Overridden(by.place),
+                None => Outcome::Honoured,
+            },
             Target::Key {
                 pattern,
                 word,
@@ -304,7 +309,61 @@ impl<'a> Loader<'a> {
             }
         }
         self.choose_log_output(&mut settings);
+        settings.multi.backends = self.named_backends(&settings);
         (settings, effective)
+    }
+
+    /// Several backends, in the order of their names: each has the node's settings but for its own.
+    fn named_backends(&mut self, of_node: &Settings) -> Vec<NamedBackend> {
+        let mut backends: BTreeMap<String, NamedBackend> = BTreeMap::new();
+        for index in 0..self.written.len() {
+            let Some(setting) = self.written.get(index) else {
+                continue;
+            };
+            let Some((name, rest)) = catalogue::of_backend(&setting.name) else {
+                continue;
+            };
+            if self.replacement(index, OF_BACKENDS).is_some() {
+                continue;
+            }
+            let backend = backends
+                .entry(name.to_owned())
+                .or_insert_with(|| NamedBackend {
+                    name: name.to_owned(),
+                    bucket_prefixes: Vec::new(),
+                    settings: of_node.clone(),
+                });
+            self.apply_to_backend(backend, index, &rest);
+        }
+        backends.into_values().collect()
+    }
+
+    /// Applies a setting of one of several backends; `rest` is its name behind the backend's.
+    fn apply_to_backend(
+        &mut self,
+        backend: &mut NamedBackend,
+        index: usize,
+        rest: &Name,
+    ) -> Option<()> {
+        let setting = self.written.get(index)?;
+        if rest.to_string() == catalogue::BUCKET_PREFIX {
+            let starts = setting.value.split(',').map(|it| it.trim().to_owned());
+            backend
+                .bucket_prefixes
+                .extend(starts.filter(|it| !it.is_empty()));
+            return Some(());
+        }
+        let (pattern, word) = match catalogue::lookup(rest)? {
+            Known::Honoured { pattern, word } => (pattern, word),
+            Known::Mapped { to } => (to, String::new()),
+            _ => return None,
+        };
+        let key = catalogue::declaration(pattern)?;
+        let (written, place) = (setting.written_name(), setting.place);
+        let value = self.expand(&written, place, &setting.value)?;
+        let value = self.anchors.of_kind(&key.kind, place, &value);
+        self.apply(&mut backend.settings, key, &word, &written, place, &value);
+        Some(())
     }
 
     fn apply_default(&mut self, settings: &mut Settings, key: &'static Key) -> Effective {
@@ -405,7 +464,7 @@ impl<'a> Loader<'a> {
         let (pattern, word) = match catalogue::lookup(name)? {
             Known::Honoured { pattern, word } => (pattern, word),
             Known::Mapped { to } => (to, String::new()),
-            Known::Ignored { .. } | Known::Guarded { .. } => {
+            Known::Ignored { .. } | Known::Guarded { .. } | Known::OfBackend => {
                 let written = self.written.iter().rev();
                 let mut set = written.filter(|setting| setting.name == *name);
                 return set
@@ -478,4 +537,9 @@ enum Target {
         through: bool,
     },
     Nothing(&'static str),
+    /// A key of one of several backends.
+    OfBackend,
 }
+
+/// For all keys of all of several backends.
+const OF_BACKENDS: &str = "multi_backend.$name";

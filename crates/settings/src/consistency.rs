@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use crate::byte_size;
 use crate::problem::Problem;
 use crate::settings::{
-    BucketDefaults, LeveldbSettings, MergePolicy, QuorumValue, Settings, StorageBackend,
+    BucketDefaults, LeveldbSettings, MergePolicy, MultiSettings, QuorumValue, Settings,
+    StorageBackend,
 };
 
 /// What makes it impossible to start.
@@ -22,6 +23,9 @@ pub(crate) fn conflicts(settings: &Settings) -> Vec<Problem> {
     }
     if settings.node.storage_backend == StorageBackend::Leveldb {
         found.extend(tier_conflicts(&settings.leveldb));
+    }
+    if settings.node.storage_backend == StorageBackend::Multi {
+        found.extend(multi_conflicts(&settings.multi));
     }
     let log = &settings.commit_log;
     if log.bytes_max < log.segment_bytes.saturating_mul(2) {
@@ -84,6 +88,45 @@ fn merge_window_warning(settings: &Settings) -> Option<String> {
              {keys} to the hours of UTC that are meant"
         )
     })
+}
+
+/// As many as a store of several can have.
+const BACKENDS_MAX: usize = 32;
+
+fn multi_conflicts(multi: &MultiSettings) -> Vec<String> {
+    let names: Vec<&str> = multi.backends.iter().map(|it| &*it.name).collect();
+    let mut found = Vec::new();
+    if names.is_empty() || names.len() > BACKENDS_MAX {
+        found.push(format!(
+            "`storage_backend` is multi, and {} backends are declared: declare 1 to {BACKENDS_MAX} by \
+             `multi_backend.NAME.storage_backend`",
+            names.len()
+        ));
+    }
+    for backend in &multi.backends {
+        let name = &backend.name;
+        // It is the name of a directory too.
+        if name.len() > 64 || name.contains('.') || name == "lost" {
+            found.push(format!(
+                "`multi_backend.{name}` is no name of a backend: take at most 64 letters, digits, `-` and `_`, \
+                 and not `lost`"
+            ));
+        }
+        if backend.settings.node.storage_backend == StorageBackend::Multi {
+            found.push(format!(
+                "`multi_backend.{name}.storage_backend` is not set to an engine: set it to the one that has \
+                 its data"
+            ));
+        }
+    }
+    if !multi.default.is_empty() && !names.contains(&&*multi.default) {
+        found.push(format!(
+            "`multi_backend.default` is {}, and the backends are {}: set it to one of them",
+            multi.default,
+            names.join(", ")
+        ));
+    }
+    found
 }
 
 fn tier_conflicts(leveldb: &LeveldbSettings) -> Vec<String> {

@@ -34,6 +34,7 @@ impl Configuration {
                     "`{name}` is a key of Riak's, taken as `{to}`.\n\n{about}"
                 ))
             }
+            Some(Known::OfBackend) => self.of_backend(name, &parsed),
             Some(Known::Ignored { reason }) => Ok(format!(
                 "`{name}` is a key of Riak's, ignored because {reason}.\n"
             )),
@@ -52,6 +53,23 @@ impl Configuration {
                 } else {
                     Ok(text)
                 }
+            }
+        }
+    }
+
+    /// A key of one of several backends is the same key of its engine.
+    fn of_backend(&self, name: &str, parsed: &Name) -> Result<String, Problem> {
+        let rest = catalogue::of_backend(parsed).map(|(_, rest)| rest.to_string());
+        match rest.as_deref() {
+            None | Some(catalogue::BUCKET_PREFIX) => Ok(format!(
+                "`{name}` takes beginnings of names of buckets, separated by commas: with `storage_backend = \
+                 prefix_multi` these buckets are in this backend.\n"
+            )),
+            Some(rest) => {
+                let about = self.describe(rest)?;
+                Ok(format!(
+                    "`{name}` is for one of several backends.\n\n{about}"
+                ))
             }
         }
     }

@@ -23,6 +23,20 @@ use values::{Misfit, Translated};
 const FORM: &str = "one list of applications, `[{riak_kv, [{delete_mode, keep}]}].`";
 const OTHER_APPLICATION: &str = "Kvorum has no such Erlang application";
 const EMPTY_LIST: &str = "it is an empty list: what it replaces has its default";
+/// Several backends, each with its name, module and configuration.
+const BACKENDS: &str = "riak_kv.multi_backend";
+const BACKENDS_FORM: &str = "[{<<\"name\">>, riak_kv_bitcask_backend, [{Key, Value}]}]";
+/// Beginnings of names of buckets, each with the name of their backend.
+const BUCKET_PREFIXES: &str = "riak_kv.multi_backend_prefix_list";
+const BUCKET_PREFIXES_FORM: &str = "[{<<\"prefix\">>, <<\"name\">>}]";
+/// Modules of Riak's backends: their names here, and the applications under which their keys are known.
+const MODULES: [(&str, &str, &str); 5] = [
+    ("riak_kv_bitcask_backend", "bitcask", "bitcask"),
+    ("riak_kv_eleveldb_backend", "leveldb", "eleveldb"),
+    ("riak_kv_leveled_backend", "leveled", "leveled"),
+    ("riak_kv_hanoidb_backend", "hanoidb", "hanoidb"),
+    ("riak_kv_memory_backend", "memory", "memory"),
+];
 const NO_MEANING: &str = "it has no meaning in Kvorum, nor has riak.conf a key for it";
 
 /// A listener whose address and port are in two keys.
@@ -138,6 +152,8 @@ impl ErlangSettings {
         for (name, value) in pairs {
             let path = format!("{application}.{name}");
             match keys::key(&path) {
+                _ if path == BACKENDS => self.take_backends(place, &value),
+                _ if path == BUCKET_PREFIXES => self.take_bucket_prefixes(place, &value),
                 Some(key) => self.take_key(place, &key, &value),
                 None if OLD_LISTENERS.iter().any(|old| old.has(application, &name)) => {}
                 None if APPLICATIONS.contains(&application) => {
@@ -146,6 +162,82 @@ impl ErlangSettings {
                 None => self.ignore(place, path, &value, OTHER_APPLICATION),
             }
         }
+    }
+
+    fn misfit(&mut self, place: Place, key: &str, value: &Term, expected: &str) {
+        self.problems.push(Problem::BadValue {
+            key: key.to_owned(),
+            place,
+            got: shown(value),
+            expected: expected.to_owned(),
+        });
+    }
+
+    /// Takes the list of several backends, which replaces all that riak.conf has of them.
+    fn take_backends(&mut self, place: Place, list: &Term) {
+        self.replaced.push("multi_backend.$");
+        let backends = list.as_list().unwrap_or_default();
+        let backends: Option<Vec<_>> = backends.iter().map(backend_of).collect();
+        let Some(backends) = backends.filter(|it| !it.is_empty()) else {
+            return self.misfit(place, BACKENDS, list, BACKENDS_FORM);
+        };
+        for (name, (_, engine, application), own) in backends {
+            let key = |rest: &str| format!("multi_backend.{name}.{rest}");
+            self.line_of_backend(place, &key("storage_backend"), engine.to_owned(), list);
+            for (own_name, value) in own {
+                let path = match application {
+                    "memory" => "riak_kv.memory_backend".to_owned(),
+                    _ => format!("{application}.{own_name}"),
+                };
+                let value = match application {
+                    "memory" => {
+                        Term::List(vec![Term::Tuple(vec![Term::Atom(own_name.clone()), value])])
+                    }
+                    _ => value,
+                };
+                let translated = keys::key(&path).map(|it| translate(&it, &value));
+                match translated {
+                    Some(Ok(translated)) => {
+                        for (rest, text) in translated.lines {
+                            self.line_of_backend(place, &key(&rest), text, list);
+                        }
+                    }
+                    Some(Err(_)) => self.misfit(place, &path, &value, "a value as in its own list"),
+                    None => self.ignore(place, format!("{BACKENDS}.{path}"), &value, NO_MEANING),
+                }
+            }
+        }
+    }
+
+    fn take_bucket_prefixes(&mut self, place: Place, list: &Term) {
+        let pair = |it: &Term| match it.as_tuple()? {
+            [start, name] => Some((values::plain(start)?, values::plain(name)?)),
+            _ => None,
+        };
+        let pairs: Option<Vec<_>> = list.as_list().and_then(|it| it.iter().map(pair).collect());
+        let Some(pairs) = pairs else {
+            return self.misfit(place, BUCKET_PREFIXES, list, BUCKET_PREFIXES_FORM);
+        };
+        for (start, name) in pairs {
+            let key = format!("multi_backend.{name}.{}", catalogue::BUCKET_PREFIX);
+            self.line_of_backend(place, &key, start, list);
+        }
+    }
+
+    fn line_of_backend(&mut self, place: Place, key: &str, value: String, list: &Term) {
+        let Some(name) = Name::parse(key) else {
+            return self.misfit(place, BACKENDS, list, BACKENDS_FORM);
+        };
+        let written = Written {
+            name: format!("{BACKENDS} ({key})"),
+            value: value.clone(),
+        };
+        self.settings.push(Setting {
+            place,
+            name,
+            value,
+            written: Some(written),
+        });
     }
 
     fn ignore(&mut self, place: Place, path: String, value: &Term, reason: &'static str) {
@@ -242,6 +334,22 @@ impl ErlangSettings {
             });
         }
     }
+}
+
+/// One of several backends: its name, what is known of its module, and its configuration.
+type ErlangBackend = (
+    String,
+    (&'static str, &'static str, &'static str),
+    Vec<(String, Term)>,
+);
+
+fn backend_of(term: &Term) -> Option<ErlangBackend> {
+    let [name, module, own] = term.as_tuple()? else {
+        return None;
+    };
+    let module = module.as_atom()?;
+    let known = MODULES.into_iter().find(|it| it.0 == module)?;
+    Some((values::plain(name)?, known, values::pairs(own)?))
 }
 
 fn translate(key: &ErlangKey, value: &Term) -> Result<Translated, Misfit> {

@@ -58,6 +58,7 @@ pub use settings::{
     BitcaskSettings, BucketDefaults, CommitLogSettings, Compression, DeleteMode, Durability,
     DurabilityMode, HanoidbSettings, HttpSettings, JobSettings, KeyFunction, LeveldbSettings,
     LeveledSettings, ListenerSettings, LogFormat, LogLevel, LogOutput, LogSettings,
-    MaintenanceSettings, MemorySettings, MergePolicy, NodeSettings, ObjectLimits, ProtobufSettings,
-    QuorumValue, RequestSettings, Settings, StorageBackend, SyncOnWrite, TlsMode, TlsSettings,
+    MaintenanceSettings, MemorySettings, MergePolicy, MultiSettings, NamedBackend, NodeSettings,
+    ObjectLimits, ProtobufSettings, QuorumValue, RequestSettings, Settings, StorageBackend,
+    SyncOnWrite, TlsMode, TlsSettings,
 };

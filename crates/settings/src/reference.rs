@@ -80,7 +80,9 @@ This one line gives Riak's default behaviour instead: `bitcask.sync.strategy = n
 const RIAK: &str = "
 ## Other keys of Riak
 
-Each key of a backend may also stand behind `multi_backend.NAME.`; all of those are ignored because the multi backend is not built in yet.
+Each key of a backend may also stand behind `multi_backend.NAME.`; it is taken for the backend of that name then.
+What is not set there is as it is for the node.
+`multi_backend.NAME.storage_backend` declares a backend, and `multi_backend.NAME.bucket_prefix` takes beginnings of names of buckets, separated by commas, for `storage_backend = prefix_multi`.
 ";
 
 fn write_key(text: &mut String, key: &Key) {

@@ -66,11 +66,12 @@ pub(crate) const DIRECTORIES: [(&str, &str); 3] = [
 /// `catalogue`, and only the two keys that are not of that form are listed here.
 pub(crate) const MULTI_PREFIX: &str = "multi_backend";
 
-/// Why all of them are ignored.
-pub(crate) const MULTI: &str = "the multi backend is not built in yet";
+/// Why directories of one of several backends are ignored.
+pub(crate) const ONE_DIRECTORY: &str = "what several backends have of a partition is in one directory of it, below \
+     $(platform_data_dir)/multi";
 
 /// All families, in the order of the reference page.
-pub(crate) const FAMILIES: [Family; 17] = [
+pub(crate) const FAMILIES: [Family; 16] = [
     Family {
         title: "Node",
         fates: &[
@@ -444,13 +445,6 @@ pub(crate) const FAMILIES: [Family; 17] = [
                 "a merge is no process: upkeep and puts do its steps",
             ),
         ],
-    },
-    Family {
-        title: "Several backends on one node",
-        fates: &[ignored(
-            "multi_backend.default multi_backend.$name.storage_backend",
-            MULTI,
-        )],
     },
     Family {
         title: "Search",

@@ -41,6 +41,8 @@ pub struct Settings {
     pub hanoidb: HanoidbSettings,
     /// The memory backend.
     pub memory: MemorySettings,
+    /// Several backends on one node.
+    pub multi: MultiSettings,
     /// Background work.
     pub maintenance: MaintenanceSettings,
     /// Logs.
@@ -84,6 +86,38 @@ pub enum StorageBackend {
     Hanoidb,
     /// Nothing survives a stop.
     Memory,
+    /// Several of the others, each for some buckets.
+    Multi,
+}
+
+/// Several backends on one node: `multi_backend`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MultiSettings {
+    /// `multi_backend.default`: the name of the backend of all buckets that name none; empty for the first.
+    pub default: String,
+    /// `storage_backend = prefix_multi`: the beginning of a bucket's name counts before its property.
+    pub goes_by_prefix: bool,
+    /// In the order of their names.
+    pub backends: Vec<NamedBackend>,
+}
+
+/// One of several backends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedBackend {
+    /// `NAME` in `multi_backend.NAME`.
+    pub name: String,
+    /// `multi_backend.NAME.bucket_prefix`: beginnings of the names of buckets.
+    pub bucket_prefixes: Vec<String>,
+    /// Those of the node, with the backend's own in place of the node's.
+    pub settings: Settings,
+}
+
+impl MultiSettings {
+    /// The number of the backend of all buckets that name none.
+    pub fn default_number(&self) -> usize {
+        let is_default = |it: &NamedBackend| it.name == self.default;
+        self.backends.iter().position(is_default).unwrap_or(0)
+    }
 }
 
 /// Where clients connect, by the listeners' names.
@@ -582,6 +616,10 @@ impl Settings {
             StorageBackend::Leveled => self.leveled_durability(),
             StorageBackend::Hanoidb => self.hanoidb_durability(),
             StorageBackend::Memory => self.durability_with(Some(DurabilityMode::None)),
+            StorageBackend::Multi => match self.multi.backends.get(self.multi.default_number()) {
+                Some(default) => default.settings.backend_durability(),
+                None => self.durability,
+            },
         }
     }
 
@@ -646,6 +684,7 @@ impl Settings {
             leveled: LeveledSettings::default(),
             hanoidb: HanoidbSettings::default(),
             memory: MemorySettings::default(),
+            multi: MultiSettings::default(),
             maintenance: MaintenanceSettings::default(),
             log: LogSettings::default(),
         }

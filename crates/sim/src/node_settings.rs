@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kvorum_coordinator::{CoordinatorSettings, TombstoneKeeping};
+use kvorum_coordinator::{BackendNames, CoordinatorSettings, TombstoneKeeping};
 use kvorum_object::Limits;
 use kvorum_vnode::VnodeSettings;
 
@@ -30,7 +30,7 @@ pub(crate) fn coordinator_settings(plan: &RunPlan) -> CoordinatorSettings {
             // looks at what is written later that something was deleted before.
             true => TombstoneKeeping::Keep,
         },
-        backend_name: "simulated",
+        backend_names: BackendNames::One("simulated"),
         ..kvorum_test_cluster::coordinator_settings()
     }
 }

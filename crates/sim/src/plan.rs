@@ -27,6 +27,9 @@ pub enum Engine {
     Leveled,
     /// Sorted tables on doubling levels over the node's value log, on disks that can fail.
     Hanoidb,
+    /// Bitcask and leveldb side by side, each with some buckets: which of them has a bucket is drawn anew each
+    /// time that a store is opened, and what was written before stays where it is.
+    Multi,
     /// Memory: quick, for faults that no disk has a part in.
     Memory,
 }
@@ -127,6 +130,7 @@ impl RunPlan {
             60..72 => Engine::Leveldb,
             72..86 => Engine::Leveled,
             86..92 => Engine::Hanoidb,
+            92..96 => Engine::Multi,
             _ => Engine::Memory,
         };
         // Draws of their own: those of before stay what they were.

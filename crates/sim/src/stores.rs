@@ -1,5 +1,5 @@
-//! The stores of a simulated node, on a disk that can fail: bitcask, leveldb, leveled or hanoidb with their entries in the
-//! value log, or memory.
+//! The stores of a simulated node, on a disk that can fail: bitcask, leveldb, leveled or hanoidb with their entries
+//! in the value log, two of them side by side, or memory.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -18,13 +18,18 @@ use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::{JournalPolicy, LeveledSettings};
 use kvorum_backend_memory::MemoryBackend;
+use kvorum_backend_multi::{
+    Child, FixedRoutes, KnownChild, MultiBackend, RouteTable, known_children,
+};
 use kvorum_disk::Disk;
+use kvorum_encoding::{Bucket, BucketType};
 use kvorum_member::{Found, StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
 use kvorum_value_log::{Admission, Tenant, ValueLog};
 use parking_lot::Mutex;
 
+use crate::client::{BUCKET, STEADY_BUCKET};
 use crate::node_log;
 use crate::plan::Engine;
 
@@ -52,8 +57,12 @@ pub(crate) struct SimulatedStores {
     tenants: Mutex<BTreeMap<StoreId, Weak<dyn Tenant>>>,
     /// What the log of the run before had for the stores that were opened last.
     recovery: Mutex<Admission>,
+    /// The stores that make up a store of several, as the log knows them, by its identity.
+    parts: Mutex<BTreeMap<StoreId, Vec<StoreId>>>,
     /// Batches that the log has lost, and that no member was told of.
     losses: Mutex<Vec<(StoreId, Sequence)>>,
+    /// Those of which it was, as the log knows them.
+    told_losses: Mutex<Vec<(StoreId, Sequence)>>,
     /// What was found damaged in logs, in words.
     damage: Mutex<Vec<String>>,
     open: Mutex<BTreeMap<PathBuf, Arc<dyn Backend>>>,
@@ -106,7 +115,9 @@ impl SimulatedStores {
             log: Mutex::default(),
             tenants: Mutex::default(),
             recovery: Mutex::default(),
+            parts: Mutex::default(),
             losses: Mutex::default(),
+            told_losses: Mutex::default(),
             damage: Mutex::default(),
             open: Mutex::default(),
             of_member: Mutex::default(),
@@ -157,17 +168,32 @@ impl SimulatedStores {
             return Ok(Vec::new());
         };
         let known = self.tenants.lock();
-        let tenants = some
-            .iter()
-            .filter_map(|it| known.get(&it.identity())?.upgrade());
+        let parts = some.iter().flat_map(|it| self.parts_of(it.identity()));
+        let tenants = parts.filter_map(|it| known.get(&it)?.upgrade());
         let tenants: Vec<Arc<dyn Tenant>> = tenants.collect();
         drop(known);
         let found = log.admit_some(&tenants).context("replay the value log")?;
         self.damage.lock().extend(found.damage.clone());
         self.losses.lock().extend(found.lost.clone());
-        let failed = found.failed.clone();
+        let failed = found.failed.iter().cloned();
+        let failed = failed
+            .map(|(tenant, error)| (self.whole_of(tenant), error))
+            .collect();
         *self.recovery.lock() = found;
         Ok(failed)
+    }
+
+    /// The stores that a store is made of, as the log knows them: itself, unless it is one of several.
+    fn parts_of(&self, store: StoreId) -> Vec<StoreId> {
+        let parts = self.parts.lock();
+        parts.get(&store).cloned().unwrap_or_else(|| vec![store])
+    }
+
+    /// The store that a tenant of the log is a part of.
+    fn whole_of(&self, tenant: StoreId) -> StoreId {
+        let parts = self.parts.lock();
+        let whole = parts.iter().find(|(_, parts)| parts.contains(&tenant));
+        whole.map_or(tenant, |(whole, _)| *whole)
     }
 
     /// Begins to commit once the first stores have what earlier runs had for them.
@@ -278,19 +304,85 @@ impl SimulatedStores {
     }
 
     fn engine(&self, path: &Path) -> anyhow::Result<Arc<dyn Backend>> {
-        let randomness = self.runtime.randomness();
-        let draw = move || randomness.next_u64();
-        if self.engine == Engine::Memory {
-            let settings = kvorum_backend_memory::Settings::default();
-            return Ok(Arc::new(MemoryBackend::new(settings, draw)));
+        match self.engine {
+            Engine::Memory => {
+                let randomness = self.runtime.randomness();
+                let settings = kvorum_backend_memory::Settings::default();
+                let draw = move || randomness.next_u64();
+                Ok(Arc::new(MemoryBackend::new(settings, draw)))
+            }
+            Engine::Multi => self.several(path),
+            engine => self.one(engine, path, Belonging::by_directory(path)),
         }
+    }
+
+    /// A store that is made of a store of each of [`CHILDREN`].
+    fn several(&self, path: &Path) -> anyhow::Result<Arc<dyn Backend>> {
+        let belonging = Belonging::by_directory(path);
+        let told = || format!("open {}", path.display());
+        let known = known_children(&*self.disk, path, &belonging).with_context(told)?;
+        let children = CHILDREN.map(|(name, engine)| self.child(path, name, engine, &known));
+        let children = children.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        let parts = children.iter().map(|it| it.store.identity()).collect();
+        let randomness = self.runtime.randomness();
+        let draw = Arc::new(move || randomness.next_u64());
+        let (disk, routes) = (self.disk.clone(), Arc::new(self.drawn_routes()));
+        let opened = MultiBackend::open(disk, path, &belonging, children, routes, draw);
+        let store = opened.with_context(told)?;
+        self.parts.lock().insert(store.identity(), parts);
+        Ok(Arc::new(store))
+    }
+
+    fn child(
+        &self,
+        path: &Path,
+        name: &str,
+        engine: Engine,
+        known: &[KnownChild],
+    ) -> anyhow::Result<Child> {
+        let place = path.join(name);
+        let known = known.iter().find(|it| it.name == name);
+        let belonging = Belonging {
+            label: format!("{}/{name}", Belonging::by_directory(path).label),
+            identity: known.map(|it| it.identity),
+        };
+        let erased = match find_one(&*self.disk, engine, &place, &belonging)? {
+            FoundStore::Store { erased, .. } => erased,
+            FoundStore::Nothing | FoundStore::Unusable(_) => StoreId(0),
+        };
+        Ok(Child {
+            name: name.to_owned(),
+            store: self.one(engine, &place, belonging)?,
+            erased,
+        })
+    }
+
+    /// The hints, whose keys are no keys of buckets, stay in the first child.
+    fn drawn_routes(&self) -> FixedRoutes {
+        let mut table = RouteTable::to(0);
+        for name in [BUCKET, STEADY_BUCKET] {
+            let child = usize::from(self.runtime.random_u64() % 2 == 1);
+            let bucket = Bucket::new(name.to_vec());
+            table.route_bucket(&BucketType::default_type(), &bucket, child);
+        }
+        FixedRoutes::new(table)
+    }
+
+    /// A store of one engine, which keeps files.
+    fn one(
+        &self,
+        engine: Engine,
+        path: &Path,
+        belonging: Belonging,
+    ) -> anyhow::Result<Arc<dyn Backend>> {
+        let randomness = self.runtime.randomness();
+        let draw = Arc::new(move || randomness.next_u64());
         let Some(log) = self.log.lock().clone() else {
             bail!("no value log is open");
         };
-        let (disk, draw) = (self.disk.clone(), Arc::new(draw));
-        let belonging = Belonging::by_directory(path);
+        let disk = self.disk.clone();
         let told = || format!("open {}", path.display());
-        let (store, tenant): (Arc<dyn Backend>, Arc<dyn Tenant>) = match self.engine {
+        let (store, tenant): (Arc<dyn Backend>, Arc<dyn Tenant>) = match engine {
             Engine::Leveldb => {
                 let own = LeveldbSettings {
                     belonging,
@@ -446,12 +538,8 @@ impl Stores for MemberStores {
         let disk = &*self.0.disk;
         let found = match self.0.engine {
             Engine::Memory => return Ok(Found::NotKept),
-            Engine::Leveldb => kvorum_backend_leveldb::find_store(disk, &directory, &belonging)?,
-            Engine::Leveled => kvorum_backend_leveled::find_store(disk, &directory, &belonging)?,
-            Engine::Hanoidb => kvorum_backend_hanoidb::find_store(disk, &directory, &belonging)?,
-            Engine::Bitcask => {
-                kvorum_backend_bitcask::check::find_store(disk, &directory, &belonging)?
-            }
+            Engine::Multi => find_several(disk, &directory, &belonging)?,
+            engine => find_one(disk, engine, &directory, &belonging)?,
         };
         Ok(match found {
             FoundStore::Nothing => Found::Nothing { directory },
@@ -511,14 +599,25 @@ impl Stores for MemberStores {
     }
 
     fn take_losses(&self) -> Vec<(StoreId, Sequence)> {
-        std::mem::take(&mut self.0.losses.lock())
+        let losses = std::mem::take(&mut *self.0.losses.lock());
+        self.0.told_losses.lock().extend(losses.iter().copied());
+        let of_wholes = losses.into_iter();
+        of_wholes
+            .map(|(tenant, lost_to)| (self.0.whole_of(tenant), lost_to))
+            .collect()
     }
 
     fn note_loss(&self, store: StoreId, lost_to: Sequence) -> Result<(), StoreError> {
-        match &*self.0.log.lock() {
-            Some(log) => Ok(log.note_loss(store, lost_to)?),
-            None => Ok(()),
+        let Some(log) = self.0.log.lock().clone() else {
+            return Ok(());
+        };
+        let told = self.0.told_losses.lock().clone();
+        let is_it =
+            |loss: &&(StoreId, Sequence)| loss.1 == lost_to && self.0.whole_of(loss.0) == store;
+        for (tenant, lost_to) in told.iter().filter(is_it) {
+            log.note_loss(*tenant, *lost_to)?;
         }
+        Ok(())
     }
 
     fn all_admitted(&self) {
@@ -548,6 +647,40 @@ impl Stores for MemberStores {
         let path = directory(size, Which::Partition(partition));
         Ok(MemberStores::remove(self, &path, open)?)
     }
+}
+
+/// What a store of several is made of.
+const CHILDREN: [(&str, Engine); 2] = [("bc", Engine::Bitcask), ("ldb", Engine::Leveldb)];
+
+fn find_one(
+    disk: &dyn Disk,
+    engine: Engine,
+    directory: &Path,
+    belonging: &Belonging,
+) -> Result<FoundStore, BackendError> {
+    match engine {
+        Engine::Leveldb => kvorum_backend_leveldb::find_store(disk, directory, belonging),
+        Engine::Leveled => kvorum_backend_leveled::find_store(disk, directory, belonging),
+        Engine::Hanoidb => kvorum_backend_hanoidb::find_store(disk, directory, belonging),
+        _ => kvorum_backend_bitcask::check::find_store(disk, directory, belonging),
+    }
+}
+
+fn find_several(
+    disk: &dyn Disk,
+    directory: &Path,
+    belonging: &Belonging,
+) -> Result<FoundStore, BackendError> {
+    kvorum_backend_multi::find_store(disk, directory, belonging, &|child, place| {
+        let engine = CHILDREN.iter().find(|(name, _)| *name == child.name);
+        let its = Belonging {
+            label: String::new(),
+            identity: Some(child.identity),
+        };
+        engine.map_or(Ok(FoundStore::Nothing), |(_, engine)| {
+            find_one(disk, *engine, place, &its)
+        })
+    })
 }
 
 /// As the server has it by default, with small files: what was collected is merged again, and checkpoints

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use kvorum_cluster::{AgreedState, ClusterState, Command, ProposeError};
 use kvorum_coordinator::{
-    CoordinatorSettings, MaintenanceWitness, Meter, RequestError, RequestKind, TombstoneKeeping,
+    BackendNames, CoordinatorSettings, MaintenanceWitness, Meter, RequestError, RequestKind,
+    TombstoneKeeping,
 };
 use kvorum_object::Object;
 use kvorum_runtime::Moment;
@@ -19,7 +20,7 @@ pub fn coordinator_settings() -> CoordinatorSettings {
         slow_request_threshold: Duration::MAX,
         requests_max: 1_000,
         tombstones: TombstoneKeeping::Keep,
-        backend_name: "memory",
+        backend_names: BackendNames::One("memory"),
     }
 }
 

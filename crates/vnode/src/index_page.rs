@@ -33,7 +33,8 @@ impl Vnode {
     ) -> Result<IndexPage, PageFailure> {
         self.check_epoch(request.epoch)?;
         self.check_complete()?;
-        let Some(indexes) = self.backend.indexes() else {
+        let bucket = bucket_prefix(&request.bucket_type, &request.bucket);
+        let Some(indexes) = self.backend.indexes_of(&bucket) else {
             let engine = self.backend.status().engine.to_owned();
             return Err(ReplicaFailure::IndexesNotSupported(engine).into());
         };

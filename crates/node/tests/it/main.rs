@@ -18,6 +18,7 @@ mod health;
 mod import;
 mod import_leveldb;
 mod import_leveled;
+mod import_multi;
 mod indexes;
 #[path = "../../../import-leveled/tests/it/journal.rs"]
 #[expect(dead_code, reason = "what the importer's own tests need beyond these")]
@@ -30,6 +31,7 @@ mod leveldb;
 mod lost_writes;
 mod membership;
 mod migration;
+mod multi;
 mod opening;
 #[path = "../../../import/tests/shared/partitions.rs"]
 mod partitions;

@@ -198,7 +198,6 @@ const OTHER_NAMES: &str = "
     riak_kv.jmx_dummy                       jmx
     riak_kv.max_object_size                 object.size.maximum
     riak_kv.max_siblings                    object.siblings.maximum
-    riak_kv.multi_backend                   multi_backend.default
     riak_kv.multi_backend_default           multi_backend.default
     riak_kv.object_format                   object.format
     riak_kv.riak_cs_version                 cs_version

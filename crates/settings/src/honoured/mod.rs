@@ -11,6 +11,7 @@ mod listeners;
 mod log;
 mod maintenance;
 mod memory;
+mod multi;
 mod node;
 mod objects;
 mod requests;
@@ -18,7 +19,7 @@ mod requests;
 use crate::key::{Key, Section};
 
 /// All keys, in the order of the reference page.
-pub(crate) const SECTIONS: [Section; 14] = [
+pub(crate) const SECTIONS: [Section; 15] = [
     section("Node and directories", node::KEYS),
     section("Listeners and protocols", listeners::KEYS),
     section("Encryption between nodes", encryption::KEYS),
@@ -31,6 +32,7 @@ pub(crate) const SECTIONS: [Section; 14] = [
     section("Leveled backend", leveled::KEYS),
     section("Hanoidb backend", hanoidb::KEYS),
     section("Memory backend", memory::KEYS),
+    section("Several backends on one node", multi::KEYS),
     section("Background work", maintenance::KEYS),
     section("Logs", log::KEYS),
 ];

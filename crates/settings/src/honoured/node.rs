@@ -79,8 +79,13 @@ pub(super) const KEYS: &[Key] = &[
                 settings.node.storage_backend = StorageBackend::Memory;
             }),
             Choice::NotBuiltIn("innostore", NOT_YET),
-            Choice::NotBuiltIn("multi", NOT_YET),
-            Choice::NotBuiltIn("prefix_multi", NOT_YET),
+            Choice::Takes("multi", |settings| {
+                settings.node.storage_backend = StorageBackend::Multi;
+            }),
+            Choice::Takes("prefix_multi", |settings| {
+                settings.node.storage_backend = StorageBackend::Multi;
+                settings.multi.goes_by_prefix = true;
+            }),
         ]),
         "bitcask",
         "The engine that stores objects. \
@@ -92,7 +97,11 @@ pub(super) const KEYS: &[Key] = &[
          `hanoidb` is as `leveldb` where each write does a bounded share of merging, and none waits for \
          a merge; \
          `memory` keeps everything in memory and loses it at a stop. \
-         `innostore`, `multi` and `prefix_multi` are known, \
+         `multi` mixes several of them on one node, and the property `backend` of a bucket or its type \
+         says which one it is in (`multi_backend.NAME.storage_backend` declares each); \
+         with `prefix_multi` the beginning of a bucket's name may say it as well \
+         (`multi_backend.NAME.bucket_prefix`). \
+         `innostore` is known, \
          but not built in yet, and the server does not start with them: \
          it would not find the data that is there.",
     ),
@@ -110,4 +119,4 @@ pub(super) const KEYS: &[Key] = &[
 ];
 
 const NOT_YET: &str =
-    "it is known but not built in yet; bitcask, leveldb, leveled, hanoidb and memory are";
+    "it is known but not built in yet; bitcask, leveldb, leveled, hanoidb, memory and multi are";

@@ -195,10 +195,6 @@ fn keys_without_effect_are_named_one_by_one_and_secrets_are_not_shown() {
 fn what_would_change_the_backend_or_the_defaults_is_never_ignored() {
     for (advanced, part) in [
         (
-            "[{riak_kv,[{storage_backend,riak_kv_multi_backend}]}].",
-            "multi",
-        ),
-        (
             "[{riak_kv,[{storage_backend,riak_cs_kv_multi_backend}]}].",
             "riak_cs_kv_multi_backend",
         ),
@@ -368,5 +364,68 @@ fn secrets_are_masked_whatever_their_form() {
         assert!(!report.contains(secret), "{report}");
         let lines = format!("{:?}", loaded.lines);
         assert!(!lines.contains(secret), "{lines}");
+    }
+}
+
+#[test]
+fn several_backends_of_advanced_config_replace_those_of_riak_conf() {
+    let conf = "storage_backend = bitcask\nmulti_backend.old.storage_backend = leveldb\n";
+    let advanced = r#"[{riak_kv, [
+        {storage_backend, riak_kv_multi_prefix_backend},
+        {multi_backend_prefix_list, [{<<"0b:">>, <<"blocks">>}]},
+        {multi_backend_default, <<"rest">>},
+        {multi_backend, [
+            {<<"blocks">>, riak_kv_bitcask_backend, [{data_root, "/var/b"}, {expiry_secs, 60}]},
+            {<<"rest">>, riak_kv_eleveldb_backend, []},
+            {<<"short">>, riak_kv_memory_backend, [{ttl, 5}]}
+        ]}
+    ]}]."#;
+    let loaded = load(conf, advanced).unwrap();
+    let multi = &loaded.settings.multi;
+    assert_eq!(loaded.settings.node.storage_backend, StorageBackend::Multi);
+    assert!(multi.goes_by_prefix);
+    let engines = multi
+        .backends
+        .iter()
+        .map(|it| it.settings.node.storage_backend);
+    let engines: Vec<_> = engines.collect();
+    let names: Vec<&str> = multi.backends.iter().map(|it| &*it.name).collect();
+    assert_eq!(names, ["blocks", "rest", "short"]);
+    use StorageBackend::{Bitcask, Leveldb, Memory};
+    assert_eq!(engines, [Bitcask, Leveldb, Memory]);
+    assert_eq!(multi.backends[0].bucket_prefixes, ["0b:"]);
+    let seconds = std::time::Duration::from_secs;
+    assert_eq!(multi.backends[0].settings.bitcask.expiry, Some(seconds(60)));
+    assert_eq!(multi.backends[2].settings.memory.ttl, Some(seconds(5)));
+    assert_eq!(multi.default_number(), 1);
+    let none = refusal("[{riak_kv,[{storage_backend,riak_kv_multi_backend}]}].");
+    assert!(
+        none.contains("multi_backend.NAME.storage_backend"),
+        "{none}"
+    );
+    let unknown = "[{riak_kv, [{multi_backend, [{<<\"b\">>, my_backend, []}]}]}].";
+    assert!(refusal(unknown).contains("riak_kv.multi_backend"));
+}
+
+#[test]
+fn several_backends_that_cannot_be_are_refused() {
+    let problems = |conf: &str| load(conf, "").unwrap_err().to_string();
+    for (conf, part) in [
+        ("storage_backend = multi", "0 backends are declared"),
+        (
+            "storage_backend = multi\nmulti_backend.a.bitcask.expiry = 1d",
+            "`multi_backend.a.storage_backend` is not set",
+        ),
+        (
+            "storage_backend = multi\nmulti_backend.a.storage_backend = bitcask\n\
+             multi_backend.default = b",
+            "`multi_backend.default` is b, and the backends are a",
+        ),
+        (
+            "storage_backend = multi\nmulti_backend.a.storage_backend = bitcusk",
+            "multi_backend.a.storage_backend",
+        ),
+    ] {
+        assert!(problems(conf).contains(part), "{}", problems(conf));
     }
 }

@@ -93,7 +93,7 @@ fn a_bad_value_is_told_with_what_was_expected() {
         ("durability = sometimes", "one of grouped, interval, none"),
         (
             "storage_backend = rocksdb",
-            "one of bitcask, leveldb, leveled, hanoidb, memory",
+            "one of bitcask, leveldb, leveled, hanoidb, memory, multi, prefix_multi",
         ),
         (
             "buckets.default.r = most",
@@ -127,15 +127,13 @@ fn a_bad_value_under_a_name_of_riaks_is_told_under_that_name() {
 
 #[test]
 fn a_backend_that_is_not_built_in_is_refused_and_not_replaced() {
-    for backend in ["innostore", "multi", "prefix_multi"] {
-        assert_eq!(
-            problems(&format!("storage_backend = {backend}")),
-            [format!(
-                "`storage_backend = {backend}` on line 1: it is known but not built in yet; \
-                 bitcask, leveldb, leveled, hanoidb and memory are"
-            )]
-        );
-    }
+    assert_eq!(
+        problems("storage_backend = innostore"),
+        [
+            "`storage_backend = innostore` on line 1: it is known but not built in yet; \
+             bitcask, leveldb, leveled, hanoidb, memory and multi are"
+        ]
+    );
 }
 
 #[test]

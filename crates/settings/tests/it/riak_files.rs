@@ -133,9 +133,20 @@ fn every_key_of_a_backend_may_stand_under_a_name_of_several_backends() {
         configuration
             .lines
             .iter()
-            .all(|l| matches!(l.outcome, Outcome::Ignored(_)))
+            .all(|l| matches!(l.outcome, Outcome::Honoured))
     );
-    assert_eq!(configuration.settings, kvorum_settings::Settings::default());
+    let multi = &configuration.settings.multi;
+    let of = |name: &str| {
+        let backend = multi.backends.iter().find(|it| it.name == name);
+        backend.map(|it| it.settings.clone()).unwrap()
+    };
+    let day = std::time::Duration::from_secs(86_400);
+    assert_eq!(of("fast").memory.ttl, Some(day));
+    assert_eq!(of("fast").node.storage_backend, StorageBackend::Memory);
+    assert_eq!(of("big").leveldb.memory_percent_max, 30);
+    assert_eq!(of("big").bitcask.sync_strategy, Some(DurabilityMode::None));
+    assert_eq!(configuration.settings.memory.ttl, None);
+    assert_eq!(multi.default_number(), 1);
     assert_eq!(
         crate::problems("multi_backend.big.leveldb.bloomfiltre = on"),
         [

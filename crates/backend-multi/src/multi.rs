@@ -1,0 +1,750 @@
+//! The store: each operation goes to the child of its bucket.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use kvorum_backend::{
+    Backend, BackendError, Backups, Batch, Belonging, Capabilities, Durability, ErrorKind, Flow,
+    FoldDetail, FoldEnd, FoldFilter, FoldRange, IndexCounts, IndexFolds, IndexRange, IndexVisitor,
+    JournalFoldEnd, JournalFolded, JournalFolds, Lease, Lookup, OldEntry, ReadAt, Receipt, Result,
+    Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry,
+    StoredHead, Task, TaskKind, Timestamp, Urgency, Visitor, Write, write_two_copies,
+};
+use kvorum_disk::{Disk, create_directory_durably, replace_file};
+use kvorum_encoding::StorageKey;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+
+use crate::card::{CARD_NAMES, Card};
+use crate::child::{Child, ChildNumber, ChildSet};
+use crate::index_merge::{self, IndexSource};
+use crate::opening::{CardFiles, DrawNumber, erase, known};
+use crate::placement::{Homes, Placement, Strays};
+use crate::routes::{RouteTable, Routes};
+use crate::snapshot::MultiSnapshot;
+use crate::status_sum;
+use crate::survey::{BUCKET_BYTES, Survey};
+use crate::tickets::all_of;
+use crate::upkeep::{SURVEY_SUBJECT, of_child, of_whole};
+
+/// What a survey is thought to read, in bytes: nobody knows how many buckets there are.
+const SURVEY_COST_BYTES: u64 = 64 * BUCKET_BYTES;
+
+/// A store made of several; see the crate's documentation.
+pub struct MultiBackend {
+    children: Vec<Child>,
+    routes: Arc<dyn Routes>,
+    /// Read by each put for as long as it lasts: behind a change no put goes by the routes before it.
+    placement: RwLock<Placement>,
+    survey: Mutex<Option<Survey>>,
+    files: CardFiles,
+    card: Mutex<Card>,
+    draw: DrawNumber,
+    /// The last sequence of each child, as far as this store has put to it.
+    last: Vec<AtomicU64>,
+    is_closed: AtomicBool,
+    /// From the beginning of an erasure on, until one has come to its end: what is put meanwhile would go with
+    /// the rest.
+    is_erasing: AtomicBool,
+}
+
+impl MultiBackend {
+    /// Makes a store in `directory` of children that are open, each with its files in the directory of its
+    /// name there. The numbers in the routes are those of the children in this order.
+    ///
+    /// # Errors
+    /// Those of the disk; [`ErrorKind::Corrupt`] for a child that is not the one that was here, and
+    /// [`ErrorKind::Denied`] where one was that is not among the children any more.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        belonging: &Belonging,
+        children: Vec<Child>,
+        routes: Arc<dyn Routes>,
+        draw: DrawNumber,
+    ) -> Result<Self> {
+        let files = CardFiles {
+            disk,
+            directory: directory.to_owned(),
+        };
+        let card = files.settle(belonging, &children, &draw)?;
+        let (version, table) = routes.table();
+        let placement = Placement::new(version, table, children.len());
+        let last = children.iter().map(|it| it.store.durable().0);
+        Ok(Self {
+            last: last.map(AtomicU64::new).collect(),
+            children,
+            routes,
+            placement: RwLock::new(placement),
+            survey: Mutex::new(None),
+            files,
+            card: Mutex::new(card),
+            draw,
+            is_closed: AtomicBool::new(false),
+            is_erasing: AtomicBool::new(false),
+        })
+    }
+
+    /// The children, in their order.
+    pub fn children(&self) -> &[Child] {
+        &self.children
+    }
+
+    /// By the routes that count now.
+    fn placement(&self) -> RwLockReadGuard<'_, Placement> {
+        let placement = self.placement.read();
+        if placement.version == self.routes.version() {
+            return placement;
+        }
+        drop(placement);
+        let (version, table) = self.routes.table();
+        self.placement.write().renew(version, table);
+        self.placement.read()
+    }
+
+    /// The homes of a key, or of a bucket by the bytes that its keys start with, and the table that says so.
+    fn homes(&self, key: &[u8]) -> (Homes, Arc<RouteTable>) {
+        let placement = self.placement();
+        (placement.homes(key), placement.table.clone())
+    }
+
+    /// True when a table is not the one that counts any more: writes may have taken keys elsewhere since then.
+    fn is_outdated(&self, table: &Arc<RouteTable>) -> bool {
+        !Arc::ptr_eq(&self.placement().table, table)
+    }
+
+    /// Looks into the child of the route, and then where the key may be besides.
+    fn look<T>(
+        &self,
+        key: &StorageKey,
+        read: impl Fn(&Child) -> Result<Lookup<T>>,
+        of_stray: impl Fn(T) -> T,
+    ) -> Result<Lookup<T>> {
+        loop {
+            let (homes, table) = self.homes(key.as_bytes());
+            let found = self.look_in(homes, &read, &of_stray)?;
+            if !matches!(found, Lookup::Absent) || !self.is_outdated(&table) {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn look_in<T>(
+        &self,
+        homes: Homes,
+        read: impl Fn(&Child) -> Result<Lookup<T>>,
+        of_stray: impl Fn(T) -> T,
+    ) -> Result<Lookup<T>> {
+        let read = |child: ChildNumber| {
+            let child = &self.children[child];
+            child.named(read(child))
+        };
+        let found = read(homes.own)?;
+        if !matches!(found, Lookup::Absent) || homes.others.is_empty() {
+            return Ok(found);
+        }
+        for other in homes.others.iter() {
+            match read(other)? {
+                Lookup::Absent => {}
+                found => return Ok(found.map(&of_stray)),
+            }
+        }
+        // A write may have taken it from there to the child of the route meanwhile.
+        read(homes.own)
+    }
+
+    /// The child that all keys of a batch belong to, and the others that may have one of them; `None` for an
+    /// empty batch.
+    fn homes_of(&self, placement: &Placement, batch: &Batch) -> Result<Option<Homes>> {
+        let mut homes: Option<Homes> = None;
+        for write in &batch.writes {
+            let its = placement.homes(write.key().as_bytes());
+            match &mut homes {
+                None => homes = Some(its),
+                Some(homes) if homes.own == its.own => {
+                    homes.others = its.others.iter().fold(homes.others, ChildSet::with);
+                }
+                Some(homes) => {
+                    let [one, other] = [homes.own, its.own].map(|it| &self.children[it].name);
+                    let detail = format!(
+                        "a batch has keys of the backends {one} and {other}, which cannot change together"
+                    );
+                    return Err(BackendError::new(ErrorKind::Misuse, detail));
+                }
+            }
+        }
+        Ok(homes)
+    }
+
+    /// A batch without writes takes a place behind everything that was put: in the default child, and in the
+    /// others where something is not durable yet.
+    fn put_nothing(&self, placement: &Placement, durability: Durability) -> Result<Receipt> {
+        let default = placement.table.child_of(&[]);
+        let receipt = self.put_in(default, &Batch::default(), durability)?;
+        let mut promises = vec![receipt.durable];
+        for (number, child) in self.children.iter().enumerate() {
+            let last = Sequence(self.last[number].load(Ordering::Acquire));
+            if number != default && child.store.durable() < last {
+                let behind = self.put_in(number, &Batch::default(), durability)?;
+                promises.push(behind.durable);
+            }
+        }
+        Ok(Receipt {
+            sequence: receipt.sequence,
+            durable: all_of(promises),
+        })
+    }
+
+    /// Puts a batch to a child, which is given no index entries if it has no indexes.
+    fn put_to(&self, child: ChildNumber, batch: &Batch, durability: Durability) -> Result<Receipt> {
+        let has_entries = batch.writes.iter().any(|it| !it.index_entries().is_empty());
+        if !has_entries || self.children[child].store.indexes().is_some() {
+            return self.put_in(child, batch, durability);
+        }
+        let bare = Batch {
+            writes: batch.writes.iter().cloned().map(without_entries).collect(),
+        };
+        self.put_in(child, &bare, durability)
+    }
+
+    /// Puts a batch to a child.
+    fn put_in(
+        &self,
+        number: ChildNumber,
+        batch: &Batch,
+        durability: Durability,
+    ) -> Result<Receipt> {
+        let child = &self.children[number];
+        let receipt = child.named(child.store.put(batch, durability))?;
+        self.last[number].fetch_max(receipt.sequence.0, Ordering::AcqRel);
+        Ok(receipt)
+    }
+
+    /// Writes for the children that have keys of a batch besides the one of the route, as `make` makes them of
+    /// what is put and of where the old entry is.
+    fn in_strays(
+        &self,
+        others: ChildSet,
+        batch: &Batch,
+        make: &dyn Fn(&Write, OldEntry) -> Result<Option<Write>>,
+    ) -> Result<Vec<(ChildNumber, Batch)>> {
+        let mut strays = Vec::new();
+        for other in others.iter() {
+            let mut made = Batch::default();
+            for write in &batch.writes {
+                if let Some(old) = entry_of(&self.children[other], write)? {
+                    made.writes.extend(make(write, old)?);
+                }
+            }
+            if !made.writes.is_empty() {
+                strays.push((other, made));
+            }
+        }
+        Ok(strays)
+    }
+
+    /// A put to a bucket that is in several children.
+    ///
+    /// Whatever cuts it short, no child has an older version of a key beside a newer one: the routes may be
+    /// changed before the next look, and the older one would count again. So a key that is removed goes from
+    /// the others first; and one that is put is replaced where it is before it is put to the child of its route,
+    /// unless that has it too, when the others let go of it first.
+    fn put_over_strays(
+        &self,
+        homes: Homes,
+        batch: &Batch,
+        durability: Durability,
+    ) -> Result<Receipt> {
+        let (own, others) = (homes.own, homes.others);
+        let removal = |write: &Write, old| Ok(Some(removal_of(write, old)));
+        let is_removal = batch
+            .writes
+            .iter()
+            .all(|it| matches!(it, Write::Remove { .. }));
+        let superseded = |write: &Write, old| {
+            let is_superseded = is_removal || entry_of(&self.children[own], write)?.is_some();
+            Ok(is_superseded.then(|| removal_of(write, old)))
+        };
+        let replacement = |write: &Write, old| Ok(Some(with_old(write.clone(), old)));
+        let mut promises = Vec::new();
+        for (child, removals) in self.in_strays(others, batch, &superseded)? {
+            promises.push(self.put_in(child, &removals, durability)?.durable);
+        }
+        for (child, replaced) in self.in_strays(others, batch, &replacement)? {
+            promises.push(self.put_to(child, &replaced, durability)?.durable);
+        }
+        let receipt = self.put_to(own, batch, durability)?;
+        for (child, removals) in self.in_strays(others, batch, &removal)? {
+            promises.push(self.put_in(child, &removals, durability)?.durable);
+        }
+        Ok(Receipt {
+            sequence: receipt.sequence,
+            durable: all_of([receipt.durable].into_iter().chain(promises)),
+        })
+    }
+
+    /// The sum over the children that keep what they have, and what the others add to it: while they are open
+    /// one batch for the loss of what they had, and what they were given since.
+    fn sequence_of(&self, each: impl Fn(&Child) -> Result<Sequence>) -> Result<Sequence> {
+        let is_closed = self.is_closed.load(Ordering::Acquire);
+        let (mut sum, mut passing) = (0, None);
+        for child in &self.children {
+            let sequence = child.named(each(child))?.0;
+            match child.is_kept() {
+                true => sum += sequence,
+                false => passing = Some(passing.unwrap_or(1) + sequence),
+            }
+        }
+        Ok(Sequence(match is_closed {
+            true => sum,
+            false => sum + passing.unwrap_or(0),
+        }))
+    }
+
+    fn refuse_in_erasure(&self) -> Result<()> {
+        if !self.is_erasing.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let detail = "the erasure of the store has failed half way and has to be tried again";
+        Err(BackendError::new(ErrorKind::Failed, detail))
+    }
+
+    fn snapshot_of(&self, placement: &Placement, lease: Lease) -> Result<Box<dyn Snapshot>> {
+        let parts = self
+            .children
+            .iter()
+            .map(|child| child.named(child.store.snapshot(lease)));
+        Ok(Box::new(MultiSnapshot {
+            parts: parts.collect::<Result<_>>()?,
+            placement: placement.clone(),
+        }))
+    }
+
+    fn is_survey_due(&self) -> bool {
+        matches!(self.placement().strays, Strays::Unknown)
+    }
+
+    fn survey_step(&self, budget: StepBudget, now: Timestamp) -> Result<StepOutcome> {
+        let (version, table) = {
+            let placement = self.placement();
+            if matches!(placement.strays, Strays::Known(_)) {
+                return Ok(StepOutcome::nothing_left());
+            }
+            (placement.version, placement.table.clone())
+        };
+        let mut survey = self.survey.lock();
+        let mut current = match survey.take() {
+            Some(survey) if survey.version == version => survey,
+            _ => Survey::new(version),
+        };
+        let step = current.step(&self.children, &table, budget.bytes, now)?;
+        let Some(found) = step.found else {
+            *survey = Some(current);
+            return Ok(StepOutcome::partial(step.cost_bytes));
+        };
+        let mut placement = self.placement.write();
+        if placement.version == version {
+            placement.strays = Strays::Known(Arc::new(found));
+        }
+        Ok(StepOutcome::done(step.cost_bytes))
+    }
+
+    fn fold_index_in(
+        &self,
+        homes: Homes,
+        range: &IndexRange,
+        lease: Lease,
+        now: Timestamp,
+        visitor: &mut IndexVisitor<'_>,
+    ) -> Result<FoldEnd> {
+        let own = &self.children[homes.own];
+        let Some(indexes) = own.store.indexes() else {
+            let detail = format!("the backend {} of the bucket keeps no indexes", own.name);
+            return Err(BackendError::new(ErrorKind::Misuse, detail));
+        };
+        let strays = self.indexes_of_strays(homes.others, range)?;
+        if strays.is_empty() {
+            return own.named(indexes.fold_index(range, lease, now, visitor));
+        }
+        let all = [indexes].into_iter().chain(strays);
+        let sources = all.map(|it| IndexSource::new(it, range)).collect();
+        let is_superseded = |key: &StorageKey| {
+            let of_any_age = ReadAt::may_block(Timestamp(0));
+            let found = own.named(own.store.head(key, of_any_age))?;
+            Ok(!matches!(found, Lookup::Absent))
+        };
+        index_merge::merge(sources, lease, now, &is_superseded, visitor)
+    }
+
+    /// The children other than the route's that have something of a bucket, with their indexes.
+    fn indexes_of_strays(
+        &self,
+        others: ChildSet,
+        range: &IndexRange,
+    ) -> Result<Vec<&dyn IndexFolds>> {
+        let mut indexes = Vec::new();
+        for other in others.iter() {
+            let child = &self.children[other];
+            if !has_bucket(child, &range.bucket_prefix)? {
+                continue;
+            }
+            let its = child.store.indexes().ok_or_else(|| {
+                let detail = format!(
+                    "objects of the bucket are in the backend {}, which keeps no indexes: they have to be \
+                     moved to the backend of the bucket first (kvorum admin backend migrate)",
+                    child.name
+                );
+                BackendError::new(ErrorKind::Unread, detail)
+            })?;
+            indexes.push(its);
+        }
+        Ok(indexes)
+    }
+}
+
+impl Backend for MultiBackend {
+    fn capabilities(&self) -> Capabilities {
+        let each = || self.children.iter().map(|it| it.store.capabilities());
+        Capabilities {
+            persistent: each().all(|it| it.persistent),
+            cheap_heads: each().all(|it| it.cheap_heads),
+            ordered: each().all(|it| it.ordered),
+            indexes: each().any(|it| it.indexes),
+            backups: self.backups().is_some(),
+        }
+    }
+
+    fn identity(&self) -> StoreId {
+        StoreId(self.card.lock().identity)
+    }
+
+    fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
+        let placement = self.placement();
+        self.refuse_in_erasure()?;
+        match self.homes_of(&placement, batch)? {
+            None => self.put_nothing(&placement, durability),
+            Some(homes) if homes.others.is_empty() => self.put_to(homes.own, batch, durability),
+            Some(homes) => self.put_over_strays(homes, batch, durability),
+        }
+    }
+
+    fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
+        self.look(key, |child| child.store.get(key, at), |entry| entry)
+    }
+
+    fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
+        // A place in another store than the one that is written to next.
+        let without_place = |head| StoredHead {
+            place: None,
+            ..head
+        };
+        self.look(key, |child| child.store.head(key, at), without_place)
+    }
+
+    fn snapshot(&self, lease: Lease) -> Result<Box<dyn Snapshot>> {
+        {
+            let placement = self.placement();
+            if placement.is_settled() {
+                return self.snapshot_of(&placement, lease);
+            }
+        }
+        // No write takes a key from one child to another meanwhile.
+        let placement = self.placement.write();
+        self.snapshot_of(&placement, lease)
+    }
+
+    fn sync(&self) -> Result<Sequence> {
+        self.sequence_of(|child| child.store.sync())
+    }
+
+    fn durable(&self) -> Sequence {
+        self.sequence_of(|child| Ok(child.store.durable()))
+            .unwrap_or_default()
+    }
+
+    fn is_empty(&self, now: Timestamp) -> Result<bool> {
+        for child in &self.children {
+            if !child.named(child.store.is_empty(now))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn status(&self) -> Status {
+        let mut status = status_sum::sum(&self.children);
+        if let Strays::Known(strays) = &self.placement().strays {
+            status
+                .details
+                .push(("buckets_elsewhere", strays.len().to_string()));
+        }
+        status
+    }
+
+    fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
+        let mut due = Vec::new();
+        if self.is_survey_due() {
+            due.push(Task {
+                kind: TaskKind::Checkpoint,
+                subject: SURVEY_SUBJECT,
+                urgency: Urgency::Normal,
+                cost_bytes: SURVEY_COST_BYTES,
+            });
+        }
+        for (number, child) in self.children.iter().enumerate() {
+            let tasks = child.store.maintenance_due(now);
+            due.extend(tasks.iter().map(|task| of_whole(number, task)));
+        }
+        due.sort_by_key(|task| std::cmp::Reverse(task.urgency));
+        due
+    }
+
+    fn maintenance_step(
+        &self,
+        task: &Task,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        let Some((child, task)) = of_child(task) else {
+            return self.survey_step(budget, now);
+        };
+        match self.children.get(child) {
+            Some(child) => child.named(child.store.maintenance_step(&task, budget, now)),
+            None => Ok(StepOutcome::nothing_left()),
+        }
+    }
+
+    fn part_of(&self, task: &Task) -> Option<(&str, Task)> {
+        let (child, task) = of_child(task)?;
+        Some((&self.children.get(child)?.name, task))
+    }
+
+    /// A crash within it is noticed by the children that are erased already, and the next opening goes on.
+    /// After an error within it puts are refused until it is tried again.
+    fn erase(&self) -> Result<()> {
+        let mut placement = self.placement.write();
+        self.is_erasing.store(true, Ordering::Release);
+        let mut card = self.card.lock();
+        erase(&self.children, Some(&card))?;
+        let erased = Card {
+            generation: card.generation + 1,
+            erased: card.identity,
+            identity: (self.draw)().max(1),
+            children: known(&self.children),
+            label: card.label.clone(),
+        };
+        let (disk, directory) = (&*self.files.disk, &self.files.directory);
+        if !erased.children.is_empty() {
+            write_two_copies(disk, directory, CARD_NAMES, &erased.encode()).both()?;
+        }
+        *card = erased;
+        for (last, child) in self.last.iter().zip(&self.children) {
+            last.store(child.store.durable().0, Ordering::Release);
+        }
+        placement.strays = Strays::Known(Arc::default());
+        self.is_erasing.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// All are closed, whatever becomes of the first.
+    fn close(&self) -> Result<()> {
+        let closed: Vec<Result<()>> = self
+            .children
+            .iter()
+            .map(|child| child.named(child.store.close()))
+            .collect();
+        self.is_closed.store(true, Ordering::Release);
+        closed.into_iter().collect()
+    }
+
+    fn indexes(&self) -> Option<&dyn IndexFolds> {
+        let has_any = self.children.iter().any(|it| it.store.indexes().is_some());
+        has_any.then_some(self)
+    }
+
+    fn indexes_of(&self, bucket_prefix: &[u8]) -> Option<&dyn IndexFolds> {
+        let own = self.placement().homes(bucket_prefix).own;
+        self.children[own]
+            .store
+            .indexes()
+            .map(|_| self as &dyn IndexFolds)
+    }
+
+    /// Where every child has a journal, and nothing is elsewhere than its route: a key that moves meanwhile would
+    /// be visited twice or not at all.
+    fn journal_folds(&self) -> Option<&dyn JournalFolds> {
+        let mut children = self.children.iter();
+        let have_all = children.all(|it| it.store.journal_folds().is_some());
+        (have_all && self.placement().is_settled()).then_some(self)
+    }
+
+    fn backups(&self) -> Option<&dyn Backups> {
+        let mut kept = self.children.iter().filter(|it| it.is_kept()).peekable();
+        kept.peek()?;
+        kept.all(|it| it.store.backups().is_some()).then_some(self)
+    }
+}
+
+impl IndexFolds for MultiBackend {
+    fn fold_index(
+        &self,
+        range: &IndexRange,
+        lease: Lease,
+        now: Timestamp,
+        visitor: &mut IndexVisitor<'_>,
+    ) -> Result<FoldEnd> {
+        let (homes, table) = self.homes(&range.bucket_prefix);
+        let end = self.fold_index_in(homes, range, lease, now, visitor)?;
+        if self.is_outdated(&table) {
+            return Err(outdated("query"));
+        }
+        Ok(end)
+    }
+
+    fn counts(&self) -> IndexCounts {
+        let mut all = IndexCounts::default();
+        for indexes in self.children.iter().filter_map(|it| it.store.indexes()) {
+            all += indexes.counts();
+        }
+        all
+    }
+}
+
+/// One journal after the other.
+impl JournalFolds for MultiBackend {
+    fn fold_in_journal_order(
+        &self,
+        range: &FoldRange,
+        lease: Lease,
+        filter: &FoldFilter,
+        visitor: &mut Visitor<'_>,
+    ) -> Result<JournalFolded> {
+        let (children, table) = {
+            let placement = self.placement();
+            (placement.children_of(range), placement.table.clone())
+        };
+        let mut all = JournalFolded {
+            end: JournalFoldEnd::Complete,
+            has_met_damage: false,
+        };
+        for number in children.iter() {
+            let child = &self.children[number];
+            let Some(folds) = child.store.journal_folds() else {
+                let detail = format!("the backend {} keeps no journal", child.name);
+                return Err(BackendError::new(ErrorKind::Misuse, detail));
+            };
+            let folded = child.named(folds.fold_in_journal_order(range, lease, filter, visitor))?;
+            all.end = folded.end;
+            all.has_met_damage |= folded.has_met_damage;
+            if folded.end != JournalFoldEnd::Complete {
+                break;
+            }
+        }
+        match self.is_outdated(&table) {
+            true => Err(outdated("fold")),
+            false => Ok(all),
+        }
+    }
+}
+
+impl Backups for MultiBackend {
+    fn backup(&self, directory: &Path) -> Result<StoreBackup> {
+        let disk = &*self.files.disk;
+        create_directory_durably(disk, directory)?;
+        let mut all = StoreBackup::default();
+        let mut held = Vec::new();
+        for child in self.children.iter().filter(|it| it.is_kept()) {
+            let Some(backups) = child.store.backups() else {
+                continue;
+            };
+            let made = child.named(backups.backup(&directory.join(&child.name)))?;
+            all.files += made.files;
+            held.extend(made.held);
+        }
+        if !held.is_empty() {
+            all.held = Some(Arc::new(held));
+        }
+        let card = self.card.lock().encode();
+        for name in CARD_NAMES {
+            replace_file(disk, &directory.join(name), &card)?;
+            all.files.count_copy(card.len() as u64);
+        }
+        Ok(all)
+    }
+}
+
+fn outdated(asked: &str) -> BackendError {
+    let detail = format!(
+        "the backends of buckets have changed during the {asked}, which may be short of objects that were \
+         written meanwhile: ask again"
+    );
+    BackendError::new(ErrorKind::Unread, detail)
+}
+
+fn without_entries(write: Write) -> Write {
+    match write {
+        Write::Put {
+            key,
+            fields,
+            head,
+            body,
+            old,
+            ..
+        } => Write::Put {
+            key,
+            fields,
+            head,
+            body,
+            index_entries: Vec::new(),
+            old,
+        },
+        removal @ Write::Remove { .. } => removal,
+    }
+}
+
+/// Where a child's entry of a write's key is, expired or not, if it has one.
+fn entry_of(child: &Child, write: &Write) -> Result<Option<OldEntry>> {
+    let reading = write.old().reading;
+    let of_any_age = ReadAt {
+        reading,
+        now: Timestamp(0),
+    };
+    match child.named(child.store.head(write.key(), of_any_age))? {
+        Lookup::Absent => Ok(None),
+        Lookup::Found(head) => Ok(Some(OldEntry {
+            place: head.place,
+            reading,
+        })),
+        Lookup::WouldBlock => Err(BackendError::new(
+            ErrorKind::WouldBlock,
+            format!("the backend {} has to be read for the key", child.name),
+        )),
+    }
+}
+
+fn removal_of(write: &Write, old: OldEntry) -> Write {
+    Write::Remove {
+        key: write.key().clone(),
+        old,
+    }
+}
+
+/// The same write to another store, whose entry of the key is there.
+fn with_old(mut write: Write, there: OldEntry) -> Write {
+    match &mut write {
+        Write::Put { old, .. } | Write::Remove { old, .. } => *old = there,
+    }
+    write
+}
+
+/// True when a child has an entry of a bucket, expired or not.
+fn has_bucket(child: &Child, bucket_prefix: &[u8]) -> Result<bool> {
+    let snapshot = child.named(child.store.snapshot(Lease::Unlimited))?;
+    let of_any_age = FoldFilter::unexpired(Timestamp(0));
+    let (range, mut is_there) = (FoldRange::prefix(bucket_prefix), false);
+    let end = snapshot.fold(FoldDetail::Keys, &range, &of_any_age, &mut |_| {
+        is_there = true;
+        Flow::Stop
+    });
+    child.named(end).map(|_| is_there)
+}

@@ -1,0 +1,113 @@
+//! Which child a bucket is in, by what is agreed about buckets and their types.
+//!
+//! The table is made when something about routes changes and asked at each operation, so it has the encoded
+//! beginnings of storage keys as its keys: nothing is decoded to find a route.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_encoding::{Bucket, BucketType, StorageKey, bucket_prefix, prefix_lens, type_prefix};
+
+use crate::child::ChildNumber;
+
+/// The child of each bucket. What is said of the beginning of a bucket's name counts before what is said of
+/// the bucket, and that before what is said of its type.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteTable {
+    /// The child of all others.
+    default: ChildNumber,
+    /// By the beginning of a bucket's name; the first one that fits counts.
+    by_name: Vec<(Bytes, ChildNumber)>,
+    /// By [`bucket_prefix`].
+    by_bucket: HashMap<Bytes, ChildNumber>,
+    /// By [`type_prefix`].
+    by_type: HashMap<Bytes, ChildNumber>,
+}
+
+impl RouteTable {
+    /// All buckets are in one child.
+    pub fn to(default: ChildNumber) -> Self {
+        Self {
+            default,
+            ..Self::default()
+        }
+    }
+
+    /// Buckets whose name begins with these bytes, unless an earlier beginning fits as well.
+    pub fn route_names(&mut self, start: &[u8], child: ChildNumber) {
+        self.by_name.push((Bytes::copy_from_slice(start), child));
+    }
+
+    /// One bucket.
+    pub fn route_bucket(&mut self, of_type: &BucketType, bucket: &Bucket, child: ChildNumber) {
+        self.by_bucket
+            .insert(bucket_prefix(of_type, bucket).into(), child);
+    }
+
+    /// All buckets of a type.
+    pub fn route_type(&mut self, of_type: &BucketType, child: ChildNumber) {
+        self.by_type.insert(type_prefix(of_type).into(), child);
+    }
+
+    /// The child of a bucket, by a storage key or the bytes that all keys of the bucket start with. What is
+    /// no storage key is in the default child.
+    pub fn child_of(&self, key: &[u8]) -> ChildNumber {
+        let has_rules =
+            !(self.by_name.is_empty() && self.by_bucket.is_empty() && self.by_type.is_empty());
+        let lens = has_rules.then(|| prefix_lens(key).ok()).flatten();
+        let Some((type_len, bucket_len)) = lens else {
+            return self.default;
+        };
+        let routes = [
+            self.by_start_of_name(key),
+            self.by_bucket.get(&key[..bucket_len]).copied(),
+            self.by_type.get(&key[..type_len]).copied(),
+        ];
+        routes.into_iter().flatten().next().unwrap_or(self.default)
+    }
+
+    fn by_start_of_name(&self, key: &[u8]) -> Option<ChildNumber> {
+        if self.by_name.is_empty() {
+            return None;
+        }
+        let key = StorageKey::from_encoded(Bytes::copy_from_slice(key));
+        let address = key.decode().ok()?;
+        let name = address.bucket.as_bytes();
+        let fits = |(start, _): &&(Bytes, ChildNumber)| name.starts_with(start);
+        self.by_name.iter().find(fits).map(|(_, child)| *child)
+    }
+}
+
+/// Where the table comes from that counts now.
+pub trait Routes: Send + Sync {
+    /// The version of the table. Cheap: each operation asks.
+    fn version(&self) -> u64;
+
+    /// The table and its version. A later version may be the same table.
+    fn table(&self) -> (u64, Arc<RouteTable>);
+}
+
+/// Routes that never change.
+pub struct FixedRoutes(Arc<RouteTable>);
+
+impl FixedRoutes {
+    /// These.
+    pub fn new(table: RouteTable) -> Self {
+        Self(Arc::new(table))
+    }
+}
+
+impl Routes for FixedRoutes {
+    fn version(&self) -> u64 {
+        0
+    }
+
+    fn table(&self) -> (u64, Arc<RouteTable>) {
+        (0, self.0.clone())
+    }
+}
+
+#[cfg(test)]
+#[path = "routes_test.rs"]
+mod tests;

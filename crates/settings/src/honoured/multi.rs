@@ -1,0 +1,15 @@
+//! Keys of several backends on one node. Those of each backend stand behind `multi_backend.NAME.`, and are
+//! the keys of its engine: see `catalogue`.
+
+use crate::key::Key;
+use crate::kind::Kind;
+
+pub(super) const KEYS: &[Key] = &[Key::new(
+    "multi_backend.default",
+    Kind::Word(|settings, value| settings.multi.default = value),
+    None,
+    "With `storage_backend = multi` and `prefix_multi`: the name of the backend of all buckets that name none \
+     by their property `backend` or that of their type; not set, the first by name. \
+     Each backend is declared by `multi_backend.NAME.storage_backend`, and any key of its engine may follow \
+     as `multi_backend.NAME.KEY`; what is not set there is as it is for the node.",
+)];
