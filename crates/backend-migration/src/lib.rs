@@ -33,4 +33,4 @@ mod record;
 
 pub use machine::{CancelError, End, Event, Migration, Order, Part, Phase, Plan, Tally};
 pub use progress::Progress;
-pub use record::{RECORD_MAGIC, RECORD_NAMES, Record};
+pub use record::{RECORD_MAGIC, Record};

@@ -9,8 +9,6 @@ use kvorum_encoding::{ByteReader, Truncated};
 use crate::machine::{End, Migration, Phase, Plan};
 use crate::progress::Progress;
 
-/// The files of the record in the store's directory.
-pub const RECORD_NAMES: [&str; 2] = ["migration-0", "migration-1"];
 /// The first bytes of a record.
 pub const RECORD_MAGIC: [u8; 8] = *b"KVmoved\0";
 const VERSION: u8 = 1;

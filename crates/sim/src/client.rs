@@ -16,16 +16,13 @@ use kvorum_encoding::{Address, Bucket, BucketType, Key};
 use kvorum_object::{Clock, Content, Object};
 use kvorum_properties::Quorum;
 
+pub(crate) use crate::buckets::{BUCKET, STEADY_BUCKET};
 use crate::cluster::Cluster;
 use crate::draw::Draw;
 use crate::history::{Change, History, Seen, value_of};
 use crate::machine::Running;
 use crate::plan::RunPlan;
 
-/// The bucket that clients write.
-pub(crate) const BUCKET: &[u8] = b"busy";
-/// The bucket that is written before anything goes wrong, and never after: listings must show it all.
-pub(crate) const STEADY_BUCKET: &[u8] = b"steady";
 pub(crate) const STEADY_KEYS: usize = 30;
 
 pub(crate) fn key_name(number: usize) -> String {

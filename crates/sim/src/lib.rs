@@ -17,6 +17,7 @@
 //! wrote; never by the clocks that the database made.
 
 mod agreeing;
+mod buckets;
 mod client;
 mod cluster;
 mod counting;

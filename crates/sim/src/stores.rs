@@ -29,7 +29,7 @@ use kvorum_runtime::Runtime;
 use kvorum_value_log::{Admission, Tenant, ValueLog};
 use parking_lot::Mutex;
 
-use crate::client::{BUCKET, STEADY_BUCKET};
+use crate::buckets::{BUCKET, STEADY_BUCKET};
 use crate::node_log;
 use crate::plan::Engine;
 
