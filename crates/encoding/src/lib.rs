@@ -9,6 +9,7 @@ mod checksum;
 mod compression;
 mod key_range;
 mod storage_key;
+mod tree_position;
 mod varint;
 
 pub use address::{Address, Bucket, BucketType, Key};
@@ -17,4 +18,5 @@ pub use checksum::{checksum, checksum_append, mask_checksum};
 pub use compression::{Codec, Compression};
 pub use key_range::{KeyRange, successor};
 pub use storage_key::{StorageKey, StorageKeyError, bucket_prefix, prefix_lens, type_prefix};
+pub use tree_position::{POSITION_BITS, folded_segment, tree_position};
 pub use varint::{VARINT_BYTES_MAX, put_varint, varint_len};

@@ -95,6 +95,20 @@ list_defects! {
     DigestNotCompared,
     /// How far a transfer has come is noted before that is durable.
     CursorBeforeDurable,
+    /// An exchange compares a tree that is being built.
+    TreeTrustedWhileBuilt,
+    /// A range hint ends where the last exchange found its last difference.
+    RangeHintSkipsNewest,
+    /// An entry that expired at one replica is brought back from another.
+    ExpiredEntryRepaired,
+    /// An exchange takes writes that are under way for differences.
+    InFlightTakenForDifference,
+    /// An exchange that left out a replica counts as complete.
+    ExchangeShortOfReplicaComplete,
+    /// A tombstone goes while a hint is on its way.
+    TombstoneReapedBesideHint,
+    /// A replica that was restored gives what the others have let go of.
+    RestoredReplicaTakenForSource,
     /// A transfer whose source is not ready waits in its turn, and repairs come last.
     WaitingTransferKeepsTurn,
 }

@@ -4,10 +4,10 @@ use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_encoding::successor;
+use kvorum_encoding::{folded_segment, successor};
 
 use crate::partition::DataEntry;
-use crate::segment_sets::{SegmentSets, folded};
+use crate::segment_sets::SegmentSets;
 use crate::{Block, BlockCursor, BlockHandle, Part, ReadAhead, ReadContext, Result, Table};
 
 /// Which blocks of a table are worth reading. Only for a table under which no older one has keys in
@@ -98,8 +98,9 @@ impl TableScan {
             .partitions
             .partition_point(|partition| partition.separator < from);
         let wanted = options.filter.segments.as_ref().map(|segments| {
-            let mut wanted: Vec<u16> = segments.iter().map(|it| folded(*it)).collect();
+            let mut wanted: Vec<u16> = segments.iter().map(|it| folded_segment(*it)).collect();
             wanted.sort_unstable();
+            wanted.dedup();
             wanted
         });
         Self {

@@ -8,11 +8,6 @@
 use bytes::Bytes;
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
 
-/// A segment as it stands in a set.
-pub(crate) fn folded(segment: u32) -> u16 {
-    u16::try_from((segment ^ segment >> 16) & 0xffff).unwrap_or(0)
-}
-
 /// Appends the set of one block: varint count, then the segments ascending, two bytes each.
 pub(crate) fn put_set(out: &mut Vec<u8>, segments: &mut Vec<u16>) {
     segments.sort_unstable();
@@ -50,6 +45,8 @@ impl SegmentSets {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_encoding::folded_segment;
+
     use super::*;
 
     #[test]
@@ -57,7 +54,7 @@ mod tests {
         let mut out = Vec::new();
         put_set(&mut out, &mut vec![7, 3, 7]);
         put_set(&mut out, &mut Vec::new());
-        put_set(&mut out, &mut vec![folded(0x0012_0034)]);
+        put_set(&mut out, &mut vec![folded_segment(0x0012_0034)]);
         let mut sets = SegmentSets::new(out.clone().into());
         assert_eq!(sets.next_meets(&[3]), Ok(true));
         assert_eq!(sets.next_meets(&[3]), Ok(false));

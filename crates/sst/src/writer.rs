@@ -11,12 +11,12 @@ use crate::filter::{build_filter, hash_key};
 use crate::footer::{Footer, encode_file_header};
 use crate::frame::{ChecksumSeed, FRAME_HEADER_BYTES, put_frame_header};
 use crate::partition::{DataEntry, Modified, Partition, separator};
-use crate::segment_sets::{folded, put_set};
+use crate::segment_sets::put_set;
 use crate::{
     BlockHandle, Facts, FilterKind, KnownTable, Mark, Marks, Part, Properties, Result, SstError,
     TableId,
 };
-use kvorum_encoding::{Codec, Compression};
+use kvorum_encoding::{Codec, Compression, folded_segment};
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 1 << 20;
@@ -157,7 +157,7 @@ impl TableWriter {
             self.hashes.push(hash_key(key));
         }
         if self.options.has_segment_sets && !facts.is_removal {
-            self.segments.push(folded(facts.segment));
+            self.segments.push(folded_segment(facts.segment));
         }
         self.properties.count(key, value, facts);
         self.last_key.clear();

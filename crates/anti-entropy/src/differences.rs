@@ -1,0 +1,94 @@
+//! Comparisons of what replicas said.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kvorum_encoding::StorageKey;
+use kvorum_planted_defects::is_planted;
+use kvorum_tictac::differing;
+
+use crate::seen::Seen;
+
+/// The places in which levels of trees are not all the same, ascending.
+pub(crate) fn differing_of_all<'a>(mut levels: impl Iterator<Item = &'a [u32]>) -> BTreeSet<u32> {
+    let Some(first) = levels.next() else {
+        return BTreeSet::new();
+    };
+    let places = levels.flat_map(|level| differing(first, level));
+    places.filter_map(|it| u32::try_from(it).ok()).collect()
+}
+
+/// Of each key what each replica that takes part has, in the order of the replicas.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeyTable(BTreeMap<StorageKey, Vec<Option<Seen>>>);
+
+impl KeyTable {
+    /// The keys of all replicas up to `to`. A key that has expired at one of them is left out: it counts
+    /// as absent at all.
+    pub(crate) fn new(lists: &[Vec<Seen>], to: Option<&StorageKey>, now: u64) -> Self {
+        let mut table: BTreeMap<StorageKey, Vec<Option<Seen>>> = BTreeMap::new();
+        for (replica, list) in lists.iter().enumerate() {
+            for seen in list.iter().filter(|it| to.is_none_or(|to| it.key <= *to)) {
+                let row = table
+                    .entry(seen.key.clone())
+                    .or_insert_with(|| vec![None; lists.len()]);
+                row[replica] = Some(seen.clone());
+            }
+        }
+        let is_over = |seen: &Seen| seen.expiry.is_some_and(|it| it <= now);
+        if !is_planted!(ExpiredEntryRepaired) {
+            table.retain(|_, row| !row.iter().flatten().any(is_over));
+        }
+        Self(table)
+    }
+
+    /// The rows of keys that replicas differ in.
+    pub(crate) fn differing(self) -> Self {
+        let differs = |row: &[Option<Seen>]| row.windows(2).any(|it| !is_same(&it[0], &it[1]));
+        let rows = self.0.into_iter();
+        Self(rows.filter(|(_, row)| differs(row)).collect())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Everything that was seen of these keys.
+    pub(crate) fn seen(&self) -> impl Iterator<Item = &Seen> {
+        self.0.values().flatten().flatten()
+    }
+
+    /// Splits the keys that differ now, and differed a pause ago, into those whose difference is settled
+    /// and those that are being written.
+    ///
+    /// A difference is settled when one replica has had the same of the key all the while and another has
+    /// had something else at both times: what is on its way for that long is late.
+    pub(crate) fn settled_since(self, before: &Self) -> (Self, Self) {
+        let rows = self.0.into_iter();
+        let (settled, moving): (BTreeMap<_, _>, BTreeMap<_, _>) = rows.partition(|(key, now)| {
+            is_planted!(InFlightTakenForDifference)
+                || before.0.get(key).is_some_and(|then| is_settled(then, now))
+        });
+        (Self(settled), Self(moving))
+    }
+
+    pub(crate) fn into_keys(self) -> impl Iterator<Item = StorageKey> {
+        self.0.into_keys()
+    }
+}
+
+fn is_settled(then: &[Option<Seen>], now: &[Option<Seen>]) -> bool {
+    let both = || then.iter().zip(now);
+    let stayed = both().filter(|(then, now)| is_same(then, now));
+    stayed
+        .into_iter()
+        .any(|(kept, _)| both().any(|(then, now)| !is_same(then, kept) && !is_same(now, kept)))
+}
+
+fn is_same(one: &Option<Seen>, other: &Option<Seen>) -> bool {
+    let version = |seen: &Option<Seen>| seen.as_ref().map(|it| it.version);
+    version(one) == version(other)
+}

@@ -1,0 +1,550 @@
+//! The exchange machine: what do the replicas of a preference list have that others of it lack.
+//!
+//! Roots are compared first, then the branches that differ, then keys and versions of the leaves that
+//! differ. Each comparison that finds something is made again after a pause, and what differs at both
+//! times goes on: writes that are on their way are no differences. Where there is nothing to mend, an
+//! exchange is one question to each replica.
+//!
+//! ```text
+//! roots --- differ --> pause, roots --- differ --> branches --> pause, branches
+//!   | equal              | equal                                    | leaves differ
+//!  End                  End                                        keys --> pause, keys --> repairs
+//!                                                                   | equal                   |
+//!                                                                  End                       End
+//! ```
+//!
+//! Leaves in which trees differ and keys do not are put right by what is stored.
+//!
+//! A replica whose tree is being built, or that fails, is left out of what follows, and the exchange is
+//! not complete.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use kvorum_encoding::StorageKey;
+use kvorum_planted_defects::is_planted;
+use kvorum_tictac::{LEAVES_A_BRANCH, TreeSize, folded_root};
+
+use crate::differences::{KeyTable, differing_of_all};
+use crate::exchange_event::{
+    BranchesAnswer, ExchangeEffect, ExchangeEvent, KeysAnswer, RootAnswer,
+};
+use crate::outcome::{EndedBy, Outcome};
+use crate::range_hint::RangeHint;
+use crate::seen::Seen;
+
+/// What one exchange may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct ExchangeLimits {
+    /// Branches that are looked into. Each is 1 KB a replica.
+    pub branches_max: usize,
+    /// Leaves that are looked into (Riak's `tictacaae_maxresults`).
+    pub leaves_max: usize,
+    /// Entries that a replica lists.
+    pub keys_max: usize,
+    /// Repairs that are under way at once.
+    pub repairs_at_once: usize,
+}
+
+impl Default for ExchangeLimits {
+    fn default() -> Self {
+        Self {
+            branches_max: 64,
+            leaves_max: 64,
+            keys_max: 16_384,
+            repairs_at_once: 4,
+        }
+    }
+}
+
+/// What is to be compared.
+#[derive(Clone, Debug)]
+pub struct ExchangeRequest {
+    /// The number of replicas in the preference list.
+    pub replicas: usize,
+    /// What it may cost.
+    pub limits: ExchangeLimits,
+    /// Where to look; differences elsewhere are left to the next one.
+    pub hint: Option<RangeHint>,
+    /// Keys up to this one were listed by the exchange before, which was cut there.
+    pub after: Option<StorageKey>,
+    /// The time by which expiry is judged, in microseconds since the Unix epoch.
+    pub now: u64,
+    /// Counts the exchanges of these replicas: where bounds cut, each begins elsewhere.
+    pub turn: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Roots,
+    Branches,
+    Keys,
+    Repairs,
+    Ended,
+}
+
+#[derive(Debug)]
+enum Answer {
+    Root(TreeSize, u8, Vec<u32>),
+    Branches(Vec<Vec<u32>>),
+    Keys(Vec<Seen>, bool),
+}
+
+/// One exchange in progress.
+#[derive(Debug)]
+pub struct Exchange {
+    request: ExchangeRequest,
+    step: Step,
+    /// The comparison is made again.
+    is_second: bool,
+    is_paused: bool,
+    /// Of each replica that takes part what it said in this step; `None` while it is waited for.
+    answers: Vec<Option<Answer>>,
+    takes_part: Vec<bool>,
+    size: TreeSize,
+    /// Branches or leaves that differed in the first comparison of this step.
+    differed: BTreeSet<u32>,
+    /// The branches or leaves that are asked for.
+    asked: Arc<[u32]>,
+    keys_differed: KeyTable,
+    repairs: VecDeque<StorageKey>,
+    under_way: BTreeSet<StorageKey>,
+    outcome: Outcome,
+}
+
+impl Exchange {
+    /// Starts an exchange; effects are appended to those that the driver has yet to execute.
+    pub fn start(request: ExchangeRequest, effects: &mut Vec<ExchangeEffect>) -> Self {
+        let replicas = request.replicas;
+        let mut exchange = Self {
+            request,
+            step: Step::Roots,
+            is_second: false,
+            is_paused: false,
+            answers: Vec::new(),
+            takes_part: vec![true; replicas],
+            size: TreeSize::XLarge,
+            differed: BTreeSet::new(),
+            asked: Arc::default(),
+            keys_differed: KeyTable::default(),
+            repairs: VecDeque::new(),
+            under_way: BTreeSet::new(),
+            outcome: Outcome::new(replicas),
+        };
+        match replicas {
+            0 | 1 => exchange.end(EndedBy::TooFewReplicas, effects),
+            _ => exchange.ask(effects),
+        }
+        exchange
+    }
+
+    /// Takes one event in and appends what follows from it. What is not waited for is ignored.
+    pub fn step(&mut self, event: ExchangeEvent, effects: &mut Vec<ExchangeEffect>) {
+        if self.step == Step::Ended {
+            return;
+        }
+        match event {
+            ExchangeEvent::Stop => self.end(EndedBy::Stopped, effects),
+            ExchangeEvent::PauseOver => self.resume(effects),
+            ExchangeEvent::Root { replica, answer } => {
+                self.take(Step::Roots, replica, of_root(answer), effects);
+            }
+            ExchangeEvent::Branches { replica, answer } => {
+                let answer = self.of_branches(answer);
+                self.take(Step::Branches, replica, answer, effects);
+            }
+            ExchangeEvent::Keys { replica, answer } => {
+                let answer = match answer {
+                    KeysAnswer::Keys { seen, is_cut } => Some(Answer::Keys(seen, is_cut)),
+                    KeysAnswer::Failed => None,
+                };
+                self.take(Step::Keys, replica, answer, effects);
+            }
+            ExchangeEvent::Repaired { key, is_mended } => self.repaired(&key, is_mended, effects),
+        }
+    }
+
+    fn of_branches(&self, answer: BranchesAnswer) -> Option<Answer> {
+        let BranchesAnswer::Branches {
+            branches,
+            is_building,
+        } = answer
+        else {
+            return None;
+        };
+        let mut lengths = branches.iter().map(Vec::len);
+        let has_form =
+            branches.len() == self.asked.len() && lengths.all(|it| it == LEAVES_A_BRANCH);
+        (is_usable(is_building) && has_form).then_some(Answer::Branches(branches))
+    }
+
+    fn participants(&self) -> impl Iterator<Item = usize> {
+        let numbered = self.takes_part.iter().enumerate();
+        numbered.filter(|(_, takes)| **takes).map(|(at, _)| at)
+    }
+
+    /// Asks every replica that takes part what this step asks for.
+    fn ask(&mut self, effects: &mut Vec<ExchangeEffect>) {
+        self.answers = self.takes_part.iter().map(|_| None).collect();
+        for replica in self.participants() {
+            effects.push(self.question(replica));
+        }
+        let questions = self.participants().count();
+        self.outcome.questions += u32::try_from(questions).unwrap_or(u32::MAX);
+    }
+
+    fn question(&self, replica: usize) -> ExchangeEffect {
+        let (size, asked) = (self.size, self.asked.clone());
+        match self.step {
+            Step::Branches => ExchangeEffect::AskBranches {
+                replica,
+                size,
+                branches: asked,
+            },
+            Step::Keys => ExchangeEffect::AskKeys {
+                replica,
+                size,
+                leaves: asked,
+                hint: self.request.hint.clone(),
+                after: self.request.after.clone(),
+                keys_max: self.request.limits.keys_max,
+            },
+            Step::Roots | Step::Repairs | Step::Ended => ExchangeEffect::AskRoot { replica },
+        }
+    }
+
+    /// Takes one answer in; one of a replica that could not tell leaves it out.
+    fn take(
+        &mut self,
+        step: Step,
+        replica: usize,
+        answer: Option<Answer>,
+        effects: &mut Vec<ExchangeEffect>,
+    ) {
+        let is_awaited = self.step == step
+            && !self.is_paused
+            && self.takes_part.get(replica) == Some(&true)
+            && self.answers[replica].is_none();
+        if !is_awaited {
+            return;
+        }
+        match answer {
+            Some(answer) => self.answers[replica] = Some(answer),
+            None => self.takes_part[replica] = false,
+        }
+        if self.participants().all(|it| self.answers[it].is_some()) {
+            self.compare(effects);
+        }
+    }
+
+    fn compare(&mut self, effects: &mut Vec<ExchangeEffect>) {
+        if self.step == Step::Roots {
+            self.leave_out_other_versions();
+        }
+        if self.participants().count() < 2 {
+            return self.end(EndedBy::TooFewReplicas, effects);
+        }
+        match self.step {
+            Step::Roots => self.compare_roots(effects),
+            Step::Branches => self.compare_branches(effects),
+            Step::Keys => self.compare_keys(effects),
+            Step::Repairs | Step::Ended => {}
+        }
+    }
+
+    /// Trees of two versions of the hash differ everywhere and say nothing about each other: the version
+    /// that most have is compared.
+    fn leave_out_other_versions(&mut self) {
+        let version = |answer: &Option<Answer>| match answer {
+            Some(Answer::Root(_, version, _)) => Some(*version),
+            _ => None,
+        };
+        let versions: Vec<Option<u8>> = self.answers.iter().map(version).collect();
+        let votes = |of: u8| versions.iter().filter(|it| **it == Some(of)).count();
+        let common = versions
+            .iter()
+            .flatten()
+            .max_by_key(|it| (votes(**it), **it));
+        let common = common.copied();
+        for (takes_part, version) in self.takes_part.iter_mut().zip(&versions) {
+            *takes_part &= *version == common;
+        }
+    }
+
+    fn compare_roots(&mut self, effects: &mut Vec<ExchangeEffect>) {
+        let roots = self
+            .participants()
+            .filter_map(|it| match &self.answers[it] {
+                Some(Answer::Root(size, _, root)) => Some((*size, root)),
+                _ => None,
+            });
+        let roots: Vec<(TreeSize, &Vec<u32>)> = roots.collect();
+        let size = roots.iter().map(|it| it.0).min().unwrap_or(self.size);
+        let folded: Vec<Vec<u32>> = roots.iter().map(|it| folded_root(it.1, size)).collect();
+        let differ = differing_of_all(folded.iter().map(Vec::as_slice));
+        if self.is_second && size != self.size {
+            return self.end(EndedBy::TreeChanged, effects);
+        }
+        self.size = size;
+        let Some(branches) = self.confirmed(differ, effects) else {
+            return;
+        };
+        self.outcome.branches = count(branches.len());
+        self.next_step(Step::Branches, branches, effects);
+    }
+
+    fn compare_branches(&mut self, effects: &mut Vec<ExchangeEffect>) {
+        let mut differ = BTreeSet::new();
+        for (at, branch) in self.asked.iter().enumerate() {
+            let branches = self
+                .participants()
+                .filter_map(|it| match &self.answers[it] {
+                    Some(Answer::Branches(branches)) => Some(branches[at].as_slice()),
+                    _ => None,
+                });
+            let first = branch * count(LEAVES_A_BRANCH);
+            differ.extend(
+                differing_of_all(branches)
+                    .into_iter()
+                    .map(|leaf| first + leaf),
+            );
+        }
+        let Some(leaves) = self.confirmed(differ, effects) else {
+            return;
+        };
+        self.next_step(Step::Keys, leaves, effects);
+        self.outcome.leaves = count(self.asked.len());
+    }
+
+    /// What differs in both comparisons of a step; `None` when the exchange ends or pauses first.
+    fn confirmed(
+        &mut self,
+        differ: BTreeSet<u32>,
+        effects: &mut Vec<ExchangeEffect>,
+    ) -> Option<Vec<u32>> {
+        if differ.is_empty() {
+            let is_first_look = self.step == Step::Roots && !self.is_second;
+            let ended_by = match is_first_look {
+                true => EndedBy::Equal,
+                false => EndedBy::InFlight,
+            };
+            self.end(ended_by, effects);
+            return None;
+        }
+        if !self.is_second && !is_planted!(InFlightTakenForDifference) {
+            self.differed = differ;
+            self.pause(effects);
+            return None;
+        }
+        let both = match is_planted!(InFlightTakenForDifference) {
+            true => differ,
+            false => differ.intersection(&self.differed).copied().collect(),
+        };
+        if both.is_empty() {
+            self.end(EndedBy::InFlight, effects);
+            return None;
+        }
+        Some(both.into_iter().collect())
+    }
+
+    /// Goes on with what was found, or with a part of it that is another one in each turn.
+    fn next_step(&mut self, step: Step, found: Vec<u32>, effects: &mut Vec<ExchangeEffect>) {
+        let limits = &self.request.limits;
+        let max = match step {
+            Step::Branches => limits.branches_max,
+            _ => limits.leaves_max,
+        };
+        self.outcome.is_cut |= found.len() > max;
+        self.asked = part_of(found, max, self.request.turn).into();
+        self.step = step;
+        self.is_second = false;
+        self.ask(effects);
+    }
+
+    fn compare_keys(&mut self, effects: &mut Vec<ExchangeEffect>) {
+        let (lists, to) = self.take_lists();
+        let read: usize = lists.iter().map(Vec::len).sum();
+        self.outcome.keys_read += read as u64;
+        self.note_cut(to.as_ref());
+        let differ = KeyTable::new(&lists, to.as_ref(), self.request.now).differing();
+        if !self.is_second {
+            return self.look_again(differ, effects);
+        }
+        let (settled, moving) = differ.settled_since(&self.keys_differed);
+        self.outcome.keys_in_flight = count(moving.len());
+        if settled.is_empty() {
+            return self.end(EndedBy::InFlight, effects);
+        }
+        self.outcome.hint = RangeHint::over(settled.seen());
+        self.outcome.keys_repaired = count(settled.len());
+        self.repairs = settled.into_keys().collect();
+        self.step = Step::Repairs;
+        self.start_repairs(effects);
+    }
+
+    fn note_cut(&mut self, to: Option<&StorageKey>) {
+        self.outcome.is_cut |= to.is_some();
+        let former = self.outcome.resume_after.take();
+        self.outcome.resume_after = former.into_iter().chain(to.cloned()).min();
+    }
+
+    /// What the replicas listed, and the key up to which all lists reach if one was cut.
+    fn take_lists(&mut self) -> (Vec<Vec<Seen>>, Option<StorageKey>) {
+        let (mut lists, mut to): (Vec<Vec<Seen>>, Option<StorageKey>) = (Vec::new(), None);
+        for answer in self.answers.iter_mut().filter_map(Option::take) {
+            let Answer::Keys(seen, is_cut) = answer else {
+                continue;
+            };
+            if let Some(last) = seen.last().filter(|_| is_cut) {
+                to = Some(match to {
+                    Some(to) => to.min(last.key.clone()),
+                    None => last.key.clone(),
+                });
+            }
+            lists.push(seen);
+        }
+        (lists, to)
+    }
+
+    fn look_again(&mut self, differ: KeyTable, effects: &mut Vec<ExchangeEffect>) {
+        let has_all_keys = self.lists_all_keys();
+        if has_all_keys {
+            self.recount(&differ, effects);
+        }
+        if !differ.is_empty() {
+            self.keys_differed = differ;
+            return self.pause(effects);
+        }
+        let ended_by = match has_all_keys {
+            true => EndedBy::Recounted,
+            false => EndedBy::NothingInRange,
+        };
+        self.end(ended_by, effects);
+    }
+
+    /// The replicas listed all keys of the leaves that were asked for.
+    fn lists_all_keys(&self) -> bool {
+        let request = &self.request;
+        let is_cut = self.outcome.resume_after.is_some();
+        request.hint.is_none() && request.after.is_none() && !is_cut
+    }
+
+    /// Puts the leaves right that have no key that differs.
+    fn recount(&mut self, differ: &KeyTable, effects: &mut Vec<ExchangeEffect>) {
+        let with_differences = differ.seen().map(|it| self.size.leaf_of(it.segment));
+        let with_differences: BTreeSet<u32> = with_differences.collect();
+        let leaves = self.asked.iter().copied();
+        let leaves: Arc<[u32]> = leaves.filter(|it| !with_differences.contains(it)).collect();
+        if leaves.is_empty() {
+            return;
+        }
+        self.outcome.leaves_recounted = count(leaves.len());
+        for replica in self.participants() {
+            effects.push(ExchangeEffect::Recount {
+                replica,
+                size: self.size,
+                leaves: leaves.clone(),
+            });
+        }
+    }
+
+    fn pause(&mut self, effects: &mut Vec<ExchangeEffect>) {
+        self.is_paused = true;
+        effects.push(ExchangeEffect::Pause);
+    }
+
+    fn resume(&mut self, effects: &mut Vec<ExchangeEffect>) {
+        if !self.is_paused {
+            return;
+        }
+        self.is_paused = false;
+        self.is_second = true;
+        self.ask(effects);
+    }
+
+    fn start_repairs(&mut self, effects: &mut Vec<ExchangeEffect>) {
+        while self.under_way.len() < self.request.limits.repairs_at_once.max(1) {
+            let Some(key) = self.repairs.pop_front() else {
+                break;
+            };
+            self.under_way.insert(key.clone());
+            effects.push(ExchangeEffect::Repair { key });
+        }
+        if self.under_way.is_empty() {
+            self.end(EndedBy::Repaired, effects);
+        }
+    }
+
+    fn repaired(&mut self, key: &StorageKey, is_mended: bool, effects: &mut Vec<ExchangeEffect>) {
+        if !self.under_way.remove(key) {
+            return;
+        }
+        self.outcome.repairs_failed += u32::from(!is_mended);
+        self.start_repairs(effects);
+    }
+
+    fn end(&mut self, ended_by: EndedBy, effects: &mut Vec<ExchangeEffect>) {
+        self.step = Step::Ended;
+        self.outcome.ended_by = ended_by;
+        self.outcome.took_part.clone_from(&self.takes_part);
+        self.outcome.is_complete = self.is_complete(ended_by);
+        effects.push(ExchangeEffect::End(self.outcome.clone()));
+    }
+
+    /// Each branch has been seen to be equal at some time since the exchange began, or its differences
+    /// have been mended.
+    fn is_complete(&self, ended_by: EndedBy) -> bool {
+        let has_compared_all = match ended_by {
+            EndedBy::Equal | EndedBy::InFlight | EndedBy::Repaired | EndedBy::Recounted => true,
+            EndedBy::NothingInRange
+            | EndedBy::TooFewReplicas
+            | EndedBy::TreeChanged
+            | EndedBy::Stopped => false,
+        };
+        let are_all_there = self.takes_part.iter().all(|it| *it);
+        has_compared_all
+            && (are_all_there || is_planted!(ExchangeShortOfReplicaComplete))
+            && self.request.hint.is_none()
+            && self.request.after.is_none()
+            && !self.outcome.is_cut
+            && self.outcome.repairs_failed == 0
+            && self.outcome.keys_in_flight == 0
+    }
+}
+
+fn of_root(answer: RootAnswer) -> Option<Answer> {
+    match answer {
+        RootAnswer::Root {
+            size,
+            hash_version,
+            root,
+            is_building,
+        } => {
+            let has_form = root.len() == size.branches();
+            (is_usable(is_building) && has_form).then_some(Answer::Root(size, hash_version, root))
+        }
+        RootAnswer::Failed => None,
+    }
+}
+
+/// A tree that is being built lacks entries: what it agrees with may differ.
+fn is_usable(is_building: bool) -> bool {
+    !is_building || is_planted!(TreeTrustedWhileBuilt)
+}
+
+/// So many of what was found, ascending, another part in each turn.
+fn part_of(mut found: Vec<u32>, max: usize, turn: usize) -> Vec<u32> {
+    let max = max.max(1);
+    if found.len() <= max {
+        return found;
+    }
+    let start = turn.wrapping_mul(max) % found.len();
+    found.rotate_left(start);
+    found.truncate(max);
+    found.sort_unstable();
+    found
+}
+
+fn count(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}

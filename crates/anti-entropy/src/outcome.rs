@@ -1,0 +1,80 @@
+//! What came of an exchange.
+
+use kvorum_encoding::StorageKey;
+
+use crate::range_hint::RangeHint;
+
+/// Why an exchange ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedBy {
+    /// The replicas have the same.
+    Equal,
+    /// All that differed was on its way when it was looked at first.
+    InFlight,
+    /// What differed has been given to repair.
+    Repaired,
+    /// Trees differed, keys and versions did not: the trees are put right.
+    Recounted,
+    /// Nothing differed among the keys that were looked at, which are not all of their leaves.
+    NothingInRange,
+    /// Fewer than two replicas could answer.
+    TooFewReplicas,
+    /// A tree took another size meanwhile.
+    TreeChanged,
+    /// It was stopped.
+    Stopped,
+}
+
+/// What came of an exchange, and what it cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Why it ended.
+    pub ended_by: EndedBy,
+    /// Everything that was stored on any replica when the exchange began is on all of them now.
+    pub is_complete: bool,
+    /// For each place of the preference list, whether it was compared to the end.
+    pub took_part: Vec<bool>,
+    /// Questions to replicas.
+    pub questions: u32,
+    /// Branches that differed twice.
+    pub branches: u32,
+    /// Leaves that differed twice and were looked into.
+    pub leaves: u32,
+    /// Leaves in which trees differed and keys did not, and which were put right.
+    pub leaves_recounted: u32,
+    /// Entries that replicas listed, over all of them.
+    pub keys_read: u64,
+    /// Keys that differed and whose versions were changing.
+    pub keys_in_flight: u32,
+    /// Keys given to repair.
+    pub keys_repaired: u32,
+    /// Repairs that did not reach every replica.
+    pub repairs_failed: u32,
+    /// Bounds left differences to the next exchange.
+    pub is_cut: bool,
+    /// The leaves have more keys than may be listed: the next exchange may go on behind this one.
+    pub resume_after: Option<StorageKey>,
+    /// Where the next exchange may look first.
+    pub hint: Option<RangeHint>,
+}
+
+impl Outcome {
+    pub(crate) fn new(replicas: usize) -> Self {
+        Self {
+            ended_by: EndedBy::Equal,
+            is_complete: false,
+            took_part: vec![true; replicas],
+            questions: 0,
+            branches: 0,
+            leaves: 0,
+            leaves_recounted: 0,
+            keys_read: 0,
+            keys_in_flight: 0,
+            keys_repaired: 0,
+            repairs_failed: 0,
+            is_cut: false,
+            resume_after: None,
+            hint: None,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Where differences were found, so that the next exchange need not read what lies elsewhere.
+
+use kvorum_encoding::StorageKey;
+use kvorum_planted_defects::is_planted;
+
+use crate::seen::Seen;
+
+/// A range of entries: those of one bucket, if all that differed were, that changed at some time or later.
+///
+/// A replica that missed writes for a while differs in what changed since then. The range is open towards
+/// the present: the newest of what was missed has not been found yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeHint {
+    /// The prefix that the storage keys of the bucket share; `None` for all buckets.
+    pub bucket_prefix: Option<Vec<u8>>,
+    /// The earliest change, in microseconds since the Unix epoch.
+    pub modified_from: u64,
+    /// The latest change; `u64::MAX` for the present and later.
+    pub modified_to: u64,
+}
+
+impl RangeHint {
+    /// True for an entry of the range.
+    pub fn admits(&self, key: &StorageKey, modified: u64) -> bool {
+        let is_of_bucket = self
+            .bucket_prefix
+            .as_ref()
+            .is_none_or(|prefix| key.as_bytes().starts_with(prefix));
+        is_of_bucket && (self.modified_from..=self.modified_to).contains(&modified)
+    }
+
+    /// The range of what differed: of each key that differs, all versions that were seen. `None` for
+    /// nothing.
+    pub(crate) fn over<'a>(different: impl Iterator<Item = &'a Seen>) -> Option<Self> {
+        let mut hint: Option<Self> = None;
+        for seen in different {
+            let prefix = bucket_prefix(&seen.key);
+            let hint = hint.get_or_insert_with(|| Self {
+                bucket_prefix: prefix.map(<[u8]>::to_vec),
+                modified_from: seen.modified,
+                modified_to: 0,
+            });
+            if hint.bucket_prefix.as_deref() != prefix {
+                hint.bucket_prefix = None;
+            }
+            hint.modified_from = hint.modified_from.min(seen.modified);
+            hint.modified_to = hint.modified_to.max(seen.modified);
+        }
+        hint.map(|hint| match is_planted!(RangeHintSkipsNewest) {
+            true => hint,
+            false => Self {
+                modified_to: u64::MAX,
+                ..hint
+            },
+        })
+    }
+}
+
+fn bucket_prefix(key: &StorageKey) -> Option<&[u8]> {
+    key.as_bytes().get(..key.bucket_prefix_len().ok()?)
+}

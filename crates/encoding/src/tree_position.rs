@@ -1,0 +1,50 @@
+//! Where an entry stands in anti-entropy trees, by the segment that is stored beside it.
+//!
+//! Sorted tables sum up for each block which segments its keys fall into, cut to 16 bits. Those bits are
+//! the low ones of a position, so that a fold over one leaf of a tree reads few blocks.
+
+/// The bits of a position: as many as the largest tree has leaves for.
+pub const POSITION_BITS: u32 = 22;
+
+/// The bits of a segment as sorted tables keep them.
+pub fn folded_segment(segment: u32) -> u16 {
+    u16::try_from((segment ^ segment >> 16) & 0xffff).unwrap_or(0)
+}
+
+/// The position of a segment in the largest tree; smaller trees take its low bits.
+///
+/// ```text
+/// position = bits 0-15   high half of the segment, exclusive or its low half
+///            bits 16-21  low six bits of the high half
+/// ```
+pub fn tree_position(segment: u32) -> u32 {
+    let above = segment >> 16 & ((1 << (POSITION_BITS - 16)) - 1);
+    above << 16 | u32::from(folded_segment(segment))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_use_all_their_bits_evenly() {
+        let segments = 0u32..100_000;
+        let positions = segments.map(|it| tree_position(crate::checksum(&it.to_le_bytes())));
+        let mut ones = [0u32; 32];
+        for position in positions {
+            for (bit, count) in ones.iter_mut().enumerate() {
+                *count += position >> bit & 1;
+            }
+        }
+        let (used, unused) = ones.split_at(POSITION_BITS as usize);
+        assert!(used.iter().all(|it| (48_000..52_000).contains(it)));
+        assert!(unused.iter().all(|it| *it == 0));
+    }
+
+    #[test]
+    fn the_low_bits_are_those_that_tables_keep() {
+        assert_eq!(folded_segment(0x0012_0034), 0x26);
+        assert_eq!(tree_position(0x0012_0034), 0x0012_0026);
+        assert_eq!(tree_position(0xffff_0000), 0x003f_ffff);
+    }
+}

@@ -1,0 +1,42 @@
+//! Mergeable trees of hashes over the entries of a partition: what anti-entropy compares.
+//!
+//! A tree has two levels. A *leaf* is the exclusive or of the hashes of all entries that fall into it,
+//! 256 leaves are a *branch*, and the *root* has for each branch the exclusive or of its leaves. So a tree
+//! depends on what is stored and on no order, a write changes one leaf and one number of the root, and the
+//! trees of two sets of keys are merged by exclusive or.
+//!
+//! The hash of an entry covers its key, its clock and its bytes ([`LeafHash`]). Two replicas whose clocks
+//! are equal and whose bytes are not differ in their trees.
+//!
+//! # Size and memory
+//!
+//! A tree is as large as its keys ask for ([`TreeSize::for_keys`]): four keys a leaf at most, up to the
+//! largest size, which is about a byte of memory a key. Branches that nothing has touched take a pointer.
+//! A tree becomes smaller by folding its branches onto each other, so trees of two sizes are compared at
+//! the smaller one; it becomes larger only when it is built again.
+//!
+//! # Leaves and stored segments
+//!
+//! Entries carry a segment of 32 bits, by which stores filter folds. A leaf is a part of the bits of
+//! [`kvorum_encoding::tree_position`] of it, the low ones, whatever the size of the tree.
+//!
+//! The crate knows neither objects nor stores, and nobody who compares.
+
+mod file_form;
+mod leaf_hash;
+mod riak_form;
+mod size;
+mod tree;
+
+#[cfg(test)]
+mod file_form_test;
+#[cfg(test)]
+mod riak_form_test;
+#[cfg(test)]
+mod tree_test;
+
+pub use file_form::{Stamp, TreeFileError};
+pub use leaf_hash::{HASH_VERSION, LeafHash};
+pub use riak_form::{compressed_branch, level_bytes, level_json, tree_json};
+pub use size::{LEAVES_A_BRANCH, TreeSize};
+pub use tree::{Tree, differing, folded_root};
