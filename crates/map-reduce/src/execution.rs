@@ -1,0 +1,553 @@
+//! A job as it runs: a machine that says what it needs next and never waits itself.
+//!
+//! ```text
+//!            step()                      the caller
+//!   ReadInputs ---------------> lists keys of the bucket or the index
+//!      take_keys(keys, last) <-- a page of them
+//!   ReadObject(wanted) --------> reads it; others are read at the same time
+//!      take_object(ticket, ..) <-
+//!   Emit(output) --------------> sends it to the client
+//!   Wait ----------------------> waits for what it was asked for, or for the time-out
+//!   Done
+//! ```
+//!
+//! Phases that are further on go first, so that inputs are asked for when there is nothing else to do.
+//! All that waits between phases is accounted for; a job that would hold more than it may ends with the
+//! phase that wanted more.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::failure::Failure;
+use crate::input::Input;
+use crate::inputs::Inputs;
+use crate::job::Job;
+use crate::map_function::{MapError, linked, not_found};
+use crate::memory::{Memory, bytes_of};
+use crate::object::{BucketName, ReadObject};
+use crate::phase::{Phase, Work};
+use crate::print::{flat, printed};
+use crate::reduce_function::ReduceFunction;
+use crate::term::Term;
+
+/// How many objects are read at a time.
+pub const OBJECTS_AT_A_TIME_MAX: usize = 64;
+
+/// How many inputs may wait for the first phase before more are asked for.
+const WAITING_INPUTS_MAX: usize = 1000;
+
+/// How many results go out together.
+const OUTPUT_RESULTS_MAX: usize = 100;
+
+/// What a job needs, or has.
+#[derive(Debug)]
+pub enum Next {
+    /// A page of keys, for [`Execution::take_keys`].
+    ReadInputs,
+    /// An object, for [`Execution::take_object`].
+    ReadObject(Wanted),
+    /// Results for the client.
+    Emit(Output),
+    /// Nothing, until what was asked for is taken in.
+    Wait,
+    /// Nothing any more: all results are out.
+    Done,
+}
+
+/// An object that a phase needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// By which the object is taken in.
+    pub ticket: u64,
+    /// The object's bucket.
+    pub bucket: BucketName,
+    /// Its key.
+    pub key: Bytes,
+}
+
+/// Results of a phase that is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// The phase, from 0.
+    pub phase: usize,
+    /// Some of its results, at least one.
+    pub results: Vec<Term>,
+}
+
+/// A running job.
+#[derive(Debug)]
+pub struct Execution {
+    inputs: InputSource,
+    stages: Vec<Stage>,
+    reading: BTreeMap<u64, (usize, Input)>,
+    tickets: u64,
+    outputs: VecDeque<Output>,
+    memory: Memory,
+    shows_inputs: bool,
+    failure: Option<Failure>,
+}
+
+#[derive(Debug)]
+struct InputSource {
+    from: Inputs,
+    /// The next of the keys that the client has named.
+    next_key: usize,
+    asked: bool,
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct Stage {
+    phase: Phase,
+    waiting: VecDeque<Term>,
+    /// What a reduce phase has: results of its function, and inputs behind them.
+    held: Vec<Term>,
+    /// How many of these are inputs.
+    unreduced: usize,
+    reading: usize,
+    reduced_once: bool,
+    ended: bool,
+}
+
+impl Execution {
+    /// A job that is to run, and what it may hold in bytes ([`crate::JOB_BYTES_MAX`]).
+    pub fn new(job: Job, bytes_max: usize) -> Self {
+        Self {
+            shows_inputs: job.shows_inputs(),
+            inputs: InputSource {
+                from: job.inputs,
+                next_key: 0,
+                asked: false,
+                ended: false,
+            },
+            stages: job.phases.into_iter().map(Stage::new).collect(),
+            reading: BTreeMap::new(),
+            tickets: 0,
+            outputs: VecDeque::new(),
+            memory: Memory::new(bytes_max),
+            failure: None,
+        }
+    }
+
+    /// Where the inputs come from.
+    pub fn inputs(&self) -> &Inputs {
+        &self.inputs.from
+    }
+
+    /// What the job holds now, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.memory.used()
+    }
+
+    /// What the job needs or has next.
+    ///
+    /// # Errors
+    ///
+    /// The job has failed; it says so again whenever it is asked.
+    pub fn step(&mut self) -> Result<Next, Failure> {
+        match &self.failure {
+            Some(failure) => Err(failure.clone()),
+            None => {
+                let next = self.advance();
+                self.noted(next)
+            }
+        }
+    }
+
+    /// Takes in keys of the bucket or the index; `last` if there are no more.
+    pub fn take_keys(&mut self, keys: Vec<Bytes>, last: bool) -> Result<(), Failure> {
+        assert!(
+            self.inputs.asked,
+            "keys are taken in when they were asked for"
+        );
+        self.inputs.asked = false;
+        self.inputs.ended = last;
+        let taken = self.feed_keys(keys);
+        self.noted(taken)
+    }
+
+    /// Takes in an object that was asked for; none if there is no such object.
+    pub fn take_object(&mut self, ticket: u64, object: Option<ReadObject>) -> Result<(), Failure> {
+        let asked = self.reading.remove(&ticket);
+        let Some((index, input)) = asked else {
+            // The job has failed meanwhile, or was told twice.
+            return Ok(());
+        };
+        self.stages[index].reading -= 1;
+        let taken = self.take_for(index, &input, object.map(Arc::new).as_ref());
+        self.noted(taken)
+    }
+
+    /// Ends the job because its time is over.
+    pub fn time_out(&mut self) -> Failure {
+        self.end(Failure::Timeout)
+    }
+
+    /// Ends the job because its inputs could not be read.
+    pub fn inputs_failed(&mut self, error: String) -> Failure {
+        self.end(Failure::Inputs { error })
+    }
+
+    fn end(&mut self, failure: Failure) -> Failure {
+        self.failure.get_or_insert(failure).clone()
+    }
+
+    fn noted<T>(&mut self, result: Result<T, Failure>) -> Result<T, Failure> {
+        result.map_err(|failure| self.end(failure))
+    }
+
+    fn advance(&mut self) -> Result<Next, Failure> {
+        loop {
+            if let Some(output) = self.full_output() {
+                return Ok(Next::Emit(output));
+            }
+            if let Some(next) = self.advance_stages()? {
+                return Ok(next);
+            }
+            if self.wants_inputs() && !self.feed_named_keys()? {
+                self.inputs.asked = true;
+                return Ok(Next::ReadInputs);
+            }
+            if self.moved_on()? {
+                continue;
+            }
+            if let Some(output) = self.pop_output() {
+                return Ok(Next::Emit(output));
+            }
+            return Ok(if self.has_ended() {
+                Next::Done
+            } else {
+                Next::Wait
+            });
+        }
+    }
+
+    /// Whether there is something to do before anything has to be taken in.
+    fn moved_on(&mut self) -> Result<bool, Failure> {
+        let more_named = matches!(self.inputs.from, Inputs::Keys(_)) && self.wants_inputs();
+        Ok(self.end_stages()? || more_named || self.has_work())
+    }
+
+    fn has_work(&self) -> bool {
+        let room = self.reading.len() < OBJECTS_AT_A_TIME_MAX;
+        let works = |it: &Stage| {
+            !it.waiting.is_empty() && (room || matches!(it.phase.work, Work::Reduce(..)))
+        };
+        self.stages.iter().any(works)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.inputs.ended && self.stages.iter().all(|it| it.ended)
+    }
+
+    fn wants_inputs(&self) -> bool {
+        let room = self
+            .stages
+            .first()
+            .is_none_or(|it| it.waiting.len() < WAITING_INPUTS_MAX);
+        !self.inputs.ended && !self.inputs.asked && room
+    }
+
+    /// Feeds keys that the client has named; false if the keys have to be listed.
+    fn feed_named_keys(&mut self) -> Result<bool, Failure> {
+        let Inputs::Keys(keys) = &self.inputs.from else {
+            return Ok(false);
+        };
+        let from = self.inputs.next_key;
+        let to = keys.len().min(from + WAITING_INPUTS_MAX);
+        let inputs = keys[from..to].iter().map(Input::term).collect();
+        self.inputs.next_key = to;
+        self.inputs.ended = to == keys.len();
+        self.feed(inputs)?;
+        Ok(true)
+    }
+
+    fn feed_keys(&mut self, keys: Vec<Bytes>) -> Result<(), Failure> {
+        let mut inputs = Vec::with_capacity(keys.len());
+        for key in keys {
+            if self.passes(&key)? {
+                inputs.push(self.input_of(key).term());
+            }
+        }
+        self.feed(inputs)
+    }
+
+    fn passes(&self, key: &Bytes) -> Result<bool, Failure> {
+        let Inputs::Filtered(_, filters) = &self.inputs.from else {
+            return Ok(true);
+        };
+        // Riak's process that lists the keys fails, and says so whatever the filter failed on.
+        filters.passes(key).map_err(|reason| Failure::Filter {
+            error: "function_clause".to_string(),
+            input: flat(&Term::pair(Term::Binary(key.clone()), Term::atom(reason))),
+        })
+    }
+
+    fn input_of(&self, key: Bytes) -> Input {
+        let bucket = match &self.inputs.from {
+            Inputs::Bucket(bucket) | Inputs::Filtered(bucket, _) => bucket,
+            Inputs::Index(range) => &range.bucket,
+            Inputs::Keys(_) => unreachable!("keys that the client has named are not listed"),
+        };
+        Input {
+            bucket: bucket.clone(),
+            key,
+            data: None,
+        }
+    }
+
+    /// Gives inputs to the first phase. Without phases they are the results.
+    fn feed(&mut self, inputs: Vec<Term>) -> Result<(), Failure> {
+        if self.stages.is_empty() {
+            return self.put_out(0, inputs);
+        }
+        self.memory.take(0, bytes_of(&inputs))?;
+        self.stages[0].waiting.extend(inputs);
+        Ok(())
+    }
+
+    /// Gives a phase's results to the client and to the next phase.
+    fn deliver(&mut self, index: usize, results: Vec<Term>) -> Result<(), Failure> {
+        let next = index + 1;
+        if next == self.stages.len() {
+            return if self.stages[index].phase.keep {
+                self.put_out(index, results)
+            } else {
+                Ok(())
+            };
+        }
+        if self.stages[index].phase.keep {
+            self.put_out(index, results.clone())?;
+        }
+        self.memory.take(index, bytes_of(&results))?;
+        self.stages[next].waiting.extend(results);
+        Ok(())
+    }
+
+    fn put_out(&mut self, phase: usize, results: Vec<Term>) -> Result<(), Failure> {
+        let results: Vec<Term> = if self.shows_inputs {
+            results.into_iter().map(shown_input).collect()
+        } else {
+            results
+        };
+        self.memory.take(phase, bytes_of(&results))?;
+        let mut results = results.into_iter().peekable();
+        while results.peek().is_some() {
+            let room = self.room_in_output(phase);
+            room.extend(results.by_ref().take(OUTPUT_RESULTS_MAX - room.len()));
+        }
+        Ok(())
+    }
+
+    /// The last output of the phase if it has room, or a new one.
+    fn room_in_output(&mut self, phase: usize) -> &mut Vec<Term> {
+        let has_room = |it: &Output| it.phase == phase && it.results.len() < OUTPUT_RESULTS_MAX;
+        let index = match self.outputs.iter().rposition(has_room) {
+            Some(index) => index,
+            None => {
+                self.outputs.push_back(Output {
+                    phase,
+                    results: Vec::new(),
+                });
+                self.outputs.len() - 1
+            }
+        };
+        &mut self.outputs[index].results
+    }
+
+    fn full_output(&mut self) -> Option<Output> {
+        let full = |it: &Output| it.results.len() >= OUTPUT_RESULTS_MAX;
+        if self.outputs.front().is_some_and(full) {
+            return self.pop_output();
+        }
+        None
+    }
+
+    fn pop_output(&mut self) -> Option<Output> {
+        let output = self.outputs.pop_front()?;
+        self.memory.give(bytes_of(&output.results));
+        Some(output)
+    }
+
+    fn advance_stages(&mut self) -> Result<Option<Next>, Failure> {
+        for index in (0..self.stages.len()).rev() {
+            let next = match self.stages[index].phase.work {
+                Work::Reduce(function, batch) => {
+                    self.reduce_waiting(index, function, batch)?;
+                    None
+                }
+                _ => self.ask_for_object(index)?,
+            };
+            if next.is_some() {
+                return Ok(next);
+            }
+        }
+        Ok(None)
+    }
+
+    fn ask_for_object(&mut self, index: usize) -> Result<Option<Next>, Failure> {
+        if self.reading.len() >= OBJECTS_AT_A_TIME_MAX {
+            return Ok(None);
+        }
+        let Some(term) = self.stages[index].waiting.pop_front() else {
+            return Ok(None);
+        };
+        self.memory.give(term.bytes());
+        if matches!(self.stages[index].phase.work, Work::Source) {
+            return Err(Failure::Source {
+                phase: index,
+                input: printed(&term),
+            });
+        }
+        let input = Input::from_term(&term).ok_or_else(|| Failure::Map {
+            phase: index,
+            error: "badarg".to_string(),
+            input: printed(&term),
+        })?;
+        Ok(Some(Next::ReadObject(self.wanted(index, input))))
+    }
+
+    fn wanted(&mut self, index: usize, input: Input) -> Wanted {
+        let ticket = self.tickets;
+        self.tickets += 1;
+        let wanted = Wanted {
+            ticket,
+            bucket: input.bucket.clone(),
+            key: input.key.clone(),
+        };
+        self.stages[index].reading += 1;
+        self.reading.insert(ticket, (index, input));
+        wanted
+    }
+
+    fn take_for(
+        &mut self,
+        index: usize,
+        input: &Input,
+        object: Option<&Arc<ReadObject>>,
+    ) -> Result<(), Failure> {
+        let results = match &self.stages[index].phase.work {
+            Work::Map(function, argument) => function
+                .apply(object, input, argument)
+                .map_err(|error| map_failure(index, error, object, input))?,
+            Work::Link(bucket, tag) => linked(object, bucket.as_ref(), tag.as_ref()),
+            Work::Reduce(..) | Work::Source => unreachable!("these phases read no objects"),
+        };
+        self.deliver(index, results)
+    }
+
+    /// Has a reduce phase take in what waits for it.
+    ///
+    /// Where the function's results are more than a batch, as those of a sort are, it waits for as many
+    /// inputs. Riak sorts all again for every 20; the results are the same.
+    fn reduce_waiting(
+        &mut self,
+        index: usize,
+        function: ReduceFunction,
+        batch: usize,
+    ) -> Result<(), Failure> {
+        while let Some(input) = self.stages[index].waiting.pop_front() {
+            let stage = &mut self.stages[index];
+            stage.held.push(input);
+            stage.unreduced += 1;
+            if stage.unreduced >= batch.max(stage.held.len() / 2) {
+                self.reduce(index, function)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies the function to all that the phase holds.
+    fn reduce(&mut self, index: usize, function: ReduceFunction) -> Result<(), Failure> {
+        let stage = &mut self.stages[index];
+        let held = std::mem::take(&mut stage.held);
+        stage.unreduced = 0;
+        stage.reduced_once = true;
+        let bytes = bytes_of(&held);
+        let results = function.apply(held).map_err(|error| Failure::Reduce {
+            phase: index,
+            error,
+        })?;
+        self.memory.give(bytes);
+        self.memory.take(index, bytes_of(&results))?;
+        self.stages[index].held = results;
+        Ok(())
+    }
+
+    /// Ends the phases to which nothing comes any more; whether one has ended.
+    fn end_stages(&mut self) -> Result<bool, Failure> {
+        let mut before_ended = self.inputs.ended;
+        for index in 0..self.stages.len() {
+            let stage = &self.stages[index];
+            if !before_ended || !stage.waiting.is_empty() || stage.reading > 0 {
+                return Ok(false);
+            }
+            if !stage.ended {
+                self.end_stage(index)?;
+                return Ok(true);
+            }
+            before_ended = true;
+        }
+        Ok(false)
+    }
+
+    /// A reduce phase without any input applies its function once, to nothing: the count is then 0.
+    fn end_stage(&mut self, index: usize) -> Result<(), Failure> {
+        self.stages[index].ended = true;
+        let Work::Reduce(function, _) = self.stages[index].phase.work else {
+            return Ok(());
+        };
+        if self.stages[index].unreduced > 0 || !self.stages[index].reduced_once {
+            self.reduce(index, function)?;
+        }
+        let held = std::mem::take(&mut self.stages[index].held);
+        self.memory.give(bytes_of(&held));
+        self.deliver(index, held)
+    }
+}
+
+impl Stage {
+    fn new(phase: Phase) -> Self {
+        Self {
+            phase,
+            waiting: VecDeque::new(),
+            held: Vec::new(),
+            unreduced: 0,
+            reading: 0,
+            reduced_once: false,
+            ended: false,
+        }
+    }
+}
+
+/// An input as clients see it.
+fn shown_input(term: Term) -> Term {
+    Input::from_term(&term).map_or(term, |it| it.listed())
+}
+
+fn map_failure(
+    phase: usize,
+    error: MapError,
+    object: Option<&Arc<ReadObject>>,
+    input: &Input,
+) -> Failure {
+    let given = match object {
+        None => Term::Tuple(vec![not_found(), input.place(), input.data_term()]),
+        Some(object) => Term::Tuple(vec![
+            Term::atom("ok"),
+            Term::Object(Arc::clone(object)),
+            input.data_term(),
+        ]),
+    };
+    let input = printed(&given);
+    match error {
+        MapError::NonListResult => Failure::NonListResult { phase, input },
+        MapError::Raised(error) => Failure::Map {
+            phase,
+            error,
+            input,
+        },
+    }
+}

@@ -1,0 +1,151 @@
+//! Why a job that had begun ends without all of its results, and the JSON that clients get for it.
+
+use crate::json::put_string;
+
+/// A job's failure.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// A function of a map phase failed on an input.
+    #[error("phase {phase}: {error} on {input}")]
+    Map {
+        /// The phase.
+        phase: usize,
+        /// The reason, as Erlang names it.
+        error: String,
+        /// What the function was given, as Erlang prints it.
+        input: String,
+    },
+    /// A function of a map phase gave something else than a list.
+    #[error("phase {phase}: the function's result for {input} is no list")]
+    NonListResult {
+        /// The phase.
+        phase: usize,
+        /// What the function was given.
+        input: String,
+    },
+    /// A phase whose function a client has sent as source.
+    #[error("phase {phase}: source is not run")]
+    Source {
+        /// The phase.
+        phase: usize,
+        /// Its first input.
+        input: String,
+    },
+    /// A function of a reduce phase failed.
+    #[error("phase {phase}: {error}")]
+    Reduce {
+        /// The phase.
+        phase: usize,
+        /// The reason, as Erlang names it.
+        error: String,
+    },
+    /// A key filter failed on a key.
+    #[error("key filters: {error} on {input}")]
+    Filter {
+        /// The reason, as Erlang names it.
+        error: String,
+        /// The key.
+        input: String,
+    },
+    /// The job would hold too much.
+    #[error("phase {phase}: the job would hold more than {bytes_max} bytes")]
+    Memory {
+        /// The phase that asked for more.
+        phase: usize,
+        /// What a job may hold.
+        bytes_max: usize,
+    },
+    /// Results that have no form in JSON.
+    #[error("phase {phase}: {error}")]
+    NoJson {
+        /// The phase whose results they are.
+        phase: usize,
+        /// Which part has none.
+        error: String,
+    },
+    /// The inputs could not be read.
+    #[error("inputs: {error}")]
+    Inputs {
+        /// The reason, from the caller.
+        error: String,
+    },
+    /// The time that the job had is over.
+    #[error("timeout")]
+    Timeout,
+}
+
+/// A member of the JSON of a failure.
+enum Part<'a> {
+    Number(usize),
+    Text(&'a str),
+    Null,
+}
+
+impl Failure {
+    /// The JSON: the body of an answer with status 500, the last line of a stream, or an error message.
+    pub fn json(&self) -> String {
+        use Part::{Null, Number, Text};
+        match self {
+            Self::Map {
+                phase,
+                error,
+                input,
+            } => object(&[
+                ("phase", Number(*phase)),
+                ("error", Text(error)),
+                ("input", Text(input)),
+                ("type", Text("error")),
+                ("stack", Text("[]")),
+            ]),
+            Self::NonListResult { phase, input } => object(&[
+                ("phase", Number(*phase)),
+                ("error", Text("non_list_result")),
+                ("input", Text(input)),
+            ]),
+            Self::Source { phase, input } => object(&[
+                ("phase", Number(*phase)),
+                ("error", Text("[worker_startup_failed]")),
+                ("input", Text(input)),
+                ("type", Text("result")),
+                ("stack", Text("[]")),
+            ]),
+            Self::Reduce { phase, error } => object(&[
+                ("phase", Number(*phase)),
+                ("error", Text(error)),
+                ("input", Null),
+                ("type", Null),
+                ("stack", Null),
+            ]),
+            Self::Filter { error, input } => object(&[
+                ("phase", Text("listkeys")),
+                ("error", Text(error)),
+                ("input", Text(input)),
+                ("type", Text("error")),
+                ("stack", Text("[]")),
+            ]),
+            Self::Memory { phase, .. } | Self::NoJson { phase, .. } => object(&[
+                ("phase", Number(*phase)),
+                ("error", Text(&self.to_string())),
+            ]),
+            Self::Inputs { error } => object(&[("error", Text(error))]),
+            Self::Timeout => object(&[("error", Text("timeout"))]),
+        }
+    }
+}
+
+fn object(members: &[(&str, Part<'_>)]) -> String {
+    let mut out = String::from("{");
+    for (index, (name, value)) in members.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        put_string(&mut out, name);
+        out.push(':');
+        match value {
+            Part::Number(number) => out.push_str(&number.to_string()),
+            Part::Text(text) => put_string(&mut out, text),
+            Part::Null => out.push_str("null"),
+        }
+    }
+    out + "}"
+}

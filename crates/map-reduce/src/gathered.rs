@@ -1,0 +1,82 @@
+//! Results put together into one answer, for clients that do not take a stream.
+
+use crate::execution::Output;
+use crate::failure::Failure;
+use crate::job::Job;
+use crate::json::json_of_term;
+use crate::term::Term;
+
+/// The JSON of all results so far.
+#[derive(Debug)]
+pub struct Gathered {
+    kept: Vec<(usize, Vec<Term>)>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Gathered {
+    /// Nothing yet, of a job; `bytes_max` is what its results may hold.
+    pub fn new(job: &Job, bytes_max: usize) -> Self {
+        let kept = job.kept_phases().into_iter().map(|it| (it, Vec::new()));
+        Self {
+            kept: kept.collect(),
+            bytes: 0,
+            bytes_max,
+        }
+    }
+
+    /// Adds results.
+    ///
+    /// # Errors
+    ///
+    /// All together would hold more than they may.
+    pub fn add(&mut self, output: &Output) -> Result<(), Failure> {
+        let phase = output.phase;
+        self.bytes += output.results.iter().map(Term::bytes).sum::<usize>();
+        if self.bytes > self.bytes_max {
+            let bytes_max = self.bytes_max;
+            return Err(Failure::Memory { phase, bytes_max });
+        }
+        let of_phase = self.kept.iter_mut().find(|(it, _)| *it == phase);
+        of_phase
+            .into_iter()
+            .for_each(|(_, results)| results.extend(output.results.iter().cloned()));
+        Ok(())
+    }
+
+    /// The answer: the results of the phase that is kept, or a list of those of each if there are several.
+    ///
+    /// # Errors
+    ///
+    /// A result has no form in JSON.
+    pub fn json(&self) -> Result<String, Failure> {
+        let parts = self
+            .kept
+            .iter()
+            .map(|(phase, results)| json_of_results(*phase, results));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        match parts.as_slice() {
+            [] => Ok("[]".to_string()),
+            [only] => Ok(only.clone()),
+            _ => Ok(format!("[{}]", parts.join(","))),
+        }
+    }
+}
+
+impl Output {
+    /// The results as a JSON array: the `response` of a message.
+    ///
+    /// # Errors
+    ///
+    /// A result has no form in JSON.
+    pub fn json(&self) -> Result<String, Failure> {
+        json_of_results(self.phase, &self.results)
+    }
+}
+
+fn json_of_results(phase: usize, results: &[Term]) -> Result<String, Failure> {
+    json_of_term(&Term::List(results.to_vec())).map_err(|error| Failure::NoJson {
+        phase,
+        error: error.to_string(),
+    })
+}

@@ -1,0 +1,47 @@
+//! MapReduce as Riak's clients use it: jobs in JSON, built-in functions, key filters, and their execution.
+//!
+//! [`Job::from_json`] reads a job or refuses it with Riak's text ([`Refusal`]). [`Execution`] runs it
+//! without I/O: it asks for pages of keys and for objects, and gives out the results of the phases that
+//! are kept. [`Gathered`] puts them together into one answer; in a stream each [`Output`] is sent by
+//! itself. A job holds at most [`JOB_BYTES_MAX`].
+//!
+//! Values between phases are Erlang's terms ([`Term`]), since Riak's functions are defined on these.
+//! JavaScript, and Erlang that a client sends, is not run.
+//!
+//! Everything here is a pure function of its arguments. What the crate must not know: how keys are
+//! listed and objects are read, and by which protocol a job came.
+
+mod edit_distance;
+mod execution;
+mod failure;
+mod filter;
+mod gathered;
+mod input;
+mod inputs;
+mod iolist;
+mod job;
+mod json;
+mod map_function;
+mod memory;
+mod object;
+mod phase;
+mod print;
+mod reduce_function;
+mod refusal;
+mod term;
+mod term_text;
+
+pub use execution::{Execution, Next, OBJECTS_AT_A_TIME_MAX, Output, Wanted};
+pub use failure::Failure;
+pub use filter::FilterChain;
+pub use gathered::Gathered;
+pub use input::Input;
+pub use inputs::{IndexRange, Inputs};
+pub use job::Job;
+pub use map_function::MapFunction;
+pub use memory::JOB_BYTES_MAX;
+pub use object::{BucketName, ObjectLink, ObjectSibling, ReadObject};
+pub use phase::{Phase, Work};
+pub use reduce_function::ReduceFunction;
+pub use refusal::{HttpRefusal, Refusal};
+pub use term::Term;

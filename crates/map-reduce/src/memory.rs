@@ -1,0 +1,46 @@
+//! What a job holds, and how much it may hold.
+
+use crate::failure::Failure;
+use crate::term::Term;
+
+/// What a job may hold, in bytes: inputs and results that wait, and what reduce phases keep.
+pub const JOB_BYTES_MAX: usize = 64 << 20;
+
+/// The account of one job.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    used: usize,
+    bytes_max: usize,
+}
+
+impl Memory {
+    pub(crate) const fn new(bytes_max: usize) -> Self {
+        Self { used: 0, bytes_max }
+    }
+
+    pub(crate) const fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Takes up room for a phase.
+    pub(crate) fn take(&mut self, phase: usize, bytes: usize) -> Result<(), Failure> {
+        let used = self.used.saturating_add(bytes);
+        if used > self.bytes_max {
+            let bytes_max = self.bytes_max;
+            return Err(Failure::Memory { phase, bytes_max });
+        }
+        self.used = used;
+        Ok(())
+    }
+
+    /// Gives room back.
+    pub(crate) fn give(&mut self, bytes: usize) {
+        assert!(bytes <= self.used, "a job gives back what it has taken");
+        self.used -= bytes;
+    }
+}
+
+/// What terms hold together.
+pub(crate) fn bytes_of(terms: &[Term]) -> usize {
+    terms.iter().map(Term::bytes).sum()
+}

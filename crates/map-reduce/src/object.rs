@@ -1,0 +1,65 @@
+//! An object as a map or link phase sees it: its siblings' values and links.
+//!
+//! The caller reads it and brings it into this form. A tombstone that the read shows is a sibling with
+//! an empty value, as it is for Riak's functions.
+
+use bytes::Bytes;
+
+/// A bucket, in a type or in none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketName {
+    /// The type; none is the type `default`.
+    pub bucket_type: Option<Bytes>,
+    /// The bucket within its type.
+    pub bucket: Bytes,
+}
+
+/// A link of a sibling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectLink {
+    /// The bucket of the object that is linked to.
+    pub bucket: Bytes,
+    /// Its key.
+    pub key: Bytes,
+    /// The `riaktag`.
+    pub tag: Bytes,
+}
+
+/// A value that an object has, one of several if there were concurrent writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectSibling {
+    /// The bytes that were stored.
+    pub value: Bytes,
+    /// The links of its metadata.
+    pub links: Vec<ObjectLink>,
+}
+
+/// An object that was read for a phase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadObject {
+    /// Where it is stored.
+    pub bucket: BucketName,
+    /// Its key there.
+    pub key: Bytes,
+    /// Its siblings, at least one.
+    pub siblings: Vec<ObjectSibling>,
+}
+
+/// What a link costs beside its texts, in bytes.
+const LINK_OVERHEAD_BYTES: usize = 96;
+
+impl ReadObject {
+    /// About how much memory it holds, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let siblings: usize = self.siblings.iter().map(ObjectSibling::bytes).sum();
+        self.bucket.bucket.len() + self.key.len() + siblings
+    }
+}
+
+impl ObjectSibling {
+    fn bytes(&self) -> usize {
+        let link =
+            |it: &ObjectLink| it.bucket.len() + it.key.len() + it.tag.len() + LINK_OVERHEAD_BYTES;
+        self.value.len() + self.links.iter().map(link).sum::<usize>()
+    }
+}

@@ -1,0 +1,13 @@
+//! Jobs as their users see them: recorded ones, their results against a model, limits, hostile input.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops where it fails"
+)]
+
+mod filters;
+mod hostile;
+mod limits;
+mod model;
+mod recorded;
+mod store;
