@@ -50,6 +50,7 @@ const SETTINGS: &[Setting] = &[
     ("leveldb.maximum_memory", "64MB"),
     ("leveled.maximum_memory", "64MB"),
     ("hanoidb.maximum_memory", "64MB"),
+    ("innostore.buffer_pool_size", "64MB"),
 ];
 
 /// What is run in the enclosure.

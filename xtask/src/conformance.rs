@@ -63,11 +63,12 @@ const LISTED_KEYS: u32 = 30_000;
 const LISTED_WRITERS: u32 = 32;
 
 /// The engines that every client has to be content with, and whether they have secondary indexes.
-const ENGINES: [(&str, bool); 5] = [
+const ENGINES: [(&str, bool); 6] = [
     ("bitcask", false),
     ("leveldb", true),
     ("leveled", true),
     ("hanoidb", true),
+    ("innostore", true),
     ("memory", true),
 ];
 

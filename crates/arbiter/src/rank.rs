@@ -32,7 +32,7 @@ impl Rank {
             TaskKind::Compact if is_level_0(task) => 0,
             TaskKind::Merge | TaskKind::Compact | TaskKind::Rebuild => 1,
             TaskKind::Expire => 2,
-            TaskKind::Checkpoint | TaskKind::Hint | TaskKind::Reindex => 3,
+            TaskKind::Checkpoint | TaskKind::Hint | TaskKind::Reindex | TaskKind::Move => 3,
             TaskKind::Scrub => 4,
         };
         Self(urgency * KIND_RANKS + kind)

@@ -167,9 +167,11 @@ impl Store {
                 Ok(StepOutcome::nothing_left())
             }
             TaskKind::Flush => self.prepare_next_segment(),
-            TaskKind::Scrub | TaskKind::Compact | TaskKind::Rebuild | TaskKind::Reindex => {
-                Ok(StepOutcome::nothing_left())
-            }
+            TaskKind::Scrub
+            | TaskKind::Compact
+            | TaskKind::Rebuild
+            | TaskKind::Reindex
+            | TaskKind::Move => Ok(StepOutcome::nothing_left()),
         }
     }
 

@@ -31,6 +31,8 @@ mod machine;
 mod progress;
 mod record;
 
-pub use machine::{CancelError, End, Event, Migration, Order, Part, Phase, Plan, Tally};
+pub use machine::{
+    CancelError, End, Event, Migration, Order, Part, Phase, Plan, Tally, room_needed,
+};
 pub use progress::Progress;
 pub use record::{RECORD_MAGIC, Record};

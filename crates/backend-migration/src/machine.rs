@@ -162,6 +162,11 @@ impl fmt::Display for CancelError {
 
 impl std::error::Error for CancelError {}
 
+/// The free space that a move of so many bytes needs, in bytes.
+pub fn room_needed(bytes_estimate: u64) -> u64 {
+    bytes_estimate.saturating_add(bytes_estimate / SPARE_DIVISOR)
+}
+
 /// A move under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
@@ -212,8 +217,7 @@ impl Migration {
 
     /// The free space that it needs, in bytes.
     pub fn room_needed_bytes(&self) -> u64 {
-        let copied = self.plan.bytes_estimate;
-        copied.saturating_add(copied / SPARE_DIVISOR)
+        room_needed(self.plan.bytes_estimate)
     }
 
     /// What is to be done next; `None` when it has ended. The same until [`Migration::step`] is told the result:

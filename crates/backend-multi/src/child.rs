@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use kvorum_backend::{Backend, BackendError, ErrorKind, Result, StoreId};
+use kvorum_backend::{
+    Backend, BackendError, ErrorKind, Lookup, ReadAt, Result, StoreId, StoredEntry, StoredHead,
+    Timestamp,
+};
+use kvorum_encoding::StorageKey;
 
 /// The number of a child in the order of the configuration, from 0.
 pub type ChildNumber = usize;
@@ -33,6 +37,18 @@ impl Child {
         self.store.status().engine
     }
 
+    /// The head of a key's entry, expired or not. Blocks.
+    pub(crate) fn head_of_any_age(&self, key: &StorageKey) -> Result<Option<StoredHead>> {
+        let of_any_age = ReadAt::may_block(Timestamp(0));
+        self.named(self.store.head(key, of_any_age).map(found))
+    }
+
+    /// A key's entry, expired or not. Blocks.
+    pub(crate) fn entry_of_any_age(&self, key: &StorageKey) -> Result<Option<StoredEntry>> {
+        let of_any_age = ReadAt::may_block(Timestamp(0));
+        self.named(self.store.get(key, of_any_age).map(found))
+    }
+
     /// The result of a call to the store; an error names the child.
     pub(crate) fn named<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|error| self.name_error(error))
@@ -45,6 +61,14 @@ impl Child {
             return error;
         }
         BackendError::new(kind, format!("backend {}: {error}", self.name))
+    }
+}
+
+/// What a read that may block has found.
+fn found<T>(lookup: Lookup<T>) -> Option<T> {
+    match lookup {
+        Lookup::Found(it) => Some(it),
+        Lookup::Absent | Lookup::WouldBlock => None,
     }
 }
 

@@ -34,9 +34,12 @@
 
 pub mod anatomy;
 mod card;
+mod carry;
 mod child;
 mod index_merge;
 mod key_merge;
+mod move_record;
+mod mover;
 mod multi;
 mod opening;
 mod placement;
@@ -46,8 +49,10 @@ mod status_sum;
 mod survey;
 mod tickets;
 mod upkeep;
+mod walk;
 
 pub use card::{KnownChild, find_store, is_store, known_children};
+pub use carry::IndexEntriesOf;
 pub use child::{Child, ChildNumber};
 pub use multi::MultiBackend;
 pub use opening::DrawNumber;

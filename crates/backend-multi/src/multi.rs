@@ -3,21 +3,29 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
+use bytes::Bytes;
 use kvorum_backend::{
     Backend, BackendError, Backups, Batch, Belonging, Capabilities, Durability, ErrorKind, Flow,
     FoldDetail, FoldEnd, FoldFilter, FoldRange, IndexCounts, IndexFolds, IndexRange, IndexVisitor,
-    JournalFoldEnd, JournalFolded, JournalFolds, Lease, Lookup, OldEntry, ReadAt, Receipt, Result,
-    Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry,
-    StoredHead, Task, TaskKind, Timestamp, Urgency, Visitor, Write, write_two_copies,
+    JournalFoldEnd, JournalFolded, JournalFolds, Lease, Lookup, MoveEstimate, MoveStatus, Moves,
+    OldEntry, ReadAt, Reading, Receipt, Result, Sequence, Snapshot, Status, StepBudget,
+    StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
+    Visitor, Write, write_two_copies,
 };
+use kvorum_backend_migration::{Event as MoveEvent, Migration, Order as MoveOrder, room_needed};
 use kvorum_disk::{Disk, create_directory_durably, replace_file};
 use kvorum_encoding::StorageKey;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::card::{CARD_NAMES, Card};
+use crate::carry::{IndexEntriesOf, Pair};
 use crate::child::{Child, ChildNumber, ChildSet};
 use crate::index_merge::{self, IndexSource};
+use crate::key_merge::bucket_of_key;
+use crate::move_record;
+use crate::mover::{Going, Job, Mover, Next, StrayBuckets, Wanted};
 use crate::opening::{CardFiles, DrawNumber, erase, known};
 use crate::placement::{Homes, Placement, Strays};
 use crate::routes::{RouteTable, Routes};
@@ -25,10 +33,18 @@ use crate::snapshot::MultiSnapshot;
 use crate::status_sum;
 use crate::survey::{BUCKET_BYTES, Survey};
 use crate::tickets::all_of;
-use crate::upkeep::{SURVEY_SUBJECT, of_child, of_whole};
+use crate::upkeep::{MOVE_SUBJECT, SURVEY_SUBJECT, of_child, of_whole};
+use crate::walk::Count;
 
 /// What a survey is thought to read, in bytes: nobody knows how many buckets there are.
 const SURVEY_COST_BYTES: u64 = 64 * BUCKET_BYTES;
+/// Keys that a step counts before a move.
+const COUNTED_A_STEP: usize = 4096;
+/// A part of a move waits so long for those who need keys to stay where they are.
+const HELD_WAIT: Duration = Duration::from_millis(5);
+
+/// What is held while a part of a move changes two children.
+type Held<'a> = (RwLockReadGuard<'a, Placement>, RwLockWriteGuard<'a, ()>);
 
 /// A store made of several; see the crate's documentation.
 pub struct MultiBackend {
@@ -46,11 +62,18 @@ pub struct MultiBackend {
     /// From the beginning of an erasure on, until one has come to its end: what is put meanwhile would go with
     /// the rest.
     is_erasing: AtomicBool,
+    /// Read by who needs keys to stay in their children for a while: puts to buckets that are in several, queries
+    /// of indexes and backups. Written by a part of a move; taken after `placement`.
+    staying: RwLock<()>,
+    /// Moves buckets that are elsewhere than their properties say, if it has to.
+    mover: Option<Mover>,
 }
 
 impl MultiBackend {
     /// Makes a store in `directory` of children that are open, each with its files in the directory of its
-    /// name there. The numbers in the routes are those of the children in this order.
+    /// name there. The numbers in the routes are those of the children in this order. With `moves`, which makes
+    /// the index entries of objects, buckets that a property of theirs or of their type routes elsewhere than they
+    /// are move there as upkeep.
     ///
     /// # Errors
     /// Those of the disk; [`ErrorKind::Corrupt`] for a child that is not the one that was here, and
@@ -62,6 +85,7 @@ impl MultiBackend {
         children: Vec<Child>,
         routes: Arc<dyn Routes>,
         draw: DrawNumber,
+        moves: Option<Box<IndexEntriesOf>>,
     ) -> Result<Self> {
         let files = CardFiles {
             disk,
@@ -71,6 +95,8 @@ impl MultiBackend {
         let (version, table) = routes.table();
         let placement = Placement::new(version, table, children.len());
         let last = children.iter().map(|it| it.store.durable().0);
+        let mover = moves.map(|it| Mover::new(&files, card.identity, it));
+        let mover = mover.transpose()?;
         Ok(Self {
             last: last.map(AtomicU64::new).collect(),
             children,
@@ -82,6 +108,8 @@ impl MultiBackend {
             draw,
             is_closed: AtomicBool::new(false),
             is_erasing: AtomicBool::new(false),
+            staying: RwLock::new(()),
+            mover,
         })
     }
 
@@ -267,6 +295,13 @@ impl MultiBackend {
         };
         let replacement = |write: &Write, old| Ok(Some(with_old(write.clone(), old)));
         let mut promises = Vec::new();
+        let is_cached = |it: &Write| it.old().reading == Reading::CachedOnly;
+        if batch.writes.iter().any(is_cached)
+            && !self.in_strays(others, batch, &removal)?.is_empty()
+        {
+            let detail = "a key goes from one backend to another, which waits for a sync";
+            return Err(BackendError::new(ErrorKind::WouldBlock, detail));
+        }
         for (child, removals) in self.in_strays(others, batch, &superseded)? {
             promises.push(self.put_in(child, &removals, durability)?.durable);
         }
@@ -274,7 +309,13 @@ impl MultiBackend {
             promises.push(self.put_to(child, &replaced, durability)?.durable);
         }
         let receipt = self.put_to(own, batch, durability)?;
-        for (child, removals) in self.in_strays(others, batch, &removal)? {
+        let removals = self.in_strays(others, batch, &removal)?;
+        if !removals.is_empty() {
+            // The children may have logs of their own: the removal could outlive the put, and what was there.
+            let child = &self.children[own];
+            child.named(child.store.sync())?;
+        }
+        for (child, removals) in removals {
             promises.push(self.put_in(child, &removals, durability)?.durable);
         }
         Ok(Receipt {
@@ -349,6 +390,195 @@ impl MultiBackend {
         Ok(StepOutcome::done(step.cost_bytes))
     }
 
+    /// Keeps keys in their children while a batch is put.
+    fn stay(&self, batch: &Batch) -> Result<RwLockReadGuard<'_, ()>> {
+        if let Some(staying) = self.staying.try_read() {
+            return Ok(staying);
+        }
+        let mut writes = batch.writes.iter();
+        if writes.any(|it| it.old().reading == Reading::CachedOnly) {
+            let detail = "a part of the bucket is being moved";
+            return Err(BackendError::new(ErrorKind::WouldBlock, detail));
+        }
+        Ok(self.staying.read())
+    }
+
+    /// The buckets that are elsewhere, if that is known, and the table by which they are.
+    fn known_strays(&self) -> Option<(StrayBuckets, Arc<RouteTable>)> {
+        let placement = self.placement();
+        match &placement.strays {
+            Strays::Unknown => None,
+            Strays::Known(strays) => Some((strays.clone(), placement.table.clone())),
+        }
+    }
+
+    /// The free space for what moves to a child.
+    fn room_for(&self, target: ChildNumber) -> Result<u64> {
+        if !self.children[target].is_kept() {
+            return Ok(u64::MAX);
+        }
+        Ok(self.files.disk.space(&self.files.directory)?.available)
+    }
+
+    fn wanted(&self, mover: &Mover) -> Wanted {
+        let Some((strays, table)) = self.known_strays() else {
+            return Wanted::Nothing;
+        };
+        let mut state = mover.state.lock();
+        state.renew(&strays, &table);
+        let has_room = |target, needed| self.room_for(target).is_ok_and(|it| it >= needed);
+        state.wanted(&self.children, &has_room)
+    }
+
+    fn move_task(&self) -> Option<Task> {
+        let left_bytes = match self.wanted(self.mover.as_ref()?) {
+            Wanted::Nothing => return None,
+            Wanted::Survey => 0,
+            Wanted::Move(next) => match next.going {
+                Going::Counting { .. } => 0,
+                Going::Moving(migration) => {
+                    let progress = migration.progress();
+                    progress
+                        .bytes_estimate
+                        .saturating_sub(progress.bytes_copied)
+                }
+            },
+        };
+        Some(Task {
+            kind: TaskKind::Move,
+            subject: MOVE_SUBJECT,
+            urgency: Urgency::Normal,
+            cost_bytes: left_bytes.max(BUCKET_BYTES),
+        })
+    }
+
+    fn move_step(&self, budget: StepBudget, now: Timestamp) -> Result<StepOutcome> {
+        let Some(mover) = &self.mover else {
+            return Ok(StepOutcome::nothing_left());
+        };
+        let Some(_turn) = mover.turn.try_lock() else {
+            return Ok(StepOutcome::partial(0));
+        };
+        self.refuse_in_erasure()?;
+        match self.wanted(mover) {
+            Wanted::Nothing => Ok(StepOutcome::nothing_left()),
+            Wanted::Survey => {
+                // What is still elsewhere, and since when, nobody knows better than a look.
+                let mut placement = self.placement.write();
+                placement.strays = Strays::Unknown;
+                Ok(StepOutcome::done(BUCKET_BYTES))
+            }
+            Wanted::Move(next) => self.go_on(mover, &next, budget, now),
+        }
+    }
+
+    fn go_on(
+        &self,
+        mover: &Mover,
+        next: &Next,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        let job = &next.job;
+        match &next.going {
+            Going::Counting { count, after } => {
+                let (mut count, source) = (*count, &self.children[job.source]);
+                let after =
+                    count.add_part(source, &next.buckets, after.as_ref(), COUNTED_A_STEP)?;
+                let mut state = mover.state.lock();
+                state.counted(job, count, after, &self.children);
+                Ok(StepOutcome::partial(BUCKET_BYTES))
+            }
+            Going::Moving(migration) => {
+                let Some((event, cost)) = self.carry_out(mover, next, migration, budget, now)?
+                else {
+                    return Ok(StepOutcome::partial(0));
+                };
+                self.record(mover, job, migration, event)?;
+                Ok(StepOutcome::partial(cost))
+            }
+        }
+    }
+
+    fn record(&self, mover: &Mover, job: &Job, before: &Migration, event: MoveEvent) -> Result<()> {
+        let mut migration = before.clone();
+        migration.step(event);
+        let due = {
+            let state = mover.state.lock();
+            state.generation_due(before.phase(), migration.phase())
+        };
+        if let Some(generation) = due {
+            let identity = self.card.lock().identity;
+            move_record::write(&self.files, identity, generation, &migration)?;
+        }
+        mover.state.lock().went_on(job, migration, due);
+        Ok(())
+    }
+
+    /// What came of the order, and its cost in bytes; `None` where others keep the keys in their places.
+    fn carry_out(
+        &self,
+        mover: &Mover,
+        next: &Next,
+        migration: &Migration,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<Option<(MoveEvent, u64)>> {
+        let Some(order) = migration.order() else {
+            return Ok(None);
+        };
+        let job = &next.job;
+        let pair = Pair {
+            source: &self.children[job.source],
+            target: &self.children[job.target],
+        };
+        let (part, detail) = match &order {
+            MoveOrder::LookForRoom => {
+                let available_bytes = self.room_for(job.target)?;
+                return Ok(Some((MoveEvent::Room { available_bytes }, BUCKET_BYTES)));
+            }
+            MoveOrder::Copy(part) | MoveOrder::Verify(part) => (part, FoldDetail::Entries),
+            MoveOrder::Remove(part) => (part, FoldDetail::Keys),
+        };
+        // What is read is written too.
+        let bytes_max = (budget.bytes / 2).max(1);
+        let gathered = pair.gather(&next.buckets, part.after.as_ref(), detail, bytes_max)?;
+        let cost = gathered.bytes.saturating_mul(2).max(BUCKET_BYTES);
+        let durable = match order {
+            MoveOrder::Remove(_) => pair.target.named(pair.target.store.sync())?,
+            _ => Sequence::default(),
+        };
+        let Some(_held) = self.hold_still(&next.table) else {
+            return Ok(None);
+        };
+        let put = |batch: &Batch| {
+            self.put_to(job.target, batch, Durability::Buffered)
+                .map(drop)
+        };
+        // What a removal by a client finds gone must not come back after a crash.
+        let remove = |batch: &Batch| {
+            let receipt = self.put_in(job.source, batch, Durability::Grouped)?;
+            receipt.wait().map(drop)
+        };
+        let event = match order {
+            MoveOrder::Copy(_) => pair.copy(gathered, &mover.index_entries, now, &put, &remove)?,
+            MoveOrder::Verify(_) => pair.verify(&gathered)?,
+            _ => pair.remove(gathered, durable, now, &remove)?,
+        };
+        Ok(Some((event, cost)))
+    }
+
+    /// Keeps puts to buckets that are in several children, queries and snapshots from beginning, and the routes
+    /// as they are in a table. `None` where they are others by now, or who is at it takes its time.
+    fn hold_still(&self, table: &Arc<RouteTable>) -> Option<Held<'_>> {
+        let placement = self.placement();
+        if !Arc::ptr_eq(&placement.table, table) {
+            return None;
+        }
+        let moving = self.staying.try_write_for(HELD_WAIT)?;
+        Some((placement, moving))
+    }
+
     fn fold_index_in(
         &self,
         homes: Homes,
@@ -390,8 +620,8 @@ impl MultiBackend {
             }
             let its = child.store.indexes().ok_or_else(|| {
                 let detail = format!(
-                    "objects of the bucket are in the backend {}, which keeps no indexes: they have to be \
-                     moved to the backend of the bucket first (kvorum admin backend migrate)",
+                    "objects of the bucket are in the backend {}, which keeps no indexes; read them and put \
+                     them again, and they are in the backend of the bucket",
                     child.name
                 );
                 BackendError::new(ErrorKind::Unread, detail)
@@ -424,7 +654,10 @@ impl Backend for MultiBackend {
         match self.homes_of(&placement, batch)? {
             None => self.put_nothing(&placement, durability),
             Some(homes) if homes.others.is_empty() => self.put_to(homes.own, batch, durability),
-            Some(homes) => self.put_over_strays(homes, batch, durability),
+            Some(homes) => {
+                let _staying = self.stay(batch)?;
+                self.put_over_strays(homes, batch, durability)
+            }
         }
     }
 
@@ -491,6 +724,7 @@ impl Backend for MultiBackend {
                 cost_bytes: SURVEY_COST_BYTES,
             });
         }
+        due.extend(self.move_task());
         for (number, child) in self.children.iter().enumerate() {
             let tasks = child.store.maintenance_due(now);
             due.extend(tasks.iter().map(|task| of_whole(number, task)));
@@ -506,7 +740,10 @@ impl Backend for MultiBackend {
         now: Timestamp,
     ) -> Result<StepOutcome> {
         let Some((child, task)) = of_child(task) else {
-            return self.survey_step(budget, now);
+            return match task.subject {
+                MOVE_SUBJECT => self.move_step(budget, now),
+                _ => self.survey_step(budget, now),
+            };
         };
         match self.children.get(child) {
             Some(child) => child.named(child.store.maintenance_step(&task, budget, now)),
@@ -542,6 +779,9 @@ impl Backend for MultiBackend {
             last.store(child.store.durable().0, Ordering::Release);
         }
         placement.strays = Strays::Known(Arc::default());
+        if let Some(mover) = &self.mover {
+            mover.state.lock().clear();
+        }
         self.is_erasing.store(false, Ordering::Release);
         Ok(())
     }
@@ -583,6 +823,78 @@ impl Backend for MultiBackend {
         kept.peek()?;
         kept.all(|it| it.store.backups().is_some()).then_some(self)
     }
+
+    fn moves(&self) -> Option<&dyn Moves> {
+        self.mover.as_ref().map(|_| self as &dyn Moves)
+    }
+}
+
+impl Moves for MultiBackend {
+    fn moves(&self) -> Vec<MoveStatus> {
+        let Some(mover) = &self.mover else {
+            return Vec::new();
+        };
+        let known = self.known_strays();
+        let mut state = mover.state.lock();
+        if let Some((strays, table)) = known {
+            state.renew(&strays, &table);
+        }
+        state.statuses(&self.children)
+    }
+
+    fn is_looking(&self) -> bool {
+        self.is_survey_due()
+    }
+
+    fn estimate(&self, scope: &[u8], target: &str, now: Timestamp) -> Result<MoveEstimate> {
+        let target = self.children.iter().position(|it| it.name == target);
+        let target = target.ok_or_else(|| {
+            let detail = "the store has no backend of this name";
+            BackendError::new(ErrorKind::Misuse, detail)
+        })?;
+        let table = self.placement().table.clone();
+        let mut estimate = MoveEstimate {
+            available_bytes: self.room_for(target)?,
+            ..MoveEstimate::default()
+        };
+        for (number, child) in self.children.iter().enumerate() {
+            if number == target {
+                continue;
+            }
+            let buckets = buckets_of(child, scope, &table, now)?;
+            let (mut count, mut after) = (Count::default(), None);
+            loop {
+                after = count.add_part(child, &buckets, after.as_ref(), COUNTED_A_STEP)?;
+                if after.is_none() {
+                    break;
+                }
+            }
+            estimate.keys += count.keys;
+            estimate.bytes += count.bytes();
+        }
+        estimate.needed_bytes = room_needed(estimate.bytes);
+        Ok(estimate)
+    }
+}
+
+/// The buckets of a child in a scope, in order, without those of a type whose backend is chosen otherwise.
+fn buckets_of(
+    child: &Child,
+    scope: &[u8],
+    table: &RouteTable,
+    now: Timestamp,
+) -> Result<Vec<Bytes>> {
+    let snapshot = child.named(child.store.snapshot(Lease::Unlimited))?;
+    let (range, filter) = (FoldRange::prefix(scope), FoldFilter::unexpired(now));
+    let mut buckets = Vec::new();
+    let end = snapshot.fold_buckets(&range, &filter, &mut |visited| {
+        let bucket = bucket_of_key(visited.key);
+        if bucket == scope || !table.is_apart_from_type(bucket) {
+            buckets.push(Bytes::copy_from_slice(bucket));
+        }
+        Flow::Continue
+    });
+    child.named(end).map(|_| buckets)
 }
 
 impl IndexFolds for MultiBackend {
@@ -594,6 +906,8 @@ impl IndexFolds for MultiBackend {
         visitor: &mut IndexVisitor<'_>,
     ) -> Result<FoldEnd> {
         let (homes, table) = self.homes(&range.bucket_prefix);
+        let is_spread = !homes.others.is_empty();
+        let _staying = is_spread.then(|| self.staying.read());
         let end = self.fold_index_in(homes, range, lease, now, visitor)?;
         if self.is_outdated(&table) {
             return Err(outdated("query"));
@@ -651,6 +965,8 @@ impl Backups for MultiBackend {
     fn backup(&self, directory: &Path) -> Result<StoreBackup> {
         let disk = &*self.files.disk;
         create_directory_durably(disk, directory)?;
+        // A key that moves meanwhile could be in neither copy.
+        let _staying = self.staying.read();
         let mut all = StoreBackup::default();
         let mut held = Vec::new();
         for child in self.children.iter().filter(|it| it.is_kept()) {

@@ -67,6 +67,31 @@ impl RouteTable {
         routes.into_iter().flatten().next().unwrap_or(self.default)
     }
 
+    /// The length of the beginning of a key by which its child was chosen for its bucket or its type; `None` where
+    /// the beginning of the bucket's name or the default says it.
+    pub(crate) fn chosen_scope(&self, key: &[u8]) -> Option<usize> {
+        let (type_len, bucket_len) = prefix_lens(key).ok()?;
+        if self.by_start_of_name(key).is_some() {
+            return None;
+        }
+        match self.by_bucket.contains_key(&key[..bucket_len]) {
+            true => Some(bucket_len),
+            false => {
+                let is_by_type = self.by_type.contains_key(&key[..type_len]);
+                is_by_type.then_some(type_len)
+            }
+        }
+    }
+
+    /// True when the child of a bucket does not depend on its type.
+    pub(crate) fn is_apart_from_type(&self, key: &[u8]) -> bool {
+        let is_by_bucket = || {
+            let lens = prefix_lens(key).ok();
+            lens.is_some_and(|(_, len)| self.by_bucket.contains_key(&key[..len]))
+        };
+        self.by_start_of_name(key).is_some() || is_by_bucket()
+    }
+
     fn by_start_of_name(&self, key: &[u8]) -> Option<ChildNumber> {
         if self.by_name.is_empty() {
             return None;

@@ -14,6 +14,8 @@ const OWN_BITS: u32 = 56;
 const WHOLE: u64 = 255;
 /// The survey of buckets.
 pub(crate) const SURVEY_SUBJECT: u64 = WHOLE << OWN_BITS;
+/// The move of what the survey found.
+pub(crate) const MOVE_SUBJECT: u64 = SURVEY_SUBJECT + 1;
 
 /// A task of a child, as a task of the whole.
 pub(crate) fn of_whole(child: ChildNumber, task: &Task) -> Task {

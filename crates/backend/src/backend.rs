@@ -3,9 +3,9 @@
 use kvorum_encoding::StorageKey;
 
 use crate::{
-    Backups, Batch, Capabilities, Durability, IndexFolds, JournalFolds, Lease, Lookup, ReadAt,
-    Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry,
-    StoredHead, Task, Timestamp,
+    Backups, Batch, Capabilities, Durability, IndexFolds, JournalFolds, Lease, Lookup, Moves,
+    ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId,
+    StoredEntry, StoredHead, Task, Timestamp,
 };
 
 /// One vnode's store. See the crate's documentation for the contract.
@@ -87,6 +87,11 @@ pub trait Backend: Send + Sync {
 
     /// Backups while serving, if the engine can.
     fn backups(&self) -> Option<&dyn Backups> {
+        None
+    }
+
+    /// Moves of buckets between the stores that make up this one, if there are several.
+    fn moves(&self) -> Option<&dyn Moves> {
         None
     }
 }

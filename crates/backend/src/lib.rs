@@ -83,6 +83,7 @@ mod group_sync;
 mod intake;
 mod lost_directory;
 mod maintenance;
+mod moves;
 mod read_once;
 mod scrub;
 mod snapshot;
@@ -115,6 +116,7 @@ pub use lost_directory::{
     LOST_INDEX_BYTES_MAX, LOST_NAME, LostDirectory, is_news, lost_index_piece,
 };
 pub use maintenance::{StepBudget, StepOutcome, Task, TaskKind, Urgency};
+pub use moves::{MoveEstimate, MoveStatus, Moves};
 pub use read_once::ReadOnce;
 pub use scrub::{SCRUB_NAME, ScrubFile, Scrubbing};
 pub use snapshot::{

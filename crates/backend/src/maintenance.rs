@@ -29,6 +29,8 @@ pub enum TaskKind {
     Rebuild,
     /// Makes index entries again that were lost, and removes those that no object has.
     Reindex,
+    /// Moves buckets to another of the stores that make up a store.
+    Move,
 }
 
 impl TaskKind {
@@ -46,6 +48,7 @@ impl TaskKind {
             Self::Reclaim => "reclaim",
             Self::Rebuild => "rebuild",
             Self::Reindex => "reindex",
+            Self::Move => "move",
         }
     }
 }

@@ -97,13 +97,7 @@ impl PropertyChanges {
             && self.backend_names.are_several()
             && self.holds_data(&place)
         {
-            let to = overlay.backend.as_deref().unwrap_or_default();
-            let options = match &place.bucket {
-                Some(_) => format!("--bucket {place} --to {to}"),
-                None => format!("--type {place} --to {to}"),
-            };
-            let reason = Reason::BackendHoldsData { options };
-            return Err(PropertyErrors::one("backend", reason));
+            return Err(PropertyErrors::one("backend", Reason::BackendHoldsData));
         }
         Ok(without_effect)
     }

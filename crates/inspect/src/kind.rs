@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
+use kvorum_backend::{LOST_INDEX_BYTES_MAX, lost_index_piece};
 use kvorum_backend_bitcask::anatomy::{SEGMENT_KINDS, StoreFile, dissect_front};
+use kvorum_backend_innostore::check::{LOST_PAGES, LOST_PAGES_MAGIC};
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, Pieces};
 use kvorum_disk::{Disk, EntryKind, OpenMode, Reading, read_file};
 use kvorum_index_entries::keyspace::key_shown;
 use kvorum_lsm::anatomy::{
     LOG_KIND, LsmFile, dissect_log_front, dissect_logged_front, place_shown,
 };
+use kvorum_page_tree::anatomy::PageTreeFile;
 use kvorum_segment::{RecordFront, SegmentAnatomy, SegmentId, list_segments, parse_file_name};
 use kvorum_tiers::is_table_name;
 
@@ -38,6 +41,10 @@ pub enum Kind {
     Table,
     /// Another file of one.
     Lsm(LsmFile),
+    /// A file of a store of the innostore engine.
+    PageTree(PageTreeFile),
+    /// The list of what such a store lost.
+    LostPages,
     /// A small file of the value log.
     ValueLog(ValueLogFile),
     /// The table of dot leases.
@@ -120,6 +127,12 @@ fn by_begin(begin: &[u8]) -> Option<Kind> {
     if magic == kvorum_backend_multi::anatomy::CARD_MAGIC {
         return Some(Kind::MultiCard);
     }
+    if let Some(file) = PageTreeFile::of_magic(magic) {
+        return Some(Kind::PageTree(file));
+    }
+    if magic == LOST_PAGES_MAGIC {
+        return Some(Kind::LostPages);
+    }
     if magic == kvorum_vnode::anatomy::LEASE_TABLE_MAGIC {
         return Some(Kind::Leases);
     }
@@ -145,7 +158,9 @@ fn by_begin(begin: &[u8]) -> Option<Kind> {
 fn by_name(name: &str) -> Option<Kind> {
     match name {
         "lock" | "LOCK" | "suspect" | "backup" | "backups" | "scrub" | "leveldb_stores"
-        | "leveled_stores" | "hanoidb_stores" | "bitcask_stores" => Some(Kind::Text),
+        | "leveled_stores" | "hanoidb_stores" | "innostore_stores" | "bitcask_stores" => {
+            Some(Kind::Text)
+        }
         "format" => Some(Kind::Format),
         REPAIR_PROGRESS => Some(Kind::RepairProgress),
         "engine" => Some(Kind::Engine),
@@ -164,6 +179,10 @@ fn by_name(name: &str) -> Option<Kind> {
         _ if parse_file_name(name).is_some() => Some(Kind::Segment),
         _ if is_table_name(name) => Some(Kind::Table),
         _ if LsmFile::of_name(name).is_some() => LsmFile::of_name(name).map(Kind::Lsm),
+        _ if PageTreeFile::of_name(name).is_some() => {
+            PageTreeFile::of_name(name).map(Kind::PageTree)
+        }
+        LOST_PAGES => Some(Kind::LostPages),
         _ => StoreFile::of_name(name).map(Kind::Store),
     }
 }
@@ -191,6 +210,11 @@ pub fn open_pieces(disk: &dyn Disk, path: &Path, kind: Kind, from: u64) -> Resul
             },
         )?),
         Kind::Lsm(file) => one(file.piece(disk, path, key_shown)?),
+        Kind::PageTree(file) => file.pieces(disk, path)?,
+        Kind::LostPages => {
+            let bytes = read_file(disk, path, LOST_INDEX_BYTES_MAX)?;
+            one(lost_index_piece(&bytes, LOST_PAGES_MAGIC))
+        }
         Kind::ValueLog(file) => one(file.piece(disk, path)?),
         Kind::Leases => one(kvorum_vnode::anatomy::lease_table_piece(disk, path)?),
         Kind::ClusterState => one(kvorum_cluster::anatomy::state_piece(disk, path)?),

@@ -8,6 +8,7 @@
 
 mod error;
 mod kind;
+mod page_store;
 mod segment_directory;
 mod show;
 mod table_store;

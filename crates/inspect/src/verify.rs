@@ -11,7 +11,7 @@ use kvorum_tiers::{fast_of, whole_disk};
 use kvorum_value_log::anatomy::ValueLogFile;
 
 use crate::kind::{Kind, open_pieces, recognise};
-use crate::{InspectError, Result, segment_directory, table_store, value_logs};
+use crate::{InspectError, Result, page_store, segment_directory, table_store, value_logs};
 
 /// The lock of a data directory.
 const NODE_LOCK_NAME: &str = "LOCK";
@@ -38,6 +38,8 @@ pub enum Unit {
     Store(PathBuf),
     /// A store of the leveldb engine, but for its tables.
     TableStore(PathBuf),
+    /// A store of the innostore engine.
+    PageStore(PathBuf),
     /// A table or a blob file of one.
     Table(PathBuf, Box<ListedFile>),
     /// The segments of a log.
@@ -128,13 +130,18 @@ impl Plan {
             self.lock(disk, &directory.join(LOCK_NAME))?;
             return self.visit_tables(disk, directory);
         }
-        if is_store(disk, directory)? {
+        let of_pages = kvorum_backend_innostore::check::has_store_files(disk, directory)?;
+        if of_pages || is_store(disk, directory)? {
             self.lock(disk, &directory.join(LOCK_NAME))?;
             for entry in disk.list(directory)? {
                 let info = disk.info(&directory.join(entry.name))?;
                 self.bytes += info.map_or(0, |info| info.len);
             }
-            self.units.push(Unit::Store(directory.to_owned()));
+            let path = directory.to_owned();
+            self.units.push(match of_pages {
+                true => Unit::PageStore(path),
+                false => Unit::Store(path),
+            });
             return Ok(());
         }
         let mut has_segments = false;
@@ -205,6 +212,7 @@ impl Plan {
             .unwrap_or_else(|error| {
                 let (Unit::Store(path)
                 | Unit::TableStore(path)
+                | Unit::PageStore(path)
                 | Unit::Table(path, _)
                 | Unit::Segments(path)
                 | Unit::File(path, _)) = unit;
@@ -240,6 +248,10 @@ impl Plan {
             Unit::TableStore(directory) => {
                 let logs = &self.value_logs;
                 let found = table_store::check(disk, directory, logs, is_live, progress)?;
+                checked.add(found, &self.name_of(directory));
+            }
+            Unit::PageStore(directory) => {
+                let found = page_store::check(disk, directory, progress)?;
                 checked.add(found, &self.name_of(directory));
             }
             Unit::Table(directory, file) => {

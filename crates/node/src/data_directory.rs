@@ -29,7 +29,8 @@
 //!   leveldb/N/     the same with that backend (its place is leveldb.data_root)
 //!   leveled/N/     the same with that backend (its place is leveled.data_root)
 //!   hanoidb/N/     the same with that backend (its place is hanoidb.data_root)
-//!   bitcask_stores, leveldb_stores, leveled_stores, hanoidb_stores
+//!   innostore/N/   the same with that backend (its place is innostore.data_home_dir)
+//!   bitcask_stores, leveldb_stores, leveled_stores, hanoidb_stores, innostore_stores
 //!                  where these are instead, if elsewhere, as text
 //! ```
 
@@ -246,7 +247,9 @@ impl DataDirectory {
     ) -> anyhow::Result<()> {
         let format = match engine {
             StorageBackend::Bitcask => FORMAT_OF_BITCASK_LOG,
-            StorageBackend::Leveldb | StorageBackend::Hanoidb => FORMAT_OF_LEVELDB_LOG,
+            StorageBackend::Leveldb | StorageBackend::Hanoidb | StorageBackend::Innostore => {
+                FORMAT_OF_LEVELDB_LOG
+            }
             // No earlier version knows how several backends lie.
             StorageBackend::Leveled | StorageBackend::Multi => FORMAT,
             StorageBackend::Memory => FORMAT_OF_NEW,

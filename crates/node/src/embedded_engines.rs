@@ -10,17 +10,18 @@ use std::time::Duration;
 use kvorum_backend::{Backend, StepBudget};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
 use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
+use kvorum_backend_innostore::{Innostore, InnostoreSettings};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::LeveledSettings;
 use kvorum_backend_memory::MemoryBackend;
 use kvorum_bench::Engine;
 use kvorum_disk::{Disk, RealDisk, create_directory_durably};
-use kvorum_value_log::{ValueLog, ValueLogSettings};
+use kvorum_value_log::{Tenant, ValueLog, ValueLogSettings};
 
 use crate::data_directory::VALUE_LOG_NAME;
 
 /// Every engine that is built in, with the names that basho_bench has for its driver and keys.
-pub(crate) const EMBEDDED: [Engine; 5] = [
+pub(crate) const EMBEDDED: [Engine; 6] = [
     Engine {
         name: "bitcask",
         other_driver: None,
@@ -48,6 +49,13 @@ pub(crate) const EMBEDDED: [Engine; 5] = [
         directory_key: Some("hanoidb_dir"),
         instances_key: None,
         open: open_hanoidb,
+    },
+    Engine {
+        name: "innostore",
+        other_driver: None,
+        directory_key: None,
+        instances_key: None,
+        open: open_innostore,
     },
     Engine {
         name: "memory",
@@ -92,28 +100,56 @@ fn open_hanoidb(directory: &Path) -> Result<Arc<dyn Backend>, String> {
     }
 }
 
-/// Each store has a value log of its own, in a directory beside its files: it is the store's journal. A thread
-/// commits what is put and collects what is dead, as a node does.
+fn told(error: &dyn std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Each store has a value log of its own, in a directory beside its files: it is the store's journal, or its
+/// redo log.
+fn open_log(disk: &Arc<dyn Disk>, directory: &Path) -> Result<ValueLog, String> {
+    let log_directory = directory.join(VALUE_LOG_NAME);
+    create_directory_durably(&**disk, &log_directory).map_err(|it| told(&it))?;
+    let opened = ValueLog::open(disk.clone(), &log_directory, draw(), OWN_LOG);
+    opened.map(|(log, _found)| log).map_err(|it| told(&it))
+}
+
+/// Gives a store what it lacks. A thread commits what is put to its log and collects what is dead, as a node
+/// does.
+fn run_log(log: &ValueLog, tenant: Arc<dyn Tenant>) -> Result<(), String> {
+    log.admit(&[tenant]).map_err(|it| told(&it))?;
+    let (driven, collected) = (log.clone(), log.clone());
+    spawn("bench-log", move || driven.drive())?;
+    spawn("bench-collect", move || collect(&collected))
+}
+
 fn open_leveled(directory: &Path) -> Result<Arc<dyn Backend>, String> {
-    let told = |error: &dyn std::fmt::Display| error.to_string();
-    let (disk, log_directory): (Arc<dyn Disk>, _) =
-        (Arc::new(RealDisk), directory.join(VALUE_LOG_NAME));
-    create_directory_durably(&*disk, &log_directory).map_err(|it| told(&it))?;
-    let opened = ValueLog::open(disk.clone(), &log_directory, draw(), LEVELED_LOG);
-    let (log, _found) = opened.map_err(|it| told(&it))?;
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let log = open_log(&disk, directory)?;
     let settings = LeveledSettings::default();
     let (shared, draw) = (TREES_SHARED.clone(), Arc::new(draw));
     let store = kvorum_backend_leveled::open(disk, directory, &settings, shared, draw, log.clone());
     let store = Arc::new(store.map_err(|it| told(&it))?);
-    log.admit(&[store.tenant()]).map_err(|it| told(&it))?;
-    let driven = log.clone();
-    spawn("bench-log", move || driven.drive())?;
-    spawn("bench-collect", move || collect(&log))?;
+    run_log(&log, store.tenant())?;
+    Ok(store)
+}
+
+/// Pages of all stores of this process.
+static PAGES_SHARED: LazyLock<kvorum_backend_innostore::Shared> =
+    LazyLock::new(|| kvorum_backend_innostore::Shared::new(1 << 30));
+
+fn open_innostore(directory: &Path) -> Result<Arc<dyn Backend>, String> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let log = open_log(&disk, directory)?;
+    let settings = InnostoreSettings::default();
+    let (shared, draw) = (PAGES_SHARED.clone(), Arc::new(draw));
+    let store = Innostore::open(disk, directory, &settings, shared, draw, log.clone());
+    let store = Arc::new(store.map_err(|it| told(&it))?);
+    run_log(&log, store.tenant())?;
     Ok(store)
 }
 
 /// What a node of default settings has.
-const LEVELED_LOG: ValueLogSettings = ValueLogSettings {
+const OWN_LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 64 << 20,
     dead_percent_max: 30,
 };

@@ -9,16 +9,23 @@ use kvorum_disk::Disk;
 use kvorum_settings::StorageBackend;
 
 /// The engines that are built in, as `storage_backend` names them.
-pub(crate) const BUILT_IN: [&str; 6] = [
-    "bitcask", "leveldb", "leveled", "hanoidb", "memory", "multi",
+pub(crate) const BUILT_IN: [&str; 7] = [
+    "bitcask",
+    "leveldb",
+    "leveled",
+    "hanoidb",
+    "innostore",
+    "memory",
+    "multi",
 ];
 
 /// Those that keep files.
-pub(crate) const WITH_FILES: [StorageBackend; 5] = [
+pub(crate) const WITH_FILES: [StorageBackend; 6] = [
     StorageBackend::Bitcask,
     StorageBackend::Leveldb,
     StorageBackend::Leveled,
     StorageBackend::Hanoidb,
+    StorageBackend::Innostore,
     StorageBackend::Multi,
 ];
 
@@ -35,6 +42,7 @@ pub(crate) fn name_of(engine: StorageBackend) -> &'static str {
         StorageBackend::Leveldb => "leveldb",
         StorageBackend::Leveled => "leveled",
         StorageBackend::Hanoidb => "hanoidb",
+        StorageBackend::Innostore => "innostore",
         StorageBackend::Memory => MEMORY,
         StorageBackend::Multi => MULTI,
     }
@@ -56,6 +64,7 @@ pub(crate) fn find_of(engine: StorageBackend) -> Option<Find> {
         StorageBackend::Leveldb | StorageBackend::Leveled | StorageBackend::Hanoidb => {
             Some(kvorum_backend_leveldb::find_store)
         }
+        StorageBackend::Innostore => Some(kvorum_backend_innostore::find_store),
         StorageBackend::Memory => None,
         StorageBackend::Multi => Some(find_several),
     }

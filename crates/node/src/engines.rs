@@ -2,6 +2,7 @@
 
 mod bitcask;
 mod hanoidb;
+mod innostore;
 mod leveldb;
 mod leveled;
 mod multi;
@@ -20,6 +21,7 @@ use anyhow::{Context, bail};
 use kvorum_backend::{Backend, Belonging, FoundStore, HINTS_LABEL, StoreId};
 use kvorum_backend_bitcask::{Bitcask, MergePolicy, ReadCache};
 use kvorum_backend_hanoidb::Hanoidb;
+use kvorum_backend_innostore::Innostore;
 use kvorum_backend_leveldb::repair::RepairOptions;
 use kvorum_backend_leveldb::{DrawNumber, Leveldb, Shared, Tiers, remove_store};
 use kvorum_backend_leveled::open as open_leveled;
@@ -36,6 +38,7 @@ use parking_lot::Mutex;
 use crate::engine_names::{WITH_FILES, find_of, name_of, repair_options_of};
 use crate::store_roots::StoreRoots;
 
+use self::innostore::Pool;
 use self::multi::AgreedRoutes;
 use self::tree_memory::Memory;
 
@@ -54,6 +57,8 @@ pub(crate) struct Engines {
     randomness: Arc<dyn Randomness>,
     /// What the stores of an engine over merge trees share, and how it was sized.
     trees: Option<(Memory, Shared)>,
+    /// What the stores of innostore share, and how it was sized.
+    pages: Option<(Pool, kvorum_backend_innostore::Shared)>,
     /// What the stores of bitcask have read, for all of them.
     read_cache: Option<Arc<ReadCache>>,
     /// The free space that puts to the stores' own files leave alone, if there is no value log to do that.
@@ -78,13 +83,22 @@ impl Engines {
             StorageBackend::Leveldb => Some(leveldb::allowance(&settings.leveldb)),
             StorageBackend::Leveled => Some(leveled::allowance(&settings.leveled)),
             StorageBackend::Hanoidb => Some(hanoidb::allowance(&settings.hanoidb)),
-            StorageBackend::Bitcask | StorageBackend::Memory | StorageBackend::Multi => None,
+            StorageBackend::Bitcask
+            | StorageBackend::Innostore
+            | StorageBackend::Memory
+            | StorageBackend::Multi => None,
         };
         let trees = allowance.map(|allowance| {
             // A node that joins a cluster of another ring size is told so and is to be started again.
             let partitions = settings.node.ring_size;
             let memory = Memory::of(allowance, machine::memory_bytes(), partitions);
             (memory, memory.shared())
+        });
+        let is_of_pages = settings.node.storage_backend == StorageBackend::Innostore;
+        let pages = is_of_pages.then(|| {
+            let (machine, partitions) = (machine::memory_bytes(), settings.node.ring_size);
+            let pool = Pool::of(&settings.innostore, machine, partitions);
+            (pool, kvorum_backend_innostore::Shared::new(pool.cache))
         });
         let read_cache = bitcask::read_cache(&settings, machine::memory_bytes());
         let backends = backends_of(&disk, &settings, &randomness);
@@ -93,6 +107,7 @@ impl Engines {
             routes: Arc::new(AgreedRoutes::new(&settings.multi)),
             parts: Mutex::default(),
             trees,
+            pages,
             disk,
             roots: StoreRoots::of(&settings),
             settings,
@@ -183,8 +198,8 @@ impl Engines {
             StorageBackend::Bitcask | StorageBackend::Leveldb | StorageBackend::Hanoidb => {
                 is_there_one || self.settings.backend_durability().mode == DurabilityMode::Grouped
             }
-            // It is their journal.
-            StorageBackend::Leveled => true,
+            // It is their journal, or their redo log.
+            StorageBackend::Leveled | StorageBackend::Innostore => true,
             StorageBackend::Memory => false,
             StorageBackend::Multi => {
                 let mut backends = self.backends.iter();
@@ -201,6 +216,7 @@ impl Engines {
             StorageBackend::Leveldb
             | StorageBackend::Leveled
             | StorageBackend::Hanoidb
+            | StorageBackend::Innostore
             | StorageBackend::Memory => MergePolicy::Always,
             // What the stores of one backend keep from being collected is in the same log.
             StorageBackend::Multi => {
@@ -375,6 +391,9 @@ impl Engines {
             StorageBackend::Bitcask => {
                 kvorum_backend_bitcask::check::identity_of(disk, directory).ok()
             }
+            StorageBackend::Innostore => {
+                kvorum_backend_innostore::check::identity_of(disk, directory).ok()
+            }
             // The value log knows the stores that it is made of, and not the whole.
             StorageBackend::Memory | StorageBackend::Multi => None,
         };
@@ -429,6 +448,9 @@ impl Engines {
             (StorageBackend::Hanoidb, Some(directory)) => {
                 (self.open_hanoidb(directory, belonging, log)?, directory)
             }
+            (StorageBackend::Innostore, Some(directory)) => {
+                (self.open_innostore(directory, belonging, log)?, directory)
+            }
             // Each of its stores tells its own losses.
             (StorageBackend::Multi, Some(directory)) => {
                 return self.open_several(directory, &belonging, size, log);
@@ -466,7 +488,9 @@ impl Engines {
             false => self.routes.clone(),
         };
         let (disk, draw) = (self.disk.clone(), self.draw());
-        let opened = MultiBackend::open(disk, directory, belonging, children, routes, draw);
+        // There is no command for them yet.
+        let moves = None;
+        let opened = MultiBackend::open(disk, directory, belonging, children, routes, draw, moves);
         let store = opened.with_context(told)?;
         self.parts.lock().insert(store.identity(), parts);
         Ok(Arc::new(store))
@@ -573,6 +597,25 @@ impl Engines {
             Some(reserve) => store.with_reserve(reserve.clone()),
             None => store,
         }))
+    }
+
+    fn open_innostore(
+        &self,
+        directory: &Path,
+        belonging: Belonging,
+        log: Option<&ValueLog>,
+    ) -> anyhow::Result<Arc<dyn Backend>> {
+        let (pool, shared) = self.pages.as_ref().context("size the cache of pages")?;
+        let log = log.context("open the value log, which is the redo log")?;
+        self.roots()
+            .try_for_each(|root| innostore::refuse_original(&*self.disk, root))?;
+        let mut settings = innostore::settings_of(&self.settings, pool, self.randomness.next_u64());
+        settings.belonging = belonging;
+        let (disk, shared, draw) = (self.disk.clone(), shared.clone(), self.draw());
+        let opened = Innostore::open(disk, directory, &settings, shared, draw, log.clone());
+        let store = opened.with_context(|| format!("open {}", directory.display()))?;
+        self.note_tenant(&store.tenant());
+        Ok(Arc::new(store))
     }
 
     /// Numbers for identities.

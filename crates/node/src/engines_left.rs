@@ -169,6 +169,9 @@ fn store_of(
         StorageBackend::Leveldb | StorageBackend::Leveled | StorageBackend::Hanoidb => {
             has_store_files(disk, directory)
         }
+        StorageBackend::Innostore => {
+            kvorum_backend_innostore::check::has_store_files(disk, directory)
+        }
         StorageBackend::Multi => is_multi(disk, directory),
         _ => is_bitcask(disk, directory),
     };

@@ -69,6 +69,9 @@ pub(crate) enum ImportVerb {
     /// Stores of HanoiDB are not imported: says what to do instead.
     #[command(name = "riak-hanoidb", hide = true)]
     Hanoidb(NotImportedArguments),
+    /// Stores of Innostore are not imported: says what to do instead.
+    #[command(name = "riak-innostore", hide = true)]
+    Innostore(NotImportedArguments),
 }
 
 /// The stores of one backend, with what is to be done with them.
@@ -90,6 +93,10 @@ pub(crate) struct NotImportedArguments {
 /// Why there is none for HanoiDB.
 const HANOIDB_NOT_IMPORTED: &str = "stores of HanoiDB are not imported: no Riak that was released ran on it. \
     Read the objects from the cluster that has them and put them here, as any client does";
+
+/// Why there is none for Innostore.
+const INNOSTORE_NOT_IMPORTED: &str = "stores of Innostore are not imported: Riak 1.0 was the last with that \
+    backend. Read the objects from the cluster that has them and put them here, as any client does";
 
 /// Arguments of `kvorum import riak-bitcask`.
 #[derive(Args, Clone)]
@@ -195,6 +202,12 @@ impl ImportVerb {
                     arguments.any.join(" ")
                 )
             }
+            Self::Innostore(arguments) => {
+                bail!(
+                    "{INNOSTORE_NOT_IMPORTED} (not read: {})",
+                    arguments.any.join(" ")
+                )
+            }
         }
     }
 
@@ -205,7 +218,7 @@ impl ImportVerb {
             Self::Leveldb(arguments) => vec![Source::Leveldb(arguments.clone())],
             Self::Leveled(arguments) => vec![Source::Leveled(arguments.clone())],
             Self::Multi(arguments) => arguments.sources(),
-            Self::Hanoidb(_) => Vec::new(),
+            Self::Hanoidb(_) | Self::Innostore(_) => Vec::new(),
         }
     }
 }
@@ -377,7 +390,7 @@ fn check_source(executor: &Executor, source: &Source) -> Result<(), ImportError>
         Source::Leveled(arguments) => {
             let options = shared_options(&arguments.common, &arguments.state, None);
             kvorum_import_leveled::check_source(&system, &options)
-        } // It was refused for its arguments.
+        }
     }
 }
 

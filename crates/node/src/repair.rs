@@ -164,6 +164,12 @@ fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> 
         found.trees.push(directory.to_owned());
         return Ok(());
     }
+    if kvorum_backend_innostore::check::has_store_files(disk, directory)? {
+        let said = "innostore: a store opens with the pages that can be read; what damaged ones had is \
+                    restored from replicas, or put again";
+        found.others.push((directory.to_owned(), said));
+        return Ok(());
+    }
     if is_bitcask(disk, directory)? {
         let said = "bitcask: a store opens from its data files alone; the next opening makes hints and \
                     checkpoint again and cuts torn ends";

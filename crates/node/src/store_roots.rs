@@ -43,6 +43,7 @@ impl StoreRoots {
             StorageBackend::Leveldb => &settings.leveldb.data_root,
             StorageBackend::Leveled => &settings.leveled.data_root,
             StorageBackend::Hanoidb => &settings.hanoidb.data_root,
+            StorageBackend::Innostore => &settings.innostore.data_home_dir,
             StorageBackend::Multi => &several,
         };
         let is_tiered = engine == StorageBackend::Leveldb;

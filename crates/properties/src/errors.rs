@@ -64,10 +64,7 @@ pub enum Reason {
         known: String,
     },
     /// A bucket that has data is to be in another backend.
-    BackendHoldsData {
-        /// The options of the command that moves it.
-        options: String,
-    },
+    BackendHoldsData,
     /// A kind of objects is named that this server does not have.
     NoSuchTag {
         /// The names that would do.
@@ -140,12 +137,9 @@ impl Reason {
                 "commit hooks are not supported by this server and would not run; set an empty list, \
                  and check or react in the client"
             }
-            Self::BackendHoldsData { options } => {
-                return format!(
-                    "there is data in the present backend; move it with `kvorum admin backend migrate \
-                     {options}`, which sets this property"
-                )
-                .into();
+            Self::BackendHoldsData => {
+                "there is data in the present backend, and this version moves none between backends; \
+                 leave backend as it is, or delete what is there first"
             }
             Self::NoSuchBackend { known } => {
                 return format!(
@@ -203,7 +197,7 @@ impl Reason {
             | Self::UnknownProperty => Form::Atom,
             Self::NoStrongConsistency
             | Self::NoCommitHooks
-            | Self::BackendHoldsData { .. }
+            | Self::BackendHoldsData
             | Self::NoSuchBackend { .. }
             | Self::NoSuchTag { .. }
             | Self::TagAtCreation

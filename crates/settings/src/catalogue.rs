@@ -133,7 +133,14 @@ fn under_multi(name: &Name) -> Option<Name> {
 
 /// True for a key of an engine, whatever becomes of it.
 fn known_to_a_backend(rest: &Name) -> bool {
-    const BACKENDS: [&str; 5] = ["bitcask", "leveldb", "leveled", "hanoidb", "memory_backend"];
+    const BACKENDS: [&str; 6] = [
+        "bitcask",
+        "leveldb",
+        "leveled",
+        "hanoidb",
+        "innostore",
+        "memory_backend",
+    ];
     let backend = rest
         .words()
         .first()

@@ -8,7 +8,6 @@ use crate::conf_file::{self, Setting};
 use crate::consistency;
 use crate::erlang;
 use crate::key::Key;
-use crate::kind::Refusal;
 use crate::line_report::{LineReport, Outcome};
 use crate::name::{self, Name};
 use crate::problem::{Place, Problem, Problems, TermsFile};
@@ -152,7 +151,6 @@ fn place_of(problem: &Problem) -> Option<Place> {
     match problem {
         Problem::UnknownKey { place, .. }
         | Problem::BadValue { place, .. }
-        | Problem::NotBuiltIn { place, .. }
         | Problem::Unsupported { place, .. }
         | Problem::Terms { place, .. }
         | Problem::Unreadable { place, .. }
@@ -424,24 +422,14 @@ impl<'a> Loader<'a> {
         place: Place,
         value: &str,
     ) {
-        let Err(refusal) = key.kind.apply(settings, word, value) else {
-            return;
-        };
-        let (key_name, got) = (name.to_owned(), value.to_owned());
-        self.problems.push(match refusal {
-            Refusal::Expected => Problem::BadValue {
-                key: key_name,
+        if key.kind.apply(settings, word, value).is_err() {
+            self.problems.push(Problem::BadValue {
+                key: name.to_owned(),
                 place,
-                got,
+                got: value.to_owned(),
                 expected: key.kind.expected(),
-            },
-            Refusal::NotBuiltIn(reason) => Problem::NotBuiltIn {
-                key: key_name,
-                place,
-                got,
-                reason,
-            },
-        });
+            });
+        }
     }
 
     fn expand(&mut self, key: &str, place: Place, text: &str) -> Option<String> {

@@ -62,32 +62,20 @@ pub enum Kind {
     LogFormat(fn(&mut Settings, LogFormat)),
 }
 
-/// One word of [`Kind::Choice`].
+/// One word of [`Kind::Choice`], and what it does.
 #[derive(Clone, Copy)]
-pub enum Choice {
-    /// The word and what it does.
-    Takes(&'static str, fn(&mut Settings)),
-    /// A word that is known but refused, and why.
-    NotBuiltIn(&'static str, &'static str),
-}
+pub struct Choice(pub &'static str, pub fn(&mut Settings));
 
 impl Choice {
     /// The word.
     pub fn word(self) -> &'static str {
-        match self {
-            Choice::Takes(word, _) | Choice::NotBuiltIn(word, _) => word,
-        }
+        self.0
     }
 }
 
-/// Why a value was not taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    /// It is no value of this type; the type is what was expected.
-    Expected,
-    /// It is known, but this build cannot do it.
-    NotBuiltIn(&'static str),
-}
+/// A value that was not taken: it is none of the key's kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal;
 
 /// The reason that a template of Erlang's logger has no effect.
 const TEMPLATE: &str =
@@ -111,7 +99,7 @@ impl Kind {
             Kind::Choice(choices) => return choose(settings, choices, text),
             _ => self.read(settings, word, text),
         }
-        .ok_or(Refusal::Expected)
+        .ok_or(Refusal)
     }
 
     fn read(&self, settings: &mut Settings, free: &str, text: &str) -> Option<()> {
@@ -242,14 +230,10 @@ impl fmt::Debug for Kind {
 pub(crate) const REPLICAS_MAX: u64 = 1024;
 
 fn choose(settings: &mut Settings, choices: &[Choice], text: &str) -> Result<(), Refusal> {
-    match choices.iter().find(|choice| choice.word() == text) {
-        Some(Choice::Takes(_, set)) => {
-            set(settings);
-            Ok(())
-        }
-        Some(Choice::NotBuiltIn(_, reason)) => Err(Refusal::NotBuiltIn(reason)),
-        None => Err(Refusal::Expected),
-    }
+    let choice = choices.iter().find(|choice| choice.word() == text);
+    let Choice(_, set) = choice.ok_or(Refusal)?;
+    set(settings);
+    Ok(())
 }
 
 /// `Some(None)` for the word, `Some(Some(value))` for a value, `None` for neither.
@@ -366,7 +350,7 @@ fn plural(unit: Unit) -> &'static str {
 fn words(choices: &[Choice]) -> String {
     choices
         .iter()
-        .filter(|choice| matches!(choice, Choice::Takes(..)))
+        .filter(|choice| matches!(choice, Choice(..)))
         .map(|choice| choice.word())
         .collect::<Vec<_>>()
         .join(", ")

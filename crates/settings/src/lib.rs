@@ -56,9 +56,9 @@ pub use riak::{Family, Fate, RiakKey};
 pub use sample::sample_file;
 pub use settings::{
     BitcaskSettings, BucketDefaults, CommitLogSettings, Compression, DeleteMode, Durability,
-    DurabilityMode, HanoidbSettings, HttpSettings, JobSettings, KeyFunction, LeveldbSettings,
-    LeveledSettings, ListenerSettings, LogFormat, LogLevel, LogOutput, LogSettings,
-    MaintenanceSettings, MemorySettings, MergePolicy, MultiSettings, NamedBackend, NodeSettings,
-    ObjectLimits, ProtobufSettings, QuorumValue, RequestSettings, Settings, StorageBackend,
-    SyncOnWrite, TlsMode, TlsSettings,
+    DurabilityMode, HanoidbSettings, HttpSettings, InnostoreSettings, JobSettings, KeyFunction,
+    LeveldbSettings, LeveledSettings, ListenerSettings, LogFormat, LogLevel, LogOutput,
+    LogSettings, MaintenanceSettings, MemorySettings, MergePolicy, MultiSettings, NamedBackend,
+    NodeSettings, ObjectLimits, ProtobufSettings, QuorumValue, RequestSettings, Settings,
+    StorageBackend, SyncOnWrite, TlsMode, TlsSettings,
 };

@@ -90,18 +90,6 @@ pub enum Problem {
         /// What is expected instead.
         expected: String,
     },
-    /// The value is known, but this build cannot do it.
-    #[error("`{key} = {got}` {place}: {reason}")]
-    NotBuiltIn {
-        /// The key.
-        key: String,
-        /// Where.
-        place: Place,
-        /// The value.
-        got: String,
-        /// Why.
-        reason: &'static str,
-    },
     /// The key is known, but its value cannot be honoured.
     #[error("`{key}` {place} cannot be honoured: {reason}; remove it to go on without it")]
     Unsupported {

@@ -71,7 +71,7 @@ pub(crate) const ONE_DIRECTORY: &str = "what several backends have of a partitio
      $(platform_data_dir)/multi";
 
 /// All families, in the order of the reference page.
-pub(crate) const FAMILIES: [Family; 16] = [
+pub(crate) const FAMILIES: [Family; 17] = [
     Family {
         title: "Node",
         fates: &[
@@ -443,6 +443,56 @@ pub(crate) const FAMILIES: [Family; 16] = [
             ignored(
                 "hanoidb.spawn_opt",
                 "a merge is no process: upkeep and puts do its steps",
+            ),
+        ],
+    },
+    Family {
+        title: "Innostore backend",
+        fates: &[
+            ignored(
+                "innostore.log_group_home_dir innostore.log_buffer_size innostore.log_file_size \
+                 innostore.log_files_in_group",
+                "the redo log is the node's value log, whose settings are those of `commit_log`",
+            ),
+            ignored(
+                "innostore.format innostore.file_format",
+                "there is one format of pages; a value from a quarter of a page on has one of its own, and \
+                 nothing is compressed",
+            ),
+            ignored(
+                "innostore.data_file_path innostore.file_per_table",
+                "each partition has files of its own in its directory, for all its buckets together",
+            ),
+            ignored(
+                "innostore.doublewrite",
+                "no page is written twice to one place, so that a torn one never counts",
+            ),
+            ignored(
+                "innostore.checksums",
+                "every page carries a checksum, which is checked whenever it is read",
+            ),
+            ignored(
+                "innostore.additional_mem_pool_size innostore.lru_old_blocks_pct \
+                 innostore.adaptive_hash_index",
+                "one cache has the pages of all partitions, and what is read once pushes out nothing that \
+                 is read often",
+            ),
+            ignored(
+                "innostore.adaptive_flushing innostore.io_capacity",
+                "one arbiter says when pages are written, in steps that are cut by time",
+            ),
+            ignored(
+                "innostore.open_files innostore.read_io_threads innostore.write_io_threads \
+                 innostore.flush_method",
+                "files are read and written by system calls of the threads that need them, and stay open",
+            ),
+            ignored(
+                "innostore.lock_wait_timeout innostore.sync_spin_loops",
+                "no request waits for the locks of another one's transaction",
+            ),
+            ignored(
+                "innostore.error_log",
+                "the node has one log for everything: `logger.file`",
             ),
         ],
     },

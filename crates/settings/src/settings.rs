@@ -39,6 +39,8 @@ pub struct Settings {
     pub leveled: LeveledSettings,
     /// The hanoidb backend.
     pub hanoidb: HanoidbSettings,
+    /// The innostore backend.
+    pub innostore: InnostoreSettings,
     /// The memory backend.
     pub memory: MemorySettings,
     /// Several backends on one node.
@@ -84,6 +86,8 @@ pub enum StorageBackend {
     Leveled,
     /// A merge tree of doubling levels, in which each put pays a bounded share of merging.
     Hanoidb,
+    /// A tree of pages, for what is read far more than written.
+    Innostore,
     /// Nothing survives a stop.
     Memory,
     /// Several of the others, each for some buckets.
@@ -513,6 +517,25 @@ pub struct HanoidbSettings {
     pub block_bytes: u64,
 }
 
+/// The innostore backend: `innostore.*`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InnostoreSettings {
+    /// `data_home_dir`.
+    pub data_home_dir: PathBuf,
+    /// `flush_log_at_trx_commit`; `None` follows `durability`. Ask [`Settings::innostore_durability`].
+    pub flush_log: Option<DurabilityMode>,
+    /// `buffer_pool_size`, bytes for the whole node; `None` leaves it to the percentage.
+    pub pool_bytes_max: Option<u64>,
+    /// `buffer_pool_size.percent`: of what the machine or the container has.
+    pub pool_percent_max: u8,
+    /// `max_dirty_pages_pct`: of that, for what is in no page yet.
+    pub dirty_percent_max: u8,
+    /// `page_size`.
+    pub page_bytes: u64,
+    /// `expiry_secs`; 0 is never. Ask [`InnostoreSettings::expiry`].
+    pub expiry_seconds: u64,
+}
+
 /// The memory backend: `memory_backend.*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemorySettings {
@@ -615,6 +638,7 @@ impl Settings {
             StorageBackend::Leveldb => self.leveldb_durability(),
             StorageBackend::Leveled => self.leveled_durability(),
             StorageBackend::Hanoidb => self.hanoidb_durability(),
+            StorageBackend::Innostore => self.innostore_durability(),
             StorageBackend::Memory => self.durability_with(Some(DurabilityMode::None)),
             StorageBackend::Multi => match self.multi.backends.get(self.multi.default_number()) {
                 Some(default) => default.settings.backend_durability(),
@@ -645,6 +669,12 @@ impl Settings {
                 interval: self.hanoidb.sync_interval,
             },
         }
+    }
+
+    /// When a write to the innostore backend counts as done: `innostore.flush_log_at_trx_commit` if it is set,
+    /// else `durability`.
+    pub fn innostore_durability(&self) -> Durability {
+        self.durability_with(self.innostore.flush_log)
     }
 
     fn durability_with(&self, own: Option<DurabilityMode>) -> Durability {
@@ -683,6 +713,7 @@ impl Settings {
             leveldb: LeveldbSettings::default(),
             leveled: LeveledSettings::default(),
             hanoidb: HanoidbSettings::default(),
+            innostore: InnostoreSettings::default(),
             memory: MemorySettings::default(),
             multi: MultiSettings::default(),
             maintenance: MaintenanceSettings::default(),
@@ -703,6 +734,13 @@ impl HanoidbSettings {
         let doubled = u32::try_from(self.top_level).ok();
         let unit = doubled.and_then(|it| HANOIDB_ENTRY_BYTES.checked_shl(it));
         unit.unwrap_or(u64::MAX)
+    }
+}
+
+impl InnostoreSettings {
+    /// How long after its last change an object is gone; `None` for never.
+    pub fn expiry(&self) -> Option<Duration> {
+        (self.expiry_seconds > 0).then(|| Duration::from_secs(self.expiry_seconds))
     }
 }
 

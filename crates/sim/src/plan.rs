@@ -27,6 +27,8 @@ pub enum Engine {
     Leveled,
     /// Sorted tables on doubling levels over the node's value log, on disks that can fail.
     Hanoidb,
+    /// Pages, with the node's value log as their redo log, on disks that can fail.
+    Innostore,
     /// Bitcask and leveldb side by side, each with some buckets: which of them has a bucket is drawn anew each
     /// time that a store is opened, and what was written before stays where it is.
     Multi,
@@ -130,7 +132,8 @@ impl RunPlan {
             60..72 => Engine::Leveldb,
             72..86 => Engine::Leveled,
             86..92 => Engine::Hanoidb,
-            92..96 => Engine::Multi,
+            92..95 => Engine::Multi,
+            95..98 => Engine::Innostore,
             _ => Engine::Memory,
         };
         // Draws of their own: those of before stay what they were.

@@ -112,10 +112,11 @@ const SCENARIOS: [Scenario; 16] = [
         ],
         // All show a write that the log has yet to write, and may find no room for.
         adapt: |plan| {
-            plan.engine = match plan.seed % 4 {
+            plan.engine = match plan.seed % 5 {
                 0 => Engine::Bitcask,
                 1 => Engine::Leveldb,
                 2 => Engine::Hanoidb,
+                3 => Engine::Innostore,
                 _ => Engine::Leveled,
             }
         },
@@ -248,11 +249,12 @@ fn alternate_engines(plan: &mut RunPlan) {
     }
 }
 
-/// Of four seeds that have a tree, two have it with a journal, and one with doubling levels.
+/// Of four seeds that have a tree, one each has it with a journal, with doubling levels, and of pages.
 fn alternate_trees(plan: &mut RunPlan) {
     plan.engine = match plan.seed / 2 % 4 {
         0 => Engine::Leveldb,
         2 => Engine::Hanoidb,
+        3 => Engine::Innostore,
         _ => Engine::Leveled,
     };
 }
@@ -284,6 +286,7 @@ mod tests {
                 Engine::Leveldb,
                 Engine::Leveled,
                 Engine::Hanoidb,
+                Engine::Innostore,
             ] {
                 assert!(engines.contains(&engine), "{id}: {engine:?}");
             }

@@ -1,5 +1,5 @@
-//! The stores of a simulated node, on a disk that can fail: bitcask, leveldb, leveled or hanoidb with their entries
-//! in the value log, two of them side by side, or memory.
+//! The stores of a simulated node, on a disk that can fail: bitcask, leveldb, leveled, hanoidb or innostore with
+//! their entries in the value log, two of them side by side, or memory.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -15,6 +15,7 @@ use kvorum_backend::{
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
+use kvorum_backend_innostore::{Innostore, InnostoreSettings};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::{JournalPolicy, LeveledSettings};
 use kvorum_backend_memory::MemoryBackend;
@@ -327,7 +328,7 @@ impl SimulatedStores {
         let randomness = self.runtime.randomness();
         let draw = Arc::new(move || randomness.next_u64());
         let (disk, routes) = (self.disk.clone(), Arc::new(self.drawn_routes()));
-        let opened = MultiBackend::open(disk, path, &belonging, children, routes, draw);
+        let opened = MultiBackend::open(disk, path, &belonging, children, routes, draw, None);
         let store = opened.with_context(told)?;
         self.parts.lock().insert(store.identity(), parts);
         Ok(Arc::new(store))
@@ -401,6 +402,17 @@ impl SimulatedStores {
                 };
                 let shared = self.shared();
                 let opened = Hanoidb::open(disk, path, &own, shared, draw, Some(log));
+                let store = opened.with_context(told)?;
+                let tenant = store.tenant();
+                (Arc::new(store), tenant)
+            }
+            Engine::Innostore => {
+                let own = InnostoreSettings {
+                    belonging,
+                    ..innostore_settings()
+                };
+                let shared = kvorum_backend_innostore::Shared::new(1 << 20);
+                let opened = Innostore::open(disk, path, &own, shared, draw, log);
                 let store = opened.with_context(told)?;
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
@@ -662,6 +674,7 @@ fn find_one(
         Engine::Leveldb => kvorum_backend_leveldb::find_store(disk, directory, belonging),
         Engine::Leveled => kvorum_backend_leveled::find_store(disk, directory, belonging),
         Engine::Hanoidb => kvorum_backend_hanoidb::find_store(disk, directory, belonging),
+        Engine::Innostore => kvorum_backend_innostore::find_store(disk, directory, belonging),
         _ => kvorum_backend_bitcask::check::find_store(disk, directory, belonging),
     }
 }
@@ -731,6 +744,20 @@ fn hanoidb_settings() -> HanoidbSettings {
         block_bytes: leveldb.block_bytes,
         table_bytes_max: TABLE_BYTES_MAX,
         ..HanoidbSettings::default()
+    }
+}
+
+/// A few pages to a file.
+fn innostore_settings() -> InnostoreSettings {
+    let leveldb = leveldb_settings();
+    InnostoreSettings {
+        sync: leveldb.sync,
+        log_segments_behind_max: leveldb.log_segments_behind_max,
+        page_bytes: leveldb.block_bytes,
+        body_apart_bytes: leveldb.block_bytes / 4,
+        dirty_bytes_max: TABLE_BYTES_MAX,
+        file_bytes_max: 4 * TABLE_BYTES_MAX,
+        ..InnostoreSettings::default()
     }
 }
 

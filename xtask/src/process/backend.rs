@@ -22,7 +22,7 @@ pub(crate) struct Backend {
 }
 
 /// All that keep something.
-pub(crate) const BACKENDS: [Backend; 4] = [
+pub(crate) const BACKENDS: [Backend; 5] = [
     Backend {
         name: "bitcask",
         small_files: &[
@@ -57,6 +57,15 @@ pub(crate) const BACKENDS: [Backend; 4] = [
         small_files: &[
             ("hanoidb.top_level", "2"),
             ("hanoidb.maximum_memory", "32MB"),
+        ],
+        kills: 4,
+        cuts: 2,
+    },
+    Backend {
+        name: "innostore",
+        small_files: &[
+            ("innostore.buffer_pool_size", "16MB"),
+            ("innostore.page_size", "4KB"),
         ],
         kills: 4,
         cuts: 2,

@@ -8,6 +8,7 @@ use kvorum_advise::{CapacityQuestion, EngineTable, capacity};
 use kvorum_backend::{Backend, Batch, Durability, Fields, Write};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression};
 use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
+use kvorum_backend_innostore::{Innostore, InnostoreSettings};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::LeveledSettings;
 use kvorum_disk::{Disk, MemoryDisk};
@@ -161,6 +162,31 @@ fn hanoidb_takes_the_disk_that_capacity_says() {
             "{found} bytes on disk where {declared} are declared"
         );
     }
+}
+
+/// Bodies of this size stand in leaves.
+#[test]
+fn innostore_takes_the_disk_that_capacity_says() {
+    let memory = MemoryDisk::new();
+    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+    let log_settings = ValueLogSettings {
+        segment_bytes: 1 << 20,
+        dead_percent_max: 30,
+    };
+    let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 1, log_settings).unwrap();
+    let settings = InnostoreSettings::default();
+    let draw = Arc::new(|| 0x9e37_79b9_7f4a_7c15);
+    let shared = kvorum_backend_innostore::Shared::new(1 << 20);
+    let store = Innostore::open(disk, Path::new("store"), &settings, shared, draw, log);
+    let store = store.unwrap();
+    fill(&store);
+    store.close().unwrap();
+    let declared = told("innostore").disk_live_bytes_per_node as f64;
+    let found = total_len(&memory, Path::new("store")) as f64;
+    assert!(
+        found < declared * 1.05 && found > declared * 0.75,
+        "{found} bytes on disk where {declared} are declared"
+    );
 }
 
 /// The journal is what was put to the value log.

@@ -5,26 +5,42 @@ use std::sync::Arc;
 
 use kvorum_backend::{Backend, Belonging, FoundStore, Result, StoreId};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
+use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_memory::{MemoryBackend, Settings};
-use kvorum_backend_multi::{Child, DrawNumber, MultiBackend, Routes, known_children};
+use kvorum_backend_multi::{
+    Child, DrawNumber, IndexEntriesOf, MultiBackend, Routes, known_children,
+};
 use kvorum_disk::Disk;
 
 /// An engine of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
     Bitcask,
+    Hanoidb,
     Leveldb,
     Memory,
 }
 
-/// Opens a store with these children, by name and engine.
+/// Opens a store with these children, by name and engine, in which nothing moves by itself.
 pub(crate) fn open(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     children: &[(&str, Engine)],
     routes: Arc<dyn Routes>,
     draw: &DrawNumber,
+) -> Result<MultiBackend> {
+    open_with(disk, directory, children, routes, draw, None)
+}
+
+/// The same, perhaps with moves.
+pub(crate) fn open_with(
+    disk: &Arc<dyn Disk>,
+    directory: &Path,
+    children: &[(&str, Engine)],
+    routes: Arc<dyn Routes>,
+    draw: &DrawNumber,
+    moves: Option<Box<IndexEntriesOf>>,
 ) -> Result<MultiBackend> {
     let belonging = Belonging::default();
     let known = known_children(&**disk, directory, &belonging)?;
@@ -35,7 +51,7 @@ pub(crate) fn open(
         opened.push(open_child(disk, directory, name, *engine, known, draw)?);
     }
     let (disk, draw) = (disk.clone(), draw.clone());
-    MultiBackend::open(disk, directory, &belonging, opened, routes, draw)
+    MultiBackend::open(disk, directory, &belonging, opened, routes, draw, moves)
 }
 
 fn open_child(
@@ -53,6 +69,7 @@ fn open_child(
     };
     let found = match engine {
         Engine::Bitcask => kvorum_backend_bitcask::check::find_store(&**disk, &place, &belonging)?,
+        Engine::Hanoidb => kvorum_backend_hanoidb::find_store(&**disk, &place, &belonging)?,
         Engine::Leveldb => kvorum_backend_leveldb::find_store(&**disk, &place, &belonging)?,
         Engine::Memory => FoundStore::Nothing,
     };
@@ -96,6 +113,18 @@ fn open_store(
             };
             let shared = Shared::new(64 << 10, 1 << 20);
             Arc::new(Leveldb::open(disk, place, &settings, shared, draw, None)?)
+        }
+        Engine::Hanoidb => {
+            let settings = HanoidbSettings {
+                unit_bytes: 3_000,
+                write_buffer_bytes: 3_000,
+                block_bytes: 300,
+                blob_threshold_bytes: 600,
+                belonging,
+                ..HanoidbSettings::default()
+            };
+            let shared = Shared::new(64 << 10, 1 << 20);
+            Arc::new(Hanoidb::open(disk, place, &settings, shared, draw, None)?)
         }
         Engine::Memory => Arc::new(MemoryBackend::new(Settings::default(), move || draw())),
     })

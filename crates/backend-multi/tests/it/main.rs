@@ -8,5 +8,6 @@
 
 mod children;
 mod conformance;
+mod moving;
 mod opening;
 mod routing;

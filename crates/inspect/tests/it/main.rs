@@ -1,6 +1,7 @@
 //! Files are written by the code that writes them, looked into, and damaged byte by byte.
 
 mod foreign_copies;
+mod innostore;
 mod leveldb;
 mod leveled;
 mod log_hints;

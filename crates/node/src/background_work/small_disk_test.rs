@@ -24,6 +24,7 @@ use kvorum_backend::{
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergePolicy};
 use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
+use kvorum_backend_innostore::{Innostore, InnostoreSettings};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::{LeveledSettings, open as open_leveled};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
@@ -60,6 +61,7 @@ enum Engine {
     Leveldb,
     Leveled,
     Hanoidb,
+    Innostore,
 }
 
 struct World {
@@ -309,7 +311,7 @@ impl World {
         // Superseded entries in older tables of leveldb count as used until these are merged.
         let bound = match self.engine {
             Engine::Bitcask => live * 3 / 2,
-            Engine::Leveldb | Engine::Leveled | Engine::Hanoidb => live * 3,
+            Engine::Leveldb | Engine::Leveled | Engine::Hanoidb | Engine::Innostore => live * 3,
         };
         let bound = bound + 4 * SEGMENT_BYTES + u64::from(STORES) * STORE_BYTES;
         assert!(
@@ -403,6 +405,13 @@ fn open(
                 let (own, shared) = (HanoidbSettings::default(), shared.clone());
                 let store = Hanoidb::open(seam, &directory, &own, shared, draw, Some(log));
                 let store = store.unwrap();
+                let tenant = store.tenant();
+                (Arc::new(store), tenant)
+            }
+            Engine::Innostore => {
+                let own = InnostoreSettings::default();
+                let shared = kvorum_backend_innostore::Shared::new(1 << 20);
+                let store = Innostore::open(seam, &directory, &own, shared, draw, log).unwrap();
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
             }
@@ -557,6 +566,26 @@ fn hanoidb_takes_deletes_on_a_disk_full_of_what_lives() {
 #[test]
 fn hanoidb_takes_deletes_on_a_disk_full_of_small_values() {
     deletes_make_room_on_a_disk_full_of_what_lives(Engine::Hanoidb, SMALL_VALUE_BYTES);
+}
+
+#[test]
+fn innostore_heals_a_disk_that_overwrites_have_filled() {
+    overwrites_fill_it_and_it_heals(Engine::Innostore, LARGE_VALUE_BYTES);
+}
+
+#[test]
+fn innostore_heals_a_disk_that_small_overwrites_have_filled() {
+    overwrites_fill_it_and_it_heals(Engine::Innostore, SMALL_VALUE_BYTES);
+}
+
+#[test]
+fn innostore_takes_deletes_on_a_disk_full_of_what_lives() {
+    deletes_make_room_on_a_disk_full_of_what_lives(Engine::Innostore, LARGE_VALUE_BYTES);
+}
+
+#[test]
+fn innostore_takes_deletes_on_a_disk_full_of_small_values() {
+    deletes_make_room_on_a_disk_full_of_what_lives(Engine::Innostore, SMALL_VALUE_BYTES);
 }
 
 #[test]

@@ -50,10 +50,10 @@ fn capacity_answers_for_people_and_for_programs() {
     assert_eq!(answer["question"]["value_bytes"], 1024);
     let unknown = advise(
         directory.path(),
-        &[&words[..], &["--backend", "innostore"]].concat(),
+        &[&words[..], &["--backend", "sqlite"]].concat(),
     );
     assert_eq!(unknown.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&unknown.stderr).contains("not built in yet"));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("no backend is called sqlite"));
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn site(engine: &str) -> Site {
         "leveldb.maximum_memory=64MB",
         "leveled.ledger_buffer=64KB",
         "hanoidb.top_level=2",
+        "innostore.buffer_pool_size=16MB",
         "buckets.default.allow_mult=false",
     ]
     .map(str::to_owned)
@@ -196,6 +197,11 @@ async fn a_backup_of_leveled_is_a_data_directory_and_the_next_one_shares_its_fil
 #[tokio::test]
 async fn a_backup_of_hanoidb_is_a_data_directory_and_the_next_one_shares_its_files() {
     a_backup_is_a_data_directory_and_the_next_one_shares_its_files("hanoidb").await;
+}
+
+#[tokio::test]
+async fn a_backup_of_innostore_is_a_data_directory_and_the_next_one_shares_its_files() {
+    a_backup_is_a_data_directory_and_the_next_one_shares_its_files("innostore").await;
 }
 
 /// What `kvorum admin maintenance` says of the backups.

@@ -82,7 +82,7 @@ fn a_flipped_bit_of_the_engine_or_the_format_is_named_and_found() {
 /// A new cluster was founded over the stores, without a word.
 #[test]
 fn a_directory_that_is_gone_is_missed() {
-    for engine in ["bitcask", "leveldb", "leveled", "hanoidb"] {
+    for engine in ["bitcask", "leveldb", "leveled", "hanoidb", "innostore"] {
         let site = of_engine(engine);
         site.start().stop();
         let data = site.path().join("data");
@@ -155,7 +155,7 @@ fn the_ring_directory_of_another_node_is_refused() {
 
 #[tokio::test]
 async fn the_value_log_of_another_node_is_found() {
-    for engine in ["bitcask", "leveldb", "leveled", "hanoidb"] {
+    for engine in ["bitcask", "leveldb", "leveled", "hanoidb", "innostore"] {
         let (site, other) = (of_engine(engine), of_engine(engine));
         for site in [&site, &other] {
             let server = site.start();
@@ -181,11 +181,12 @@ async fn the_value_log_of_another_node_is_found() {
 /// `verify` found nothing in a file that had lost all its bytes.
 #[test]
 fn a_small_file_without_a_byte_is_found() {
-    for engine in ["bitcask", "leveldb", "leveled", "hanoidb"] {
+    for engine in ["bitcask", "leveldb", "leveled", "hanoidb", "innostore"] {
         let site = of_engine(engine);
         site.start().stop();
         let store = match engine {
             "bitcask" => "store-1",
+            "innostore" => "root-1",
             _ => "manifest-1",
         };
         let hints = format!("hints/{engine}/{store}");
@@ -219,6 +220,7 @@ fn a_damaged_store_of_hints_stops_nothing() {
         ("leveldb", ["manifest-0", "manifest-1"]),
         ("leveled", ["manifest-0", "manifest-1"]),
         ("hanoidb", ["manifest-0", "manifest-1"]),
+        ("innostore", ["root-0", "root-1"]),
         ("bitcask", ["store-0", "store-1"]),
     ] {
         let site = of_engine(engine);

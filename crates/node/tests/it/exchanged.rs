@@ -12,7 +12,7 @@ use kvorum_client::Client;
 use crate::server::Site;
 
 const KEYS: u16 = 80;
-const ENGINES: [&str; 4] = ["bitcask", "leveldb", "leveled", "hanoidb"];
+const ENGINES: [&str; 5] = ["bitcask", "leveldb", "leveled", "hanoidb", "innostore"];
 
 fn site_of(engine: &str) -> Site {
     let mut site = Site::new();

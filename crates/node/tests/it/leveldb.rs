@@ -29,11 +29,15 @@ fn site_of(engine: &str) -> Site {
             "leveldb.write_buffer_size_max=80KB",
         ],
         "hanoidb" => &["hanoidb.top_level=2"],
+        "innostore" => &["innostore.buffer_pool_size=16MB"],
         _ => &["leveled.ledger_buffer=64KB"],
     };
     let others = [
         format!("storage_backend={engine}"),
-        format!("{engine}.maximum_memory=64MB"),
+        match engine {
+            "innostore" => "innostore.page_size=4KB".to_owned(),
+            _ => format!("{engine}.maximum_memory=64MB"),
+        },
         "buckets.default.allow_mult=false".to_owned(),
     ];
     let buffers = buffers.iter().map(|it| (*it).to_owned());
@@ -132,6 +136,11 @@ async fn objects_of_hanoidb_survive_a_stop_and_a_kill() {
     objects_survive("hanoidb").await;
 }
 
+#[tokio::test]
+async fn objects_of_innostore_survive_a_stop_and_a_kill() {
+    objects_survive("innostore").await;
+}
+
 async fn objects_survive(engine: &str) {
     let site = site_of(engine);
     let server = site.start();
@@ -175,6 +184,11 @@ async fn without_syncs_a_kill_loses_nothing_of_leveled_either() {
 #[tokio::test]
 async fn without_syncs_a_kill_loses_nothing_of_hanoidb_either() {
     a_kill_loses_nothing("hanoidb", "hanoidb.sync_strategy=none").await;
+}
+
+#[tokio::test]
+async fn without_syncs_a_kill_loses_nothing_of_innostore_either() {
+    a_kill_loses_nothing("innostore", "innostore.flush_log_at_trx_commit=0").await;
 }
 
 async fn a_kill_loses_nothing(engine: &str, without_syncs: &str) {

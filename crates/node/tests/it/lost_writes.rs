@@ -171,6 +171,16 @@ async fn missing_segments_bring_nothing_back_on_hanoidb() {
 }
 
 #[tokio::test]
+async fn a_flip_in_the_log_after_a_kill_brings_nothing_back_on_innostore() {
+    a_flip_brings_nothing_back("innostore").await;
+}
+
+#[tokio::test]
+async fn missing_segments_bring_nothing_back_on_innostore() {
+    missing_segments_bring_nothing_back("innostore").await;
+}
+
+#[tokio::test]
 async fn missing_segments_bring_nothing_back_on_bitcask() {
     missing_segments_bring_nothing_back("bitcask").await;
 }

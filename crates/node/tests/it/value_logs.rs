@@ -88,7 +88,7 @@ fn is_refused(site: &Site, words: &[&str]) {
 
 #[tokio::test]
 async fn another_value_log_is_refused_and_everything_is_served_when_the_right_one_is_back() {
-    for engine in ["bitcask", "leveldb", "leveled", "hanoidb"] {
+    for engine in ["bitcask", "leveldb", "leveled", "hanoidb", "innostore"] {
         let sites = [of_engine(engine), of_engine(engine)];
         for (round, site) in (1..).zip(&sites) {
             let server = site.start();
@@ -148,7 +148,7 @@ async fn a_log_that_no_store_names_yet_is_missed_as_well() {
 
 #[tokio::test]
 async fn an_operator_goes_on_without_a_log_that_is_lost_for_good() {
-    for engine in ["bitcask", "leveldb", "leveled", "hanoidb"] {
+    for engine in ["bitcask", "leveldb", "leveled", "hanoidb", "innostore"] {
         let site = of_engine(engine);
         let server = site.start();
         write(&mut site.client().await, 1).await;

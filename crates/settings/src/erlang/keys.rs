@@ -71,7 +71,7 @@ fn keys() -> impl Iterator<Item = ErlangKey> {
 }
 
 /// Applications of Riak whose keys are settings of a node; others are libraries and consoles.
-pub(super) const APPLICATIONS: [&str; 7] = [
+pub(super) const APPLICATIONS: [&str; 8] = [
     "riak_core",
     "riak_kv",
     "riak_api",
@@ -79,6 +79,7 @@ pub(super) const APPLICATIONS: [&str; 7] = [
     "eleveldb",
     "leveled",
     "hanoidb",
+    "innostore",
 ];
 
 /// Keys that riak.conf has under the same name, without the application; their values are plain.
@@ -133,6 +134,15 @@ const WHOLE_NAMES: &str = "
     hanoidb.block_size hanoidb.compress hanoidb.data_root hanoidb.expiry_secs
     hanoidb.merge_strategy hanoidb.page_size hanoidb.read_buffer_size
     hanoidb.top_level hanoidb.write_buffer_size
+    innostore.adaptive_flushing innostore.adaptive_hash_index
+    innostore.additional_mem_pool_size innostore.buffer_pool_size innostore.checksums
+    innostore.data_file_path innostore.data_home_dir innostore.doublewrite
+    innostore.error_log innostore.file_format innostore.file_per_table
+    innostore.flush_log_at_trx_commit innostore.flush_method innostore.format
+    innostore.io_capacity innostore.lock_wait_timeout innostore.log_buffer_size
+    innostore.log_file_size innostore.log_files_in_group innostore.log_group_home_dir
+    innostore.lru_old_blocks_pct innostore.max_dirty_pages_pct innostore.open_files
+    innostore.read_io_threads innostore.sync_spin_loops innostore.write_io_threads
 ";
 
 /// Keys that riak.conf has under another name, each with that; their values are plain.

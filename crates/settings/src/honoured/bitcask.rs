@@ -17,13 +17,13 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "bitcask.sync.strategy",
         Kind::Choice(&[
-            Choice::Takes("none", |settings| {
+            Choice("none", |settings| {
                 settings.bitcask.sync_strategy = Some(DurabilityMode::None);
             }),
-            Choice::Takes("interval", |settings| {
+            Choice("interval", |settings| {
                 settings.bitcask.sync_strategy = Some(DurabilityMode::Interval);
             }),
-            Choice::Takes("o_sync", |settings| {
+            Choice("o_sync", |settings| {
                 settings.bitcask.sync_strategy = Some(DurabilityMode::Grouped);
             }),
         ]),
@@ -58,13 +58,13 @@ pub(super) const KEYS: &[Key] = &[
     own_key(
         "bitcask.compression",
         Kind::Choice(&[
-            Choice::Takes("none", |settings| {
+            Choice("none", |settings| {
                 settings.bitcask.compression = Compression::None;
             }),
-            Choice::Takes("lz4", |settings| {
+            Choice("lz4", |settings| {
                 settings.bitcask.compression = Compression::Lz4;
             }),
-            Choice::Takes("zstd", |settings| {
+            Choice("zstd", |settings| {
                 settings.bitcask.compression = Compression::Zstd;
             }),
         ]),
@@ -89,13 +89,13 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "bitcask.merge.policy",
         Kind::Choice(&[
-            Choice::Takes("always", |settings| {
+            Choice("always", |settings| {
                 settings.bitcask.merge_policy = MergePolicy::Always;
             }),
-            Choice::Takes("never", |settings| {
+            Choice("never", |settings| {
                 settings.bitcask.merge_policy = MergePolicy::Never;
             }),
-            Choice::Takes("window", |settings| {
+            Choice("window", |settings| {
                 settings.bitcask.merge_policy = MergePolicy::Window;
             }),
         ]),

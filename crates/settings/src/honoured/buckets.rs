@@ -89,8 +89,8 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "buckets.default.merge_strategy",
         Kind::Choice(&[
-            Choice::Takes("1", |settings| settings.buckets.dvv_enabled = false),
-            Choice::Takes("2", |settings| settings.buckets.dvv_enabled = true),
+            Choice("1", |settings| settings.buckets.dvv_enabled = false),
+            Choice("2", |settings| settings.buckets.dvv_enabled = true),
         ]),
         "1",
         "The bucket property `dvv_enabled`: 2 is true, 1 is false. \
@@ -99,13 +99,13 @@ pub(super) const KEYS: &[Key] = &[
     own_key(
         "buckets.default.sync_on_write",
         Kind::Choice(&[
-            Choice::Takes("backend", |settings| {
+            Choice("backend", |settings| {
                 settings.buckets.sync_on_write = SyncOnWrite::Backend;
             }),
-            Choice::Takes("one", |settings| {
+            Choice("one", |settings| {
                 settings.buckets.sync_on_write = SyncOnWrite::One;
             }),
-            Choice::Takes("all", |settings| {
+            Choice("all", |settings| {
                 settings.buckets.sync_on_write = SyncOnWrite::All;
             }),
         ]),
@@ -116,10 +116,10 @@ pub(super) const KEYS: &[Key] = &[
     own_key(
         "buckets.default.chash_keyfun",
         Kind::Choice(&[
-            Choice::Takes("chash_std_keyfun", |settings| {
+            Choice("chash_std_keyfun", |settings| {
                 settings.buckets.chash_keyfun = KeyFunction::Standard;
             }),
-            Choice::Takes("chash_bucketonly_keyfun", |settings| {
+            Choice("chash_bucketonly_keyfun", |settings| {
                 settings.buckets.chash_keyfun = KeyFunction::BucketOnly;
             }),
         ]),

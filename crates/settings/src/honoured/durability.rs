@@ -11,13 +11,13 @@ pub(super) const KEYS: &[Key] = &[
     own_key(
         "durability",
         Kind::Choice(&[
-            Choice::Takes("grouped", |settings| {
+            Choice("grouped", |settings| {
                 settings.durability.mode = DurabilityMode::Grouped;
             }),
-            Choice::Takes("interval", |settings| {
+            Choice("interval", |settings| {
                 settings.durability.mode = DurabilityMode::Interval;
             }),
-            Choice::Takes("none", |settings| {
+            Choice("none", |settings| {
                 settings.durability.mode = DurabilityMode::None;
             }),
         ]),

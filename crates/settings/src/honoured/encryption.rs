@@ -8,11 +8,11 @@ pub(super) const KEYS: &[Key] = &[
     own_key(
         "cluster.tls",
         Kind::Choice(&[
-            Choice::Takes("off", |settings| settings.cluster_tls.mode = TlsMode::Off),
-            Choice::Takes("optional", |settings| {
+            Choice("off", |settings| settings.cluster_tls.mode = TlsMode::Off),
+            Choice("optional", |settings| {
                 settings.cluster_tls.mode = TlsMode::Optional;
             }),
-            Choice::Takes("on", |settings| settings.cluster_tls.mode = TlsMode::On),
+            Choice("on", |settings| settings.cluster_tls.mode = TlsMode::On),
         ]),
         "off",
         "Whether the connections between nodes are encrypted, with certificates that both ends check. \

@@ -18,13 +18,13 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "hanoidb.sync_strategy",
         Kind::Choice(&[
-            Choice::Takes("none", |settings| {
+            Choice("none", |settings| {
                 settings.hanoidb.sync_strategy = Some(DurabilityMode::None);
             }),
-            Choice::Takes("sync", |settings| {
+            Choice("sync", |settings| {
                 settings.hanoidb.sync_strategy = Some(DurabilityMode::Grouped);
             }),
-            Choice::Takes("interval", |settings| {
+            Choice("interval", |settings| {
                 settings.hanoidb.sync_strategy = Some(DurabilityMode::Interval);
             }),
         ]),
@@ -74,19 +74,19 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "hanoidb.compress",
         Kind::Choice(&[
-            Choice::Takes("none", |settings| {
+            Choice("none", |settings| {
                 settings.hanoidb.compression = Compression::None;
             }),
-            Choice::Takes("gzip", |settings| {
+            Choice("gzip", |settings| {
                 settings.hanoidb.compression = Compression::Zstd;
             }),
-            Choice::Takes("zstd", |settings| {
+            Choice("zstd", |settings| {
                 settings.hanoidb.compression = Compression::Zstd;
             }),
-            Choice::Takes("snappy", |settings| {
+            Choice("snappy", |settings| {
                 settings.hanoidb.compression = Compression::Lz4;
             }),
-            Choice::Takes("lz4", |settings| {
+            Choice("lz4", |settings| {
                 settings.hanoidb.compression = Compression::Lz4;
             }),
         ]),

@@ -104,13 +104,13 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "leveldb.compression.algorithm",
         Kind::Choice(&[
-            Choice::Takes("lz4", |settings| {
+            Choice("lz4", |settings| {
                 settings.leveldb.compression_algorithm = Compression::Lz4;
             }),
-            Choice::Takes("zstd", |settings| {
+            Choice("zstd", |settings| {
                 settings.leveldb.compression_algorithm = Compression::Zstd;
             }),
-            Choice::Takes("snappy", |settings| {
+            Choice("snappy", |settings| {
                 settings.leveldb.compression_algorithm = Compression::Lz4;
             }),
         ]),
@@ -146,10 +146,10 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "leveldb.expiration.mode",
         Kind::Choice(&[
-            Choice::Takes("whole_file", |settings| {
+            Choice("whole_file", |settings| {
                 settings.leveldb.expires_whole_files = true;
             }),
-            Choice::Takes("normal", |settings| {
+            Choice("normal", |settings| {
                 settings.leveldb.expires_whole_files = false;
             }),
         ]),

@@ -15,13 +15,13 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "leveled.sync_strategy",
         Kind::Choice(&[
-            Choice::Takes("none", |settings| {
+            Choice("none", |settings| {
                 settings.leveled.sync_strategy = Some(DurabilityMode::None);
             }),
-            Choice::Takes("sync", |settings| {
+            Choice("sync", |settings| {
                 settings.leveled.sync_strategy = Some(DurabilityMode::Grouped);
             }),
-            Choice::Takes("riak_sync", |settings| {
+            Choice("riak_sync", |settings| {
                 settings.leveled.sync_strategy = Some(DurabilityMode::Grouped);
             }),
         ]),
@@ -61,16 +61,16 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "leveled.compression_method",
         Kind::Choice(&[
-            Choice::Takes("lz4", |settings| {
+            Choice("lz4", |settings| {
                 settings.leveled.compression = Compression::Lz4;
             }),
-            Choice::Takes("zstd", |settings| {
+            Choice("zstd", |settings| {
                 settings.leveled.compression = Compression::Zstd;
             }),
-            Choice::Takes("native", |settings| {
+            Choice("native", |settings| {
                 settings.leveled.compression = Compression::Zstd;
             }),
-            Choice::Takes("none", |settings| {
+            Choice("none", |settings| {
                 settings.leveled.compression = Compression::None;
             }),
         ]),
@@ -82,10 +82,10 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "leveled.compression_point",
         Kind::Choice(&[
-            Choice::Takes("on_receipt", |settings| {
+            Choice("on_receipt", |settings| {
                 settings.leveled.compresses_when_collected = false;
             }),
-            Choice::Takes("on_compact", |settings| {
+            Choice("on_compact", |settings| {
                 settings.leveled.compresses_when_collected = true;
             }),
         ]),
@@ -97,19 +97,19 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "leveled.ledger_compression",
         Kind::Choice(&[
-            Choice::Takes("as_store", |settings| {
+            Choice("as_store", |settings| {
                 settings.leveled.ledger_compression = None;
             }),
-            Choice::Takes("lz4", |settings| {
+            Choice("lz4", |settings| {
                 settings.leveled.ledger_compression = Some(Compression::Lz4);
             }),
-            Choice::Takes("zstd", |settings| {
+            Choice("zstd", |settings| {
                 settings.leveled.ledger_compression = Some(Compression::Zstd);
             }),
-            Choice::Takes("native", |settings| {
+            Choice("native", |settings| {
                 settings.leveled.ledger_compression = Some(Compression::Zstd);
             }),
-            Choice::Takes("none", |settings| {
+            Choice("none", |settings| {
                 settings.leveled.ledger_compression = Some(Compression::None);
             }),
         ]),

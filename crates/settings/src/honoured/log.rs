@@ -8,15 +8,15 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "logger.level",
         Kind::Choice(&[
-            Choice::Takes("debug", |settings| settings.log.level = LogLevel::Debug),
-            Choice::Takes("info", |settings| settings.log.level = LogLevel::Info),
-            Choice::Takes("notice", |settings| settings.log.level = LogLevel::Warning),
-            Choice::Takes("warning", |settings| settings.log.level = LogLevel::Warning),
-            Choice::Takes("error", |settings| settings.log.level = LogLevel::Error),
-            Choice::Takes("critical", |settings| settings.log.level = LogLevel::Error),
-            Choice::Takes("alert", |settings| settings.log.level = LogLevel::Error),
-            Choice::Takes("emergency", |settings| settings.log.level = LogLevel::Error),
-            Choice::Takes("none", |settings| settings.log.level = LogLevel::None),
+            Choice("debug", |settings| settings.log.level = LogLevel::Debug),
+            Choice("info", |settings| settings.log.level = LogLevel::Info),
+            Choice("notice", |settings| settings.log.level = LogLevel::Warning),
+            Choice("warning", |settings| settings.log.level = LogLevel::Warning),
+            Choice("error", |settings| settings.log.level = LogLevel::Error),
+            Choice("critical", |settings| settings.log.level = LogLevel::Error),
+            Choice("alert", |settings| settings.log.level = LogLevel::Error),
+            Choice("emergency", |settings| settings.log.level = LogLevel::Error),
+            Choice("none", |settings| settings.log.level = LogLevel::None),
         ]),
         "info",
         "The least severe event that is logged. \
@@ -28,12 +28,12 @@ pub(super) const KEYS: &[Key] = &[
         ..Key::new(
             "logger.output",
             Kind::Choice(&[
-                Choice::Takes("off", |settings| settings.log.output = LogOutput::Off),
-                Choice::Takes("console", |settings| {
+                Choice("off", |settings| settings.log.output = LogOutput::Off),
+                Choice("console", |settings| {
                     settings.log.output = LogOutput::Console;
                 }),
-                Choice::Takes("file", |settings| settings.log.output = LogOutput::File),
-                Choice::Takes("both", |settings| settings.log.output = LogOutput::Both),
+                Choice("file", |settings| settings.log.output = LogOutput::File),
+                Choice("both", |settings| settings.log.output = LogOutput::Both),
             ]),
             None,
             "Where log lines go: to standard error (`console`), to `logger.file` (`file`), \

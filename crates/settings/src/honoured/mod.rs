@@ -5,6 +5,7 @@ mod buckets;
 mod durability;
 mod encryption;
 mod hanoidb;
+mod innostore;
 mod leveldb;
 mod leveled;
 mod listeners;
@@ -19,7 +20,7 @@ mod requests;
 use crate::key::{Key, Section};
 
 /// All keys, in the order of the reference page.
-pub(crate) const SECTIONS: [Section; 15] = [
+pub(crate) const SECTIONS: [Section; 16] = [
     section("Node and directories", node::KEYS),
     section("Listeners and protocols", listeners::KEYS),
     section("Encryption between nodes", encryption::KEYS),
@@ -31,6 +32,7 @@ pub(crate) const SECTIONS: [Section; 15] = [
     section("LevelDB backend", leveldb::KEYS),
     section("Leveled backend", leveled::KEYS),
     section("Hanoidb backend", hanoidb::KEYS),
+    section("Innostore backend", innostore::KEYS),
     section("Memory backend", memory::KEYS),
     section("Several backends on one node", multi::KEYS),
     section("Background work", maintenance::KEYS),

@@ -63,26 +63,28 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "storage_backend",
         Kind::Choice(&[
-            Choice::Takes("bitcask", |settings| {
+            Choice("bitcask", |settings| {
                 settings.node.storage_backend = StorageBackend::Bitcask;
             }),
-            Choice::Takes("leveldb", |settings| {
+            Choice("leveldb", |settings| {
                 settings.node.storage_backend = StorageBackend::Leveldb;
             }),
-            Choice::Takes("leveled", |settings| {
+            Choice("leveled", |settings| {
                 settings.node.storage_backend = StorageBackend::Leveled;
             }),
-            Choice::Takes("hanoidb", |settings| {
+            Choice("hanoidb", |settings| {
                 settings.node.storage_backend = StorageBackend::Hanoidb;
             }),
-            Choice::Takes("memory", |settings| {
+            Choice("innostore", |settings| {
+                settings.node.storage_backend = StorageBackend::Innostore;
+            }),
+            Choice("memory", |settings| {
                 settings.node.storage_backend = StorageBackend::Memory;
             }),
-            Choice::NotBuiltIn("innostore", NOT_YET),
-            Choice::Takes("multi", |settings| {
+            Choice("multi", |settings| {
                 settings.node.storage_backend = StorageBackend::Multi;
             }),
-            Choice::Takes("prefix_multi", |settings| {
+            Choice("prefix_multi", |settings| {
                 settings.node.storage_backend = StorageBackend::Multi;
                 settings.multi.goes_by_prefix = true;
             }),
@@ -96,14 +98,13 @@ pub(super) const KEYS: &[Key] = &[
          move them; \
          `hanoidb` is as `leveldb` where each write does a bounded share of merging, and none waits for \
          a merge; \
+         `innostore` is a tree of pages for data that is read far more than written, and for ranges, \
+         with secondary indexes; \
          `memory` keeps everything in memory and loses it at a stop. \
          `multi` mixes several of them on one node, and the property `backend` of a bucket or its type \
          says which one it is in (`multi_backend.NAME.storage_backend` declares each); \
          with `prefix_multi` the beginning of a bucket's name may say it as well \
-         (`multi_backend.NAME.bucket_prefix`). \
-         `innostore` is known, \
-         but not built in yet, and the server does not start with them: \
-         it would not find the data that is there.",
+         (`multi_backend.NAME.bucket_prefix`).",
     ),
     own_key(
         "colocated_replicas",
@@ -117,6 +118,3 @@ pub(super) const KEYS: &[Key] = &[
          a node that reaches no other takes writes at any `w`, and has the only copies.",
     ),
 ];
-
-const NOT_YET: &str =
-    "it is known but not built in yet; bitcask, leveldb, leveled, hanoidb, memory and multi are";

@@ -153,6 +153,28 @@ fn options_of_hanoidb_have_a_meaning_or_a_reason() {
 }
 
 #[test]
+fn options_of_innostore_have_a_meaning_or_a_reason() {
+    let advanced = "[{innostore, [{data_home_dir, \"/i\"}, {log_group_home_dir, \"/l\"}, \
+                    {buffer_pool_size, 2147483648}, {flush_log_at_trx_commit, 1}, \
+                    {max_dirty_pages_pct, 40}, {log_files_in_group, 6}, {format, compact}, \
+                    {file_per_table, true}, {error_log, \"e\"}]}, \
+                    {riak_kv, [{storage_backend, riak_kv_innostore_backend}]}].";
+    let loaded = load("", advanced).unwrap();
+    let innostore = &loaded.settings.innostore;
+    assert_eq!(innostore.data_home_dir, std::path::Path::new("/i"));
+    assert_eq!(innostore.pool_bytes_max, Some(2 << 30));
+    assert_eq!(innostore.dirty_percent_max, 40);
+    assert_eq!(
+        loaded.settings.backend_durability().mode,
+        kvorum_settings::DurabilityMode::Grouped
+    );
+    assert_eq!(
+        loaded.settings.node.storage_backend,
+        kvorum_settings::StorageBackend::Innostore
+    );
+}
+
+#[test]
 fn listeners_of_riak_1_are_honoured() {
     let conf = "listener.protobuf.a = 127.0.0.1:1\n";
     let advanced = "[{riak_api, [{pb_ip, \"0.0.0.0\"}, {pb_port, 10017}]}, \

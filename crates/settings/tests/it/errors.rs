@@ -93,7 +93,7 @@ fn a_bad_value_is_told_with_what_was_expected() {
         ("durability = sometimes", "one of grouped, interval, none"),
         (
             "storage_backend = rocksdb",
-            "one of bitcask, leveldb, leveled, hanoidb, memory, multi, prefix_multi",
+            "one of bitcask, leveldb, leveled, hanoidb, innostore, memory, multi, prefix_multi",
         ),
         (
             "buckets.default.r = most",
@@ -121,17 +121,6 @@ fn a_bad_value_under_a_name_of_riaks_is_told_under_that_name() {
         [
             "bad value for `log.console` on line 1: got `nowhere`, expected one of off, console, \
           file, both"
-        ]
-    );
-}
-
-#[test]
-fn a_backend_that_is_not_built_in_is_refused_and_not_replaced() {
-    assert_eq!(
-        problems("storage_backend = innostore"),
-        [
-            "`storage_backend = innostore` on line 1: it is known but not built in yet; \
-             bitcask, leveldb, leveled, hanoidb, memory and multi are"
         ]
     );
 }

@@ -24,7 +24,7 @@ fn values(key: &Key) -> Vec<String> {
         Kind::Choice(choices) => {
             return choices
                 .iter()
-                .filter(|choice| matches!(choice, Choice::Takes(..)))
+                .filter(|choice| matches!(choice, Choice(..)))
                 .map(|choice| choice.word().to_owned())
                 .collect();
         }
@@ -70,6 +70,7 @@ fn no_two_values_of_a_flag_or_choice_are_the_same() {
         "leveled.ledger_compression",
         "leveled.sync_strategy",
         "hanoidb.compress",
+        "innostore.flush_log_at_trx_commit",
     ];
     for key in honoured_keys().filter(|key| !meant.contains(&key.name)) {
         if !matches!(key.kind, Kind::Flag(_) | Kind::Choice(_)) {
@@ -111,6 +112,7 @@ fn no_two_keys_share_a_field() {
                 "leveldb.data_root" => "./data/leveldb",
                 "leveled.data_root" => "./data/leveled",
                 "hanoidb.data_root" => "./data/hanoidb",
+                "innostore.data_home_dir" => "./data/innostore",
                 "logger.file" => "./log/console.log",
                 _ => other.default.unwrap_or_default(),
             };

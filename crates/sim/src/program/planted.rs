@@ -89,7 +89,14 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         | Defect::SentBeforeLearned
         | Defect::DigestNotCompared
         | Defect::CursorBeforeDurable
-        | Defect::WaitingTransferKeepsTurn => &[],
+        | Defect::WaitingTransferKeepsTurn
+        | Defect::TreeTrustedWhileBuilt
+        | Defect::RangeHintSkipsNewest
+        | Defect::ExpiredEntryRepaired
+        | Defect::InFlightTakenForDifference
+        | Defect::ExchangeShortOfReplicaComplete
+        | Defect::TombstoneReapedBesideHint
+        | Defect::RestoredReplicaTakenForSource => &[],
     }
 }
 
@@ -120,6 +127,7 @@ fn engines(defect: PlantedDefect) -> &'static [Engine] {
             Engine::Leveldb,
             Engine::Leveled,
             Engine::Hanoidb,
+            Engine::Innostore,
         ],
         Defect::LiveRecordNotCollected => &[Engine::Leveled],
         _ => &[Engine::Bitcask],

@@ -21,6 +21,7 @@ use kvorum_backend::{
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_backend_hanoidb::HanoidbSettings;
+use kvorum_backend_innostore::InnostoreSettings;
 use kvorum_backend_leveldb::LeveldbSettings;
 use kvorum_backend_leveled::LeveledSettings;
 use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
@@ -29,8 +30,8 @@ use kvorum_value_log::{Admission, Tenant, ValueLog, ValueLogSettings};
 use proptest::prelude::*;
 
 use crate::tenants::{
-    Engine, Opened, bitcask_settings, hanoidb_settings, leveldb_settings, leveled_settings,
-    tenants_of,
+    Engine, Opened, bitcask_settings, hanoidb_settings, innostore_settings, leveldb_settings,
+    leveled_settings, tenants_of,
 };
 
 pub(crate) const STORES: usize = 3;
@@ -93,9 +94,16 @@ pub(crate) enum Kind {
     Leveldb,
     Leveled,
     Hanoidb,
+    Innostore,
 }
 
-pub(crate) const KINDS: [Kind; 4] = [Kind::Bitcask, Kind::Leveldb, Kind::Leveled, Kind::Hanoidb];
+pub(crate) const KINDS: [Kind; 5] = [
+    Kind::Bitcask,
+    Kind::Leveldb,
+    Kind::Leveled,
+    Kind::Hanoidb,
+    Kind::Innostore,
+];
 
 impl Kind {
     fn engine(self, mode: Mode) -> Engine {
@@ -131,6 +139,13 @@ impl Kind {
                 },
                 log_segments_behind_max: 2,
                 ..leveled_settings()
+            }),
+            Self::Innostore => Engine::Innostore(InnostoreSettings {
+                sync: mode.strategy(),
+                // One value of three.
+                body_apart_bytes: 150,
+                log_segments_behind_max: 2,
+                ..innostore_settings()
             }),
         }
     }
@@ -641,6 +656,14 @@ proptest! {
     ) {
         check(Kind::Leveled, mode, &scripts, None);
     }
+
+    #[test]
+    fn any_script_over_innostore_survives_power_cuts_anywhere_and_what_comes_after(
+        mode in any_mode(),
+        scripts in proptest::collection::vec((any_script(), any::<u64>(), any_mode()), 1..4),
+    ) {
+        check(Kind::Innostore, mode, &scripts, None);
+    }
 }
 
 /// Killed before the log's thread came to write, a server that had said "done" had it in its memory
@@ -754,7 +777,12 @@ fn cover_all(node: &Node) {
 #[test]
 fn a_store_that_is_opened_while_a_segment_is_collected_loses_nothing_of_it() {
     let mut under_way = 0;
-    let runs = (0..36).map(|run| (KINDS[run % KINDS.len()], run / KINDS.len()));
+    // Nothing of innostore stays in the log for longer than in memory.
+    let kinds: Vec<Kind> = KINDS
+        .into_iter()
+        .filter(|it| *it != Kind::Innostore)
+        .collect();
+    let runs = (0..36).map(|run| (kinds[run % kinds.len()], run / kinds.len()));
     for (kind, steps_away) in runs {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
         let drawn = Arc::new(AtomicU64::new(1));

@@ -14,6 +14,7 @@ use kvorum_backend::{
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergeSettings, SyncStrategy};
 use kvorum_backend_conformance::Opening;
 use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
+use kvorum_backend_innostore::{Innostore, InnostoreSettings};
 use kvorum_backend_leveldb::{Compression, DrawNumber, Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::{JournalPolicy, LeveledSettings};
 use kvorum_disk::Disk;
@@ -29,6 +30,7 @@ pub(crate) enum Engine {
     Leveldb(LeveldbSettings),
     Leveled(LeveledSettings),
     Hanoidb(HanoidbSettings),
+    Innostore(InnostoreSettings),
 }
 
 impl Engine {
@@ -56,6 +58,12 @@ impl Engine {
                 let refusal = || BackendError::new(ErrorKind::Misuse, "leveled without a journal");
                 let journal = log.ok_or_else(refusal)?;
                 kvorum_backend_leveled::open(disk, directory, &own, shared, draw, journal)?.into()
+            }
+            Self::Innostore(own) => {
+                let shared = kvorum_backend_innostore::Shared::new(64 << 10);
+                let refusal = || BackendError::new(ErrorKind::Misuse, "innostore without a log");
+                let log = log.ok_or_else(refusal)?;
+                Innostore::open(disk, directory, &own, shared, draw, log)?.into()
             }
         })
     }
@@ -88,6 +96,15 @@ impl From<Bitcask> for Opened {
 
 impl From<Leveldb> for Opened {
     fn from(store: Leveldb) -> Self {
+        Self {
+            tenant: store.tenant(),
+            store: Arc::new(store),
+        }
+    }
+}
+
+impl From<Innostore> for Opened {
+    fn from(store: Innostore) -> Self {
         Self {
             tenant: store.tenant(),
             store: Arc::new(store),
@@ -324,6 +341,20 @@ pub(crate) fn hanoidb_settings() -> HanoidbSettings {
         blob_threshold_bytes: leveldb.blob_threshold_bytes,
         table_bytes_max: leveldb.policy.table_bytes_max,
         ..HanoidbSettings::default()
+    }
+}
+
+/// Pages of a few entries, and files of a few pages.
+pub(crate) fn innostore_settings() -> InnostoreSettings {
+    InnostoreSettings {
+        sync: SyncStrategy::None,
+        page_bytes: 300,
+        body_apart_bytes: 200,
+        dirty_bytes_max: 3_000,
+        file_bytes_max: 10_000,
+        garbage_percent: 40,
+        small_files_max: 3,
+        ..InnostoreSettings::default()
     }
 }
 

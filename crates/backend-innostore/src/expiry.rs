@@ -1,0 +1,28 @@
+//! When an entry is gone by time.
+
+use std::time::Duration;
+
+use kvorum_backend::{Fields, Timestamp};
+use kvorum_planted_defects::is_planted;
+
+/// Expiry as a store has it: an entry's own, and the store's by age.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Expiry {
+    age_micros: Option<u64>,
+}
+
+impl Expiry {
+    pub(crate) fn of(age: Option<Duration>) -> Self {
+        Self {
+            age_micros: age.map(|age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// True when an entry with these fields is gone at `now`.
+    pub(crate) fn is_over(&self, fields: &Fields, now: Timestamp) -> bool {
+        let by_age = self
+            .age_micros
+            .is_some_and(|age| fields.last_modified.0.saturating_add(age) <= now.0);
+        (by_age || fields.is_expired(now)) && !is_planted!(ExpiredEntryReturned)
+    }
+}

@@ -1,0 +1,150 @@
+//! What damage took: told in the status, set aside below `lost/`, and kept as doubts about keys.
+//!
+//! Damage is met by reads that must not wait for a device, so it is noted in memory first and written by the
+//! next upkeep. Keeping the record is worth trying and never worth failing for.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use kvorum_backend::{BackendError, ErrorKind, LostDirectory, LostRange, is_news};
+use kvorum_disk::Disk;
+use kvorum_disk::anatomy::shown;
+use kvorum_encoding::KeyRange;
+use kvorum_ordered_tree::{DoubtKind, DoubtRecord, Doubts};
+use kvorum_page_tree::{LostPage, PagePlace, file_name};
+use parking_lot::Mutex;
+
+/// The list of what was lost, below `lost/`.
+pub const INDEX: &str = "PAGES.bad";
+/// Its first bytes.
+pub const MAGIC: [u8; 8] = *b"KVinnbad";
+/// Files are told apart by this many bits of a page's name; the others say where in the file it is.
+const OFFSET_BITS: u32 = 36;
+
+/// See the module.
+pub(crate) struct Losses {
+    directory: LostDirectory,
+    known: Mutex<Known>,
+    pub(crate) doubts: Doubts,
+}
+
+#[derive(Default)]
+struct Known {
+    ranges: Vec<LostRange>,
+    /// How many of them are in the index on disk.
+    written: usize,
+    /// Damaged pages that the tree does not lead to any more, by their names.
+    left_out: BTreeSet<u64>,
+}
+
+/// A number for a page, as doubts name the block in which keys were lost.
+fn name_of(place: &PagePlace) -> u64 {
+    (place.file << OFFSET_BITS) | (place.offset & ((1 << OFFSET_BITS) - 1))
+}
+
+impl Losses {
+    /// Reads the index, if there is one. A damaged index is itself listed as lost.
+    pub(crate) fn open(disk: &dyn Disk, store: &Path, doubts: &DoubtRecord) -> Self {
+        let directory = LostDirectory::of(store, INDEX, MAGIC);
+        let known = match directory.read(disk) {
+            Ok(ranges) => Known {
+                written: ranges.len(),
+                ranges,
+                ..Known::default()
+            },
+            Err(damaged) => Known {
+                ranges: vec![damaged],
+                ..Known::default()
+            },
+        };
+        let losses = Self {
+            directory,
+            known: Mutex::new(known),
+            doubts: Doubts::default(),
+        };
+        losses.doubts.restore(doubts);
+        losses
+    }
+
+    /// All that is known to be lost.
+    pub(crate) fn ranges(&self) -> Vec<LostRange> {
+        self.known.lock().ranges.clone()
+    }
+
+    /// Notes a range of a file; one that is known is left as it is.
+    pub(crate) fn note(&self, range: LostRange) {
+        let mut known = self.known.lock();
+        if is_news(&known.ranges, &range) {
+            known.ranges.push(range);
+        }
+    }
+
+    /// Notes writes of which nobody knows the keys.
+    pub(crate) fn note_writes(&self, range: LostRange) {
+        self.note(range);
+        self.doubts.open(DoubtKind::Lost, KeyRange::everything());
+    }
+
+    /// Notes a page that cannot be read, and says so as reads do.
+    pub(crate) fn note_page(&self, lost: &LostPage) -> BackendError {
+        let file = match lost.place.len {
+            0 => "value_log".to_owned(),
+            _ => file_name(lost.place.file),
+        };
+        let to = lost.range.to.as_ref();
+        let held = format!(
+            "a page with the keys from {} up to {} ({})",
+            shown(&lost.range.from),
+            to.map_or_else(|| "the last".to_owned(), |to| shown(to)),
+            lost.found
+        );
+        let detail = format!(
+            "{file}, {} bytes at {}: {held}",
+            lost.place.len, lost.place.offset
+        );
+        let (offset, len) = (lost.place.offset, u64::from(lost.place.len));
+        self.note(LostRange::new(file, offset, len, held));
+        let name = name_of(&lost.place);
+        self.doubts.open_for(name, offset, lost.range.clone());
+        BackendError::new(ErrorKind::Corrupt, detail)
+    }
+
+    /// The tree leads to this page no longer.
+    pub(crate) fn leave_out(&self, lost: &LostPage) {
+        let _told = self.note_page(lost);
+        self.known.lock().left_out.insert(name_of(&lost.place));
+    }
+
+    /// True when a damaged page by this name may still be come to, in a file that is there.
+    pub(crate) fn is_there(&self, name: u64, has_file: impl Fn(u64) -> bool) -> bool {
+        has_file(name >> OFFSET_BITS) && !self.known.lock().left_out.contains(&name)
+    }
+
+    pub(crate) fn has_unwritten(&self) -> bool {
+        let known = self.known.lock();
+        known.written < known.ranges.len()
+    }
+
+    /// Copies what was noted and writes the index.
+    pub(crate) fn write(&self, disk: &dyn Disk) {
+        let (ranges, written) = {
+            let known = self.known.lock();
+            (known.ranges.clone(), known.written)
+        };
+        if written >= ranges.len() {
+            return;
+        }
+        for range in &ranges[written..] {
+            let _copied_or_failing_disk = self.directory.set_aside(disk, range);
+        }
+        if self.directory.write(disk, &ranges).is_ok() {
+            self.known.lock().written = ranges.len();
+        }
+    }
+
+    /// Forgets everything, as after an erasure.
+    pub(crate) fn clear(&self, disk: &dyn Disk) {
+        *self.known.lock() = Known::default();
+        self.directory.remove(disk);
+    }
+}

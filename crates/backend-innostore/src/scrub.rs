@@ -1,0 +1,127 @@
+//! Scrubbing: all pages are read again now and then, past every cache. What is damaged is noted as if a reader
+//! had met it; a branch of which one copy is damaged is written anew.
+//!
+//! To scrubbing the tree is one file. A restart reads it from its beginning.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use kvorum_backend::{Result, ScrubFile, Scrubbing, StepOutcome, Task, Timestamp};
+use kvorum_page_tree::{Census, Change, Counted};
+
+use crate::rewriting::Rewriting;
+use crate::store::Store;
+
+/// The number of the only file.
+const TREE: u64 = 1;
+/// Branches that are written anew after one reading of all pages.
+const MENDED_MAX: usize = 100;
+
+/// A reading of the tree.
+pub(crate) struct ScrubJob {
+    census: Census,
+    /// Keys that lead to branches of which one copy is damaged.
+    mending: BTreeSet<Bytes>,
+}
+
+/// What is read again.
+fn files(store: &Store) -> Vec<ScrubFile> {
+    let manifest = store.manifest.lock();
+    let bytes: u64 = manifest.files.iter().map(|it| it.live_bytes).sum();
+    let tree = ScrubFile {
+        number: TREE,
+        bytes,
+    };
+    manifest.root.map(|_| tree).into_iter().collect()
+}
+
+/// The task of reading pages again, if that is due.
+pub(crate) fn due(
+    store: &Store,
+    scrubbing: &mut Scrubbing<ScrubJob>,
+    now: Timestamp,
+) -> Option<Task> {
+    let (disk, directory) = (&*store.disk, &*store.directory);
+    let period = store.settings.scrub_period;
+    scrubbing.due(disk, directory, &files(store), period, now)
+}
+
+/// Reads some pages, for as long as that is due.
+pub(crate) fn step(
+    store: &Store,
+    scrubbing: &mut Scrubbing<ScrubJob>,
+    rewriting: &mut Rewriting,
+    budget_bytes: u64,
+    now: Timestamp,
+) -> Result<StepOutcome> {
+    if due(store, scrubbing, now).is_none() {
+        return Ok(StepOutcome::nothing_left());
+    }
+    let Some(tree) = files(store).first().copied() else {
+        return Ok(StepOutcome::nothing_left());
+    };
+    let open = || {
+        Ok(ScrubJob {
+            census: Census::new(store.version.load().tree.clone()),
+            mending: BTreeSet::new(),
+        })
+    };
+    let read = |job: &mut ScrubJob| job.read(store, rewriting, budget_bytes);
+    let (disk, directory) = (&*store.disk, &*store.directory);
+    let (cost_bytes, is_read) = scrubbing.step(disk, directory, tree, open, read)?;
+    Ok(StepOutcome {
+        cost_bytes,
+        is_done: is_read || due(store, scrubbing, now).is_none(),
+    })
+}
+
+impl ScrubJob {
+    fn read(
+        &mut self,
+        store: &Store,
+        rewriting: &mut Rewriting,
+        budget_bytes: u64,
+    ) -> Result<(u64, bool)> {
+        let mut cost_bytes = 0;
+        while cost_bytes < budget_bytes.max(1) {
+            let (counted, read) = self.census.advance()?;
+            cost_bytes += read;
+            match counted {
+                Counted::Page(..) => {}
+                Counted::OneCopy(page) => {
+                    store.count_corrupt_read();
+                    if self.mending.len() < MENDED_MAX {
+                        self.mending.insert(page.range.from);
+                    }
+                }
+                // A rewrite may have left it out since.
+                Counted::Lost(page) if store.is_current(&page)? => {
+                    let _told_in_the_status = store.corrupt(&page);
+                }
+                Counted::Lost(_) => {}
+                Counted::End => return self.mend(store, rewriting, cost_bytes),
+            }
+        }
+        Ok((cost_bytes, false))
+    }
+
+    /// What was read is done when damaged copies are replaced, for which nothing else may be going on.
+    fn mend(
+        &mut self,
+        store: &Store,
+        rewriting: &mut Rewriting,
+        cost_bytes: u64,
+    ) -> Result<(u64, bool)> {
+        if self.mending.is_empty() {
+            return Ok((cost_bytes, true));
+        }
+        if rewriting.is_going_on() {
+            let step = rewriting.go_on(store, u64::MAX)?;
+            return Ok((cost_bytes + step.cost_bytes, false));
+        }
+        let keys = std::mem::take(&mut self.mending);
+        let changes = keys.into_iter().map(|key| (key, Change::Touch)).collect();
+        let written = rewriting.change_below(store, changes)?;
+        Ok((cost_bytes + written, true))
+    }
+}

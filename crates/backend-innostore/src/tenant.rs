@@ -1,0 +1,191 @@
+//! The store's side of the log: what it needs there, and what it is given back after a crash.
+//!
+//! Only batches that are in memory alone need the log: the tree has everything else whole. So nothing of the
+//! log is ever copied; a segment is let go when what is in memory of it was moved.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kvorum_backend::{
+    ErrorKind, LostRange, Result, Sequence, StepBudget, StepOutcome, StoreId, Timestamp,
+};
+use kvorum_encoding::KeyRange;
+use kvorum_ordered_tree::{DoubtKind, OrderedTree};
+use kvorum_segment::file_name;
+use kvorum_value_log::{HeldSegments, LogSegment, LoggedRecord, SegmentUse, Tenant};
+
+use crate::records::op_of;
+use crate::store::Store;
+use crate::tree::OpenTree;
+use crate::write::taken_bytes;
+
+impl Tenant for OpenTree {
+    fn store_id(&self) -> StoreId {
+        StoreId(self.store.identity())
+    }
+
+    fn covered(&self) -> Sequence {
+        self.flushed()
+    }
+
+    fn known(&self) -> Sequence {
+        Sequence(self.store.writer.lock().last_sequence)
+    }
+
+    fn replay(
+        &self,
+        segment: &Arc<LogSegment>,
+        sequence: Sequence,
+        records: &[LoggedRecord],
+    ) -> Result<()> {
+        self.store.intake.check_writable()?;
+        replay(&self.store, segment, sequence.0, records);
+        self.flush_what_is_full()
+    }
+
+    fn usage(&self) -> Vec<SegmentUse> {
+        // Puts wait, so that of a batch that was appended the place counts.
+        let writer = self.store.writer.lock();
+        let version = self.store.version.load();
+        let mut bytes = BTreeMap::<u32, u64>::new();
+        for overlay in version.overlays() {
+            for (segment, taken) in overlay.segments() {
+                *bytes.entry(segment).or_default() += taken;
+            }
+        }
+        drop(writer);
+        let settle_bytes = version.dirty_bytes();
+        let in_memory = |(segment, live_bytes)| SegmentUse {
+            segment,
+            live_bytes,
+            settle_bytes,
+            is_passing: true,
+        };
+        let mut usage: BTreeMap<u32, SegmentUse> =
+            bytes.into_iter().map(|it| (it.0, in_memory(it))).collect();
+        for segment in self.held_segments() {
+            usage.entry(segment).or_insert(SegmentUse {
+                segment,
+                live_bytes: 0,
+                settle_bytes: 0,
+                is_passing: false,
+            });
+        }
+        usage.into_values().collect()
+    }
+
+    fn held(&self) -> Vec<Arc<HeldSegments>> {
+        self.store.holds.all()
+    }
+
+    fn own_bytes(&self) -> u64 {
+        let manifest = self.store.manifest.lock();
+        manifest.files.iter().map(|it| it.len).sum()
+    }
+
+    fn unwritten_bytes(&self) -> u64 {
+        let version = self.store.version.load();
+        version.overlays().map(|it| it.payload_bytes()).sum()
+    }
+
+    fn relocate(&self, _records: &[LoggedRecord]) -> Result<u64> {
+        // What is in memory is not copied from the log, and nothing else stands there.
+        self.store.intake.check_writable().map(|()| 0)
+    }
+
+    fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome> {
+        let store = &*self.store;
+        let mut jobs = self.jobs.lock();
+        store.intake.check_writable()?;
+        let mut cost_bytes = 0;
+        while has_some_of(store, segment) {
+            let left = budget.bytes.saturating_sub(cost_bytes);
+            if left == 0 {
+                return Ok(StepOutcome::partial(cost_bytes));
+            }
+            cost_bytes += jobs
+                .rewriting
+                .step(store, left, Timestamp(0))?
+                .cost_bytes
+                .max(1);
+        }
+        store.log.sync()?;
+        Ok(StepOutcome::done(cost_bytes))
+    }
+}
+
+impl OpenTree {
+    /// Nobody asks meanwhile what is due. On a full disk memory has to do.
+    fn flush_what_is_full(&self) -> Result<()> {
+        let store = &*self.store;
+        while store.version.load().dirty_bytes() >= store.settings.dirty_bytes_max {
+            match self.flush_all() {
+                Err(error) if error.kind() == ErrorKind::Full => return Ok(()),
+                flushed => _ = flushed?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Segments that copies under way need.
+    fn held_segments(&self) -> BTreeSet<u32> {
+        let newest = self.store.log.newest_segment();
+        let held = self.store.holds.all();
+        held.iter().flat_map(|it| it.before(newest)).collect()
+    }
+}
+
+fn has_some_of(store: &Store, segment: u32) -> bool {
+    let version = store.version.load();
+    version
+        .overlays()
+        .any(|it| it.segments().contains_key(&segment))
+}
+
+/// Keeps in the log what the store needs of it now, for a copy of the store.
+pub(crate) fn hold_log(store: &Store) -> Arc<HeldSegments> {
+    // Whoever is asked for the usage has the writer's lock as well, and puts wait: the segment that is
+    // appended to now is the oldest that later batches can be in.
+    let _puts_wait = store.writer.lock();
+    let from = store.log.newest_segment();
+    let version = store.version.load();
+    let older = version.overlays().flat_map(|it| it.segments().into_keys());
+    let older = older.collect();
+    store.holds.add(HeldSegments { older, from })
+}
+
+/// Takes a batch that was logged and is not in the tree. One that is known is passed over: the log may be read
+/// again. Of one without records the log has lost something, and knows no keys.
+fn replay(store: &Store, segment: &Arc<LogSegment>, sequence: u64, records: &[LoggedRecord]) {
+    let mut writer = store.writer.lock();
+    let is_behind_gap = sequence > writer.last_sequence + 1;
+    if records.is_empty() || is_behind_gap {
+        // The log has told what it has lost.
+        let everything = KeyRange::everything();
+        store.losses.doubts.open(DoubtKind::Lost, everything);
+    }
+    if sequence <= writer.last_sequence {
+        return;
+    }
+    let mut ops = Vec::with_capacity(records.len());
+    for record in records {
+        match op_of(record) {
+            Ok(op) => ops.extend(op),
+            Err(_) => note_undecodable(store, record),
+        }
+    }
+    let bytes = records.iter().map(|it| taken_bytes(&it.place())).sum();
+    store.take(&ops, sequence, segment.number(), bytes);
+    writer.last_sequence = sequence;
+    store.visible.store(sequence, Ordering::Release);
+    store.durable.fetch_max(sequence, Ordering::AcqRel);
+}
+
+fn note_undecodable(store: &Store, record: &LoggedRecord) {
+    let at = record.place();
+    let file = format!("value_log/{}", file_name(u64::from(at.segment)));
+    let held = "a write with a good checksum that does not decode";
+    let range = LostRange::new(file, at.record.offset, at.record.len, held);
+    store.losses.note_writes(range);
+}

@@ -1,0 +1,140 @@
+//! Upkeep: what is due, and doing a part of it.
+
+use std::sync::atomic::Ordering;
+
+use kvorum_backend::{
+    Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Unsynced, Urgency,
+};
+
+use crate::leaving::Leaving;
+use crate::rewriting::Rewriting;
+use crate::scrub::{self, ScrubJob};
+use crate::store::Store;
+use crate::version::Version;
+
+/// From so many times the bound on, puts pay for moving what is in memory.
+const LATE_FACTOR: u64 = 2;
+/// So much a put pays for then. A small put may have a leaf rewritten, which is many times as long. Bytes.
+const PAID_BYTES: u64 = 256 << 10;
+
+/// Jobs that were begun, and since when something is owed.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    pub(crate) rewriting: Rewriting,
+    leaving: Leaving,
+    pub(crate) scrub: Scrubbing<ScrubJob>,
+    unsynced: Unsynced,
+    dirty_since: Option<Timestamp>,
+}
+
+impl Jobs {
+    pub(crate) fn due(&mut self, store: &Store, now: Timestamp) -> Vec<Task> {
+        let version = store.version.load();
+        let mut due = Vec::new();
+        due.extend(self.sync_due(store, now));
+        let is_old = self.is_old(store, &version, now);
+        if self.rewriting.is_flushing() || is_old || wants_flush(store, &version) {
+            due.push(flush_task(store, &version));
+        }
+        let urgency = match store.intake.headroom().is_scarce() {
+            true => Urgency::Pressing,
+            false => Urgency::Idle,
+        };
+        due.extend(self.leaving.due(store, urgency));
+        due.extend(scrub::due(store, &mut self.scrub, now));
+        if store.losses.has_unwritten() || store.losses.doubts.has_unwritten() {
+            due.push(Task::normal(TaskKind::Reclaim, 0, 0));
+        }
+        due.sort_by_key(|task| std::cmp::Reverse(task.urgency));
+        due
+    }
+
+    pub(crate) fn step(
+        &mut self,
+        store: &Store,
+        task: &Task,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        match (task.kind, task.subject) {
+            (TaskKind::Flush, 0) => self.rewriting.step(store, budget.bytes, now),
+            (TaskKind::Merge, file) => {
+                let rewriting = &mut self.rewriting;
+                self.leaving.step(store, rewriting, file, budget.bytes, now)
+            }
+            (TaskKind::Scrub, _) => {
+                let (scrubbing, rewriting) = (&mut self.scrub, &mut self.rewriting);
+                scrub::step(store, scrubbing, rewriting, budget.bytes, now)
+            }
+            (TaskKind::Reclaim, 0) => {
+                if store.losses.doubts.has_unwritten() {
+                    store.change_manifest(|_| {})?;
+                }
+                store.losses.write(&*store.disk);
+                Ok(StepOutcome::nothing_left())
+            }
+            _ => Ok(StepOutcome::nothing_left()),
+        }
+    }
+
+    fn sync_due(&mut self, store: &Store, now: Timestamp) -> Option<Task> {
+        let last = store.writer.lock().last_sequence;
+        let is_behind = last > store.durable.load(Ordering::Acquire);
+        // It is not known how much; a sync of what is synced costs nothing.
+        let bytes = is_behind.then_some(1);
+        self.unsynced.due(store.settings.sync, bytes, now)
+    }
+
+    /// True when something has been in memory alone for long.
+    fn is_old(&mut self, store: &Store, version: &Version, now: Timestamp) -> bool {
+        if version.is_clean() {
+            self.dirty_since = None;
+            return false;
+        }
+        // No later than now: the clock may have been put back.
+        let since = self.dirty_since.map_or(now, |since| since.min(now));
+        self.dirty_since = Some(since);
+        let age = u64::try_from(store.settings.dirty_age_max.as_micros()).unwrap_or(u64::MAX);
+        since.0.saturating_add(age) <= now.0
+    }
+
+    /// Gives up what was begun; its files go with it.
+    pub(crate) fn abandon(&mut self, store: &Store) {
+        self.rewriting.abandon(store);
+        self.leaving.abandon();
+        self.scrub.abandon();
+    }
+
+    /// A put pays for moving what is in memory, when that is late.
+    pub(crate) fn pay(&mut self, store: &Store) {
+        // What fails here is due again, and told to whoever asks for it.
+        let _paid_or_failing_disk = self.rewriting.step(store, PAID_BYTES, Timestamp(0));
+    }
+}
+
+/// True when puts have to pay.
+pub(crate) fn is_late(store: &Store) -> bool {
+    let bytes = store.version.load().dirty_bytes();
+    bytes > store.settings.dirty_bytes_max.saturating_mul(LATE_FACTOR)
+}
+
+fn wants_flush(store: &Store, version: &Version) -> bool {
+    let is_full = version.overlay.bytes() >= store.settings.dirty_bytes_max;
+    let behind_max = store
+        .log
+        .segments_behind_max(store.settings.log_segments_behind_max);
+    let oldest = version.overlay.oldest_segment();
+    let is_behind =
+        oldest.is_some_and(|it| store.log.newest_segment().saturating_sub(it) > behind_max);
+    version.frozen.is_some() || is_full || is_behind
+}
+
+fn flush_task(store: &Store, version: &Version) -> Task {
+    Task {
+        urgency: match is_late(store) {
+            true => Urgency::Pressing,
+            false => Urgency::Normal,
+        },
+        ..Task::normal(TaskKind::Flush, 0, version.dirty_bytes())
+    }
+}

@@ -1,0 +1,351 @@
+//! Which buckets have to move, and how far the move is: what a store knows beside the stores themselves.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::{MoveStatus, Result};
+use kvorum_backend_migration::{End, Migration, Phase, Plan};
+use parking_lot::Mutex;
+
+use crate::carry::IndexEntriesOf;
+use crate::child::{Child, ChildNumber, ChildSet};
+use crate::move_record;
+use crate::opening::CardFiles;
+use crate::routes::RouteTable;
+use crate::walk::Count;
+
+/// The record is written when a phase ends, and after so many parts: what is done twice does no harm.
+const PARTS_PER_RECORD: u32 = 32;
+
+/// Buckets by what they start with, and the children that have something of them.
+pub(crate) type StrayBuckets = Arc<HashMap<Bytes, ChildSet>>;
+
+/// What has to go from one child to another for one reason: a property of a bucket, or of a type.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Job {
+    pub(crate) scope: Bytes,
+    pub(crate) source: ChildNumber,
+    pub(crate) target: ChildNumber,
+}
+
+/// See the module's description.
+pub(crate) struct Mover {
+    pub(crate) index_entries: Box<IndexEntriesOf>,
+    /// Held by the step that goes on with a move.
+    pub(crate) turn: Mutex<()>,
+    pub(crate) state: Mutex<State>,
+}
+
+/// What a move is at.
+#[derive(Clone)]
+pub(crate) enum Going {
+    /// What there is to copy is counted.
+    Counting { count: Count, after: Option<Bytes> },
+    /// By the orders of the machine.
+    Moving(Migration),
+}
+
+/// The part of a move that is next.
+#[derive(Clone)]
+pub(crate) struct Next {
+    pub(crate) job: Job,
+    /// In order.
+    pub(crate) buckets: Arc<Vec<Bytes>>,
+    pub(crate) going: Going,
+    /// The routes by which it is the next one.
+    pub(crate) table: Arc<RouteTable>,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// What the jobs were made of.
+    strays: Option<StrayBuckets>,
+    table: Option<Arc<RouteTable>>,
+    jobs: BTreeMap<Job, Arc<Vec<Bytes>>>,
+    /// Those of the jobs that are done: what is elsewhere is to be looked for again.
+    moved: BTreeSet<Job>,
+    /// Those that are left alone until the routes change, or there is room of so many bytes.
+    stuck: BTreeMap<Job, Option<u64>>,
+    current: Option<(Job, Going)>,
+    /// The last move, of this run or of one before.
+    last: Option<Migration>,
+    generation: u64,
+    parts_unrecorded: u32,
+}
+
+impl Mover {
+    /// Reads the record of a run before.
+    pub(crate) fn new(
+        files: &CardFiles,
+        identity: u64,
+        index_entries: Box<IndexEntriesOf>,
+    ) -> Result<Self> {
+        let record = move_record::read(files, identity)?;
+        let mut state = State::default();
+        if let Some(mut record) = record {
+            record.migration.resume();
+            state.generation = record.generation;
+            state.last = Some(record.migration);
+        }
+        Ok(Self {
+            index_entries,
+            turn: Mutex::new(()),
+            state: Mutex::new(state),
+        })
+    }
+}
+
+/// What is to be done about moves.
+pub(crate) enum Wanted {
+    Nothing,
+    /// Look again for what is elsewhere.
+    Survey,
+    Move(Box<Next>),
+}
+
+impl State {
+    /// Goes by what is elsewhere now.
+    pub(crate) fn renew(&mut self, strays: &StrayBuckets, table: &Arc<RouteTable>) {
+        let is_same = |it: &StrayBuckets| Arc::ptr_eq(it, strays);
+        if self.strays.as_ref().is_some_and(is_same) {
+            return;
+        }
+        let is_same = |it: &Arc<RouteTable>| Arc::ptr_eq(it, table);
+        if !self.table.as_ref().is_some_and(is_same) {
+            self.stuck.clear();
+        }
+        let mut jobs: BTreeMap<Job, Vec<Bytes>> = BTreeMap::new();
+        for (bucket, children) in &**strays {
+            let Some(scope) = table.chosen_scope(bucket) else {
+                continue;
+            };
+            let target = table.child_of(bucket);
+            for source in children.without(target).iter() {
+                let scope = bucket.slice(..scope);
+                let job = Job {
+                    scope,
+                    source,
+                    target,
+                };
+                jobs.entry(job).or_default().push(bucket.clone());
+            }
+        }
+        let sorted = jobs.into_iter().map(|(job, mut buckets)| {
+            buckets.sort_unstable();
+            (job, Arc::new(buckets))
+        });
+        self.jobs = sorted.collect();
+        self.moved.clear();
+        self.current = None;
+        (self.strays, self.table) = (Some(strays.clone()), Some(table.clone()));
+    }
+
+    /// `has_room` tells whether there are so many bytes for the move to a child.
+    pub(crate) fn wanted(
+        &mut self,
+        children: &[Child],
+        has_room: &dyn Fn(ChildNumber, u64) -> bool,
+    ) -> Wanted {
+        self.stuck.retain(|job, needed| {
+            let needed = needed.unwrap_or(u64::MAX);
+            needed == u64::MAX || !has_room(job.target, needed)
+        });
+        let is_due = |job: &&Job| !self.moved.contains(job) && !self.stuck.contains_key(job);
+        let of_last = |job: &&Job| {
+            let last = self.last.as_ref();
+            last.is_some_and(|it| continued(it, job, children).is_some())
+        };
+        let mut due = self.jobs.keys().filter(is_due);
+        let job = match due.clone().find(of_last) {
+            None => due.next(),
+            continued => continued,
+        };
+        let (Some(job), Some(table)) = (job.cloned(), self.table.clone()) else {
+            return match self.moved.is_empty() {
+                true => Wanted::Nothing,
+                false => Wanted::Survey,
+            };
+        };
+        let going = self.going(&job, children);
+        let buckets = self.jobs.get(&job).cloned().unwrap_or_default();
+        Wanted::Move(Box::new(Next {
+            job,
+            buckets,
+            going,
+            table,
+        }))
+    }
+
+    fn going(&mut self, job: &Job, children: &[Child]) -> Going {
+        if let Some((of, going)) = &self.current
+            && of == job
+        {
+            return going.clone();
+        }
+        let last = self.last.as_ref();
+        let going = match last.and_then(|it| continued(it, job, children)) {
+            Some(migration) => Going::Moving(migration),
+            None => Going::Counting {
+                count: Count::default(),
+                after: None,
+            },
+        };
+        self.current = Some((job.clone(), going.clone()));
+        going
+    }
+
+    /// Counting goes on behind a key, or ends.
+    pub(crate) fn counted(
+        &mut self,
+        job: &Job,
+        count: Count,
+        after: Option<Bytes>,
+        children: &[Child],
+    ) {
+        let going = match after {
+            Some(_) => Going::Counting { count, after },
+            None => Going::Moving(Migration::new(Plan {
+                source: children[job.source].name.clone(),
+                target: children[job.target].name.clone(),
+                scope: job.scope.clone(),
+                bytes_estimate: count.bytes(),
+            })),
+        };
+        self.current = Some((job.clone(), going));
+    }
+
+    /// The generation under which a move has to be recorded, if it has to be.
+    pub(crate) fn generation_due(&self, before: Phase, now: Phase) -> Option<u64> {
+        let is_due = before != now || self.parts_unrecorded >= PARTS_PER_RECORD;
+        is_due.then_some(self.generation + 1)
+    }
+
+    /// The move has gone on, and is recorded under a generation if there is one.
+    pub(crate) fn went_on(&mut self, job: &Job, migration: Migration, recorded: Option<u64>) {
+        match recorded {
+            Some(generation) => (self.generation, self.parts_unrecorded) = (generation, 0),
+            None => self.parts_unrecorded += 1,
+        }
+        match migration.phase() {
+            Phase::Ended(end) => {
+                self.current = None;
+                self.ended(job, end, &migration);
+            }
+            _ => self.current = Some((job.clone(), Going::Moving(migration.clone()))),
+        }
+        self.last = Some(migration);
+    }
+
+    fn ended(&mut self, job: &Job, end: End, migration: &Migration) {
+        let stuck = match end {
+            // What nobody can read stays, and would be found again and again.
+            End::Moved | End::TakenBack if migration.progress().keys_removed == 0 => None,
+            End::Moved | End::TakenBack => {
+                self.moved.insert(job.clone());
+                return;
+            }
+            End::NoRoom => Some(migration.room_needed_bytes()),
+            End::Differs => None,
+        };
+        self.stuck.insert(job.clone(), stuck);
+    }
+
+    /// Forgets everything: the store was erased.
+    pub(crate) fn clear(&mut self) {
+        *self = Self {
+            generation: self.generation,
+            ..Self::default()
+        };
+    }
+
+    /// The last move, and those that wait.
+    pub(crate) fn statuses(&self, children: &[Child]) -> Vec<MoveStatus> {
+        let last = self.last.iter().filter(|it| self.is_shown(it, children));
+        let mut all: Vec<MoveStatus> = last.map(shown).collect();
+        for job in self.jobs.keys() {
+            let is_last = |it: &Migration| continued(it, job, children).is_some();
+            if self.moved.contains(job)
+                || self.last.as_ref().is_some_and(is_last)
+                || all
+                    .iter()
+                    .any(|it| it.has_failed() && it.scope == job.scope)
+            {
+                continue;
+            }
+            let phase = match self.stuck.get(job) {
+                None => MoveStatus::PHASES[0],
+                Some(Some(_)) => MoveStatus::PHASES[7],
+                Some(None) => MoveStatus::PHASES[8],
+            };
+            all.push(MoveStatus {
+                source: children[job.source].name.clone(),
+                target: children[job.target].name.clone(),
+                scope: job.scope.clone(),
+                phase,
+                is_taken_back: false,
+                bytes_estimate: 0,
+                bytes_copied: 0,
+                keys_copied: 0,
+                keys_verified: 0,
+                keys_removed: 0,
+            });
+        }
+        all
+    }
+
+    /// A move that did not come to its end and of which nothing is left to do was finished by writes.
+    fn is_shown(&self, migration: &Migration, children: &[Child]) -> bool {
+        let has_ended = matches!(migration.phase(), Phase::Ended(_));
+        let mut jobs = self.jobs.keys();
+        let is_known = self.strays.is_some();
+        has_ended || !is_known || jobs.any(|job| continued(migration, job, children).is_some())
+    }
+}
+
+/// The move of a run or a table before, as it goes on with a job: a job in the other direction takes it back.
+fn continued(migration: &Migration, job: &Job, children: &[Child]) -> Option<Migration> {
+    let plan = migration.plan();
+    if matches!(migration.phase(), Phase::Ended(_)) || plan.scope != job.scope {
+        return None;
+    }
+    let (source, target) = (&children[job.source].name, &children[job.target].name);
+    let is_forward = (&plan.source, &plan.target) == (source, target);
+    let is_backward = (&plan.target, &plan.source) == (source, target);
+    match migration.is_taken_back() {
+        false if is_forward => Some(migration.clone()),
+        true if is_backward => Some(migration.clone()),
+        false if is_backward => {
+            let mut taken_back = migration.clone();
+            taken_back.cancel().ok()?;
+            Some(taken_back)
+        }
+        _ => None,
+    }
+}
+
+fn shown(migration: &Migration) -> MoveStatus {
+    let (plan, progress) = (migration.plan(), migration.progress());
+    let at = match migration.phase() {
+        Phase::Room => 1,
+        Phase::Copy => 2,
+        Phase::Verify => 3,
+        Phase::Remove => 4,
+        Phase::Ended(End::Moved) => 5,
+        Phase::Ended(End::TakenBack) => 6,
+        Phase::Ended(End::NoRoom) => 7,
+        Phase::Ended(End::Differs) => 8,
+    };
+    MoveStatus {
+        source: plan.source.clone(),
+        target: plan.target.clone(),
+        scope: plan.scope.clone(),
+        phase: MoveStatus::PHASES[at],
+        is_taken_back: migration.is_taken_back(),
+        bytes_estimate: progress.bytes_estimate,
+        bytes_copied: progress.bytes_copied,
+        keys_copied: progress.keys_copied,
+        keys_verified: progress.keys_verified,
+        keys_removed: progress.keys_removed,
+    }
+}

@@ -1,0 +1,430 @@
+//! Moves of a bucket from child to child under writes, removals and expiry, cut at operations of the disk and gone
+//! on with afterwards: what was acknowledged is read at any time, and in the end the target has all of it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use kvorum_backend::{
+    Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldFilter, FoldRange, IndexEntry,
+    IndexRange, Lease, Lookup, MoveStatus, ReadAt, StepBudget, Tag, Timestamp, Write,
+};
+use kvorum_backend_multi::{DrawNumber, MultiBackend, RouteTable, Routes};
+use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
+use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
+use parking_lot::Mutex;
+
+use crate::children::{self, Engine};
+
+const BEFORE: Timestamp = Timestamp(5);
+/// When some entries have expired.
+const AFTER: Timestamp = Timestamp(500);
+const EXPIRY: Timestamp = Timestamp(100);
+const KEYS: u8 = 60;
+const PAIRS: [(Engine, Engine); 9] = [
+    (Engine::Bitcask, Engine::Leveldb),
+    (Engine::Leveldb, Engine::Bitcask),
+    (Engine::Bitcask, Engine::Hanoidb),
+    (Engine::Hanoidb, Engine::Bitcask),
+    (Engine::Leveldb, Engine::Hanoidb),
+    (Engine::Hanoidb, Engine::Leveldb),
+    (Engine::Memory, Engine::Leveldb),
+    (Engine::Leveldb, Engine::Memory),
+    (Engine::Memory, Engine::Bitcask),
+];
+
+struct Switched(Mutex<(u64, Arc<RouteTable>)>);
+
+impl Routes for Switched {
+    fn version(&self) -> u64 {
+        self.0.lock().0
+    }
+
+    fn table(&self) -> (u64, Arc<RouteTable>) {
+        self.0.lock().clone()
+    }
+}
+
+fn names() -> (BucketType, Bucket) {
+    (BucketType::default_type(), Bucket::from("moving"))
+}
+
+fn key(number: u8) -> StorageKey {
+    let (of_type, bucket) = names();
+    StorageKey::new(
+        &of_type,
+        &bucket,
+        &Key::from(format!("k{number:03}").into_bytes()),
+    )
+}
+
+fn elsewhere(number: u8) -> StorageKey {
+    let of_type = BucketType::default_type();
+    StorageKey::new(
+        &of_type,
+        &Bucket::from("staying"),
+        &Key::from(format!("k{number}").into_bytes()),
+    )
+}
+
+/// The head of the entries here is the term of their index entry.
+fn entries_of(_: Tag, head: &Bytes, _: &Bytes) -> Vec<IndexEntry> {
+    vec![IndexEntry {
+        field: Bytes::from_static(b"f_bin"),
+        term: head.clone(),
+    }]
+}
+
+/// What a key may have: what was acknowledged last, and what was put since and failed.
+#[derive(Clone, Debug, Default)]
+struct May {
+    values: Vec<Option<u8>>,
+    expires: bool,
+}
+
+struct Trial {
+    disk: MemoryDisk,
+    engines: [(&'static str, Engine); 2],
+    routes: Arc<Switched>,
+    draw: DrawNumber,
+    store: MultiBackend,
+    model: BTreeMap<StorageKey, May>,
+    now: Timestamp,
+    puts: u8,
+}
+
+fn open(
+    disk: &MemoryDisk,
+    engines: &[(&'static str, Engine); 2],
+    routes: &Arc<Switched>,
+    draw: &DrawNumber,
+) -> kvorum_backend::Result<MultiBackend> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (routes, moves) = (routes.clone(), Box::new(entries_of));
+    children::open_with(&disk, Path::new("s"), engines, routes, draw, Some(moves))
+}
+
+impl Trial {
+    fn new((source, target): (Engine, Engine)) -> Self {
+        let drawn = AtomicU64::new(1);
+        let draw: DrawNumber = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
+        let (disk, engines) = (
+            MemoryDisk::with_capacity(64 << 20),
+            [("from", source), ("to", target)],
+        );
+        let routes = Arc::new(Switched(Mutex::new((0, Arc::new(RouteTable::to(0))))));
+        let store = open(&disk, &engines, &routes, &draw).unwrap();
+        let mut trial = Self {
+            disk,
+            engines,
+            routes,
+            draw,
+            store,
+            model: BTreeMap::new(),
+            now: BEFORE,
+            puts: 0,
+        };
+        for number in 0..KEYS {
+            assert!(trial.put(key(number), number.is_multiple_of(5)));
+            assert!(trial.put(elsewhere(number % 4), false));
+        }
+        trial
+    }
+
+    fn route(&self, child: usize) {
+        let (of_type, bucket) = names();
+        let mut table = RouteTable::to(0);
+        table.route_bucket(&of_type, &bucket, child);
+        let mut routes = self.routes.0.lock();
+        *routes = (routes.0 + 1, Arc::new(table));
+    }
+
+    /// True when it was acknowledged.
+    fn write(&mut self, key: StorageKey, value: Option<u8>, expires: bool) -> bool {
+        let write = match value {
+            None => Write::remove(key.clone()),
+            Some(value) => {
+                let head = Bytes::from(vec![value]);
+                Write::Put {
+                    key: key.clone(),
+                    fields: Fields {
+                        expiry: expires.then_some(EXPIRY),
+                        ..Fields::default()
+                    },
+                    index_entries: entries_of(Tag::default(), &head, &head),
+                    head,
+                    body: Bytes::from(vec![value; 100 + 10 * usize::from(value % 80)]),
+                    old: kvorum_backend::OldEntry::UNKNOWN,
+                }
+            }
+        };
+        let put = self.store.put(&Batch::of(write), Durability::Grouped);
+        let is_ok = put.is_ok_and(|it| it.wait().is_ok());
+        let may = self.model.entry(key).or_default();
+        if is_ok {
+            may.values.clear();
+        } else if may.values.is_empty() {
+            may.values.push(None);
+        }
+        may.values.push(value);
+        may.expires = expires || (!is_ok && may.expires);
+        is_ok
+    }
+
+    fn put(&mut self, key: StorageKey, expires: bool) -> bool {
+        self.puts = self.puts.wrapping_add(1);
+        self.write(key, Some(self.puts), expires)
+    }
+
+    /// A step of upkeep and a write after each; false when something failed, or nothing is due any more.
+    fn turn(&mut self, number: u8) -> bool {
+        let due = self.store.maintenance_due(self.now);
+        let Some(task) = due.first() else {
+            return false;
+        };
+        let budget = StepBudget { bytes: 3_000 };
+        if self.store.maintenance_step(task, budget, self.now).is_err() {
+            return false;
+        }
+        let key = key(number.wrapping_mul(7) % KEYS);
+        match number % 4 {
+            0 => self.write(key, None, false),
+            1 => self.put(key, number.is_multiple_of(3)),
+            _ => true,
+        }
+    }
+
+    fn value(&self, key: &StorageKey) -> Option<u8> {
+        match self.store.get(key, ReadAt::may_block(self.now)).unwrap() {
+            Lookup::Found(entry) => Some(entry.head[0]),
+            _ => None,
+        }
+    }
+
+    fn look(&self) {
+        let snapshot = self.store.snapshot(Lease::Unlimited).unwrap();
+        let mut folded = BTreeMap::new();
+        let filter = FoldFilter::unexpired(self.now);
+        let end = snapshot.fold(FoldDetail::Heads, &FoldRange::all(), &filter, &mut |it| {
+            folded.insert(it.key.clone(), it.head[0]);
+            Flow::Continue
+        });
+        end.unwrap();
+        for (key, may) in &self.model {
+            let value = self.value(key);
+            let has_expired = may.expires && self.now >= EXPIRY;
+            let is_allowed = may.values.contains(&value) || (has_expired && value.is_none());
+            assert!(
+                is_allowed,
+                "{key:?} is {value:?} instead of {may:?} in {:?}",
+                self.engines
+            );
+            assert_eq!(folded.get(key).copied(), value, "{key:?}");
+        }
+    }
+
+    /// What was uncertain is known from here on.
+    fn settle(&mut self) {
+        let keys: Vec<StorageKey> = self.model.keys().cloned().collect();
+        for key in keys {
+            let value = self.value(&key);
+            let may = self.model.entry(key).or_default();
+            let has_expired = may.expires && self.now >= EXPIRY;
+            if !has_expired {
+                may.values = vec![value];
+            }
+        }
+    }
+
+    fn crash(&mut self, options: CrashOptions) {
+        self.disk = self.disk.crash_image(options);
+        self.store = open(&self.disk, &self.engines, &self.routes, &self.draw).unwrap();
+        for (_, engine) in self.engines {
+            if engine == Engine::Memory {
+                self.forget();
+            }
+        }
+        self.look();
+        self.settle();
+    }
+
+    /// Memory has lost what only it had.
+    fn forget(&mut self) {
+        for may in self.model.values_mut() {
+            may.values.push(None);
+        }
+    }
+
+    fn finish(&self) {
+        let budget = StepBudget { bytes: 1 << 16 };
+        for _ in 0..2_000 {
+            let Some(task) = self.store.maintenance_due(self.now).into_iter().next() else {
+                return;
+            };
+            self.store
+                .maintenance_step(&task, budget, self.now)
+                .unwrap();
+        }
+        panic!(
+            "upkeep does not end: {:?}",
+            self.store.maintenance_due(self.now)
+        );
+    }
+
+    /// Keys of the bucket in a child, expired ones included.
+    fn keys_in(&self, child: usize) -> usize {
+        let (of_type, bucket) = names();
+        let store = &self.store.children()[child].store;
+        let snapshot = store.snapshot(Lease::Unlimited).unwrap();
+        let range = FoldRange::prefix(&bucket_prefix(&of_type, &bucket));
+        let (mut keys, filter) = (0, FoldFilter::unexpired(self.now));
+        let end = snapshot.fold(FoldDetail::Keys, &range, &filter, &mut |_| {
+            keys += 1;
+            Flow::Continue
+        });
+        end.map(|_| keys).unwrap()
+    }
+
+    fn indexed(&self) -> Option<usize> {
+        let (of_type, bucket) = names();
+        let prefix = bucket_prefix(&of_type, &bucket);
+        let range = IndexRange {
+            bucket_prefix: prefix.clone().into(),
+            field: Bytes::from_static(b"f_bin"),
+            from: std::ops::Bound::Unbounded,
+            to: std::ops::Bound::Unbounded,
+            after: None,
+        };
+        let indexes = self.store.indexes_of(&prefix)?;
+        let mut count = 0;
+        let end = indexes.fold_index(&range, Lease::Unlimited, self.now, &mut |_, _| {
+            count += 1;
+            Flow::Continue
+        });
+        end.map(|_| count).ok()
+    }
+
+    fn moves(&self) -> Vec<MoveStatus> {
+        self.store.moves().unwrap().moves()
+    }
+
+    /// All that there is of the bucket is in this child, with its index entries if it has any.
+    fn check_all_in(&self, child: usize) {
+        self.look();
+        let there = |key: &StorageKey| self.value(key).is_some();
+        let wanted = (0..KEYS).filter(|it| there(&key(*it))).count();
+        assert!(wanted > 0 || self.engines[0].1 == Engine::Memory);
+        assert_eq!((self.keys_in(child), self.keys_in(1 - child)), (wanted, 0));
+        if let Some(indexed) = self.indexed() {
+            assert_eq!(indexed, wanted);
+        }
+        let none_waits = self.moves().iter().all(MoveStatus::has_ended);
+        assert!(none_waits, "{:?}", self.moves());
+    }
+}
+
+#[test]
+fn a_bucket_moves_under_writes_and_its_index_comes_along() {
+    for pair in PAIRS {
+        let mut trial = Trial::new(pair);
+        trial.finish();
+        assert_eq!(trial.moves(), []);
+        trial.route(1);
+        for number in 0..60 {
+            trial.turn(number);
+            trial.look();
+        }
+        trial.now = AFTER;
+        trial.finish();
+        trial.check_all_in(1);
+        let moves = trial.moves();
+        assert_eq!(moves[0].phase, "moved", "{pair:?}: {moves:?}");
+        assert!(
+            moves[0].keys_copied > 0 && moves[0].bytes_estimate > 0,
+            "{moves:?}"
+        );
+    }
+}
+
+#[test]
+fn a_cut_in_the_middle_of_a_move_loses_nothing_and_the_move_goes_on() {
+    for pair in PAIRS {
+        let mut whole = Trial::new(pair);
+        let before = whole.disk.operations();
+        whole.route(1);
+        (0..60).all(|number| whole.turn(number));
+        let operations = whole.disk.operations() - before;
+        let stride = (operations / 12).max(1);
+        for cut in (0..operations).step_by(usize::try_from(stride).unwrap()) {
+            let mut trial = Trial::new(pair);
+            trial.disk.cut_after(trial.disk.operations() + cut);
+            trial.route(1);
+            (0..60).all(|number| trial.turn(number));
+            let options = match cut % 3 {
+                0 => CrashOptions::nothing_unsynced(),
+                1 => CrashOptions::everything(),
+                _ => CrashOptions::drawn(cut),
+            };
+            trial.crash(options);
+            (0..9).all(|number| trial.turn(number));
+            trial.look();
+            trial.finish();
+            trial.check_all_in(1);
+        }
+    }
+}
+
+#[test]
+fn a_move_is_taken_back_when_the_route_goes_back() {
+    for pair in PAIRS {
+        let mut trial = Trial::new(pair);
+        trial.route(1);
+        for number in 0..40 {
+            trial.turn(number);
+        }
+        trial.route(0);
+        for number in 40..60 {
+            trial.turn(number);
+            trial.look();
+        }
+        trial.finish();
+        trial.check_all_in(0);
+    }
+}
+
+/// Nothing is copied where there is no room, everything stays in sight, and the move begins when there is room.
+#[test]
+fn a_move_waits_for_room() {
+    let mut trial = Trial::new((Engine::Bitcask, Engine::Leveldb));
+    let estimate = {
+        let (of_type, bucket) = names();
+        let scope = bucket_prefix(&of_type, &bucket);
+        let moves = trial.store.moves().unwrap();
+        moves.estimate(&scope, "to", BEFORE).unwrap()
+    };
+    assert_eq!(estimate.keys, u64::from(KEYS));
+    assert!(estimate.bytes > 6_000 && estimate.needed_bytes > estimate.bytes);
+    assert!(estimate.available_bytes > estimate.needed_bytes);
+    let room = trial.disk.space(Path::new("s")).unwrap().available;
+    let filler = Path::new("filler");
+    kvorum_disk::replace_file(&trial.disk, filler, &[]).unwrap();
+    let file = trial
+        .disk
+        .open(filler, kvorum_disk::OpenMode::ReadWrite)
+        .unwrap();
+    let taken = room - estimate.needed_bytes / 2;
+    file.allocate(taken).unwrap();
+    trial.route(1);
+    for _ in 0..40 {
+        trial.turn(2);
+    }
+    trial.look();
+    assert_eq!(trial.keys_in(1), 0);
+    assert_eq!(trial.moves()[0].phase, "no_room");
+    drop(file);
+    trial.disk.remove_file(filler).unwrap();
+    trial.finish();
+    trial.check_all_in(1);
+}

@@ -1,0 +1,51 @@
+//! A B+tree of pages that never change, in files that only grow.
+//!
+//! A [`Tree`] is what one root leads to. Nothing in it is ever written again: a [`Rewrite`] takes sorted
+//! changes, writes the leaves that they touch and the branches above them to the end of a file, and ends
+//! with another root. Whoever holds the former tree goes on reading it. So no torn page counts, a snapshot
+//! is a root, and a backup is second names for files.
+//!
+//! A rewrite is done in steps of a budget, and holds the path that it is at and no more. Its user keeps
+//! what was put since the last one in memory, with the node's log behind it, and hands it over in key order.
+//!
+//! # Damage
+//!
+//! The place of a page has its checksum, so that a misplaced, an older or a torn page is found when it is
+//! read. Branches are written twice. A leaf that cannot be read is an error to lookups of its keys; walks
+//! pass over it and say which keys may be missing, which the branch above knows.
+//!
+//! # Modules
+//!
+//! `place`, `entry` and `page` are the bytes; `file` names files, `output` grows them, `cache` keeps pages
+//! that were read; `tree` looks up, `walk` goes through a range, `file_scan` through a file and `census` through
+//! all pages; `rewrite` makes the next tree, `reach` counts what a tree takes, `manifest` says which root counts, and
+//! `anatomy` shows files to people.
+//!
+//! What this crate must not know: objects, indexes, the log.
+
+pub mod anatomy;
+mod cache;
+mod census;
+mod entry;
+mod file;
+mod file_scan;
+pub mod manifest;
+mod output;
+mod page;
+mod place;
+mod reach;
+mod rewrite;
+mod tree;
+mod walk;
+
+pub use cache::PageCache;
+pub use census::{Census, Counted};
+pub use entry::{Body, Entry};
+pub use file::{FileRecord, PageFile, file_name, number_of, store_of_file};
+pub use file_scan::{FileScan, ScannedPage};
+pub use output::OutputSettings;
+pub use place::PagePlace;
+pub use reach::live_bytes;
+pub use rewrite::{Change, Changes, Rewrite, RewriteSettings, Rewritten};
+pub use tree::{Found, LostPage, Root, Tree};
+pub use walk::{Walk, Walked};

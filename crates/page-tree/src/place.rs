@@ -1,0 +1,40 @@
+//! Where a page is: enough to find it, and to tell it from any other.
+
+use kvorum_encoding::{ByteReader, Truncated, put_varint};
+
+/// The place of a page, as the page above it has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PagePlace {
+    /// The number of its file.
+    pub file: u64,
+    /// Where it begins there, in bytes.
+    pub offset: u64,
+    /// Its length, in bytes.
+    pub len: u32,
+    /// The checksum that its first bytes are.
+    pub check: u32,
+}
+
+impl PagePlace {
+    /// Appends it: varints file, offset and length, and the checksum as 4 bytes.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.file);
+        put_varint(out, self.offset);
+        put_varint(out, u64::from(self.len));
+        out.extend_from_slice(&self.check.to_le_bytes());
+    }
+
+    /// Reads what [`PagePlace::encode`] appended.
+    pub(crate) fn decode(reader: &mut ByteReader<'_>) -> Result<Self, Truncated> {
+        let (file, offset) = (reader.varint()?, reader.varint()?);
+        let at = reader.offset();
+        let len = u32::try_from(reader.varint()?).map_err(|_| Truncated { offset: at })?;
+        let check = reader.u32()?;
+        Ok(Self {
+            file,
+            offset,
+            len,
+            check,
+        })
+    }
+}

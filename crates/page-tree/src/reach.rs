@@ -1,0 +1,57 @@
+//! What a tree takes in its files.
+
+use std::collections::BTreeMap;
+
+use kvorum_backend::Result;
+use kvorum_disk::Reading;
+
+use crate::entry::{Body, Entry};
+use crate::page::{BODY_LEVEL, Page};
+use crate::place::PagePlace;
+use crate::tree::{Child, PageRead, Tree};
+
+/// What a page takes in its file, in bytes.
+pub(crate) fn taken_bytes(place: &PagePlace, level: u8) -> u64 {
+    let copies = match level {
+        0 | BODY_LEVEL => 1,
+        _ => 2,
+    };
+    copies * u64::from(place.len)
+}
+
+/// The pages that a tree leads to in each file, in bytes, branches counted twice. Reads all branches and
+/// leaves: rewrites count what they change, and only where a branch was lost that is not enough. What stands
+/// below a page that cannot be read is not counted.
+///
+/// # Errors
+/// Those of the disk that are not of one page.
+pub fn live_bytes(tree: &Tree) -> Result<BTreeMap<u64, u64>> {
+    let mut live = BTreeMap::new();
+    let mut left: Vec<(PagePlace, u8)> = Vec::new();
+    left.extend(tree.root().map(|root| (root.place, root.level)));
+    while let Some((place, level)) = left.pop() {
+        *live.entry(place.file).or_default() += taken_bytes(&place, level);
+        let PageRead::Page(page) = tree.read(&place, level, Reading::MayBlock, false)? else {
+            continue;
+        };
+        match level {
+            0 => count_bodies(&page, &mut live),
+            _ => left.extend(children(&page).map(|place| (place, level - 1))),
+        }
+    }
+    Ok(live)
+}
+
+fn children(branch: &Page) -> impl Iterator<Item = PagePlace> + '_ {
+    let children = (0..branch.items()).filter_map(|index| Child::of(branch, index).ok());
+    children.map(|child| child.place)
+}
+
+fn count_bodies(leaf: &Page, live: &mut BTreeMap<u64, u64>) {
+    for index in 0..leaf.items() {
+        let entry = Entry::decode(&leaf.value(index));
+        if let Ok(Body::Apart { place, .. }) = entry.map(|it| it.body) {
+            *live.entry(place.file).or_default() += taken_bytes(&place, BODY_LEVEL);
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! A tree as one root shows it: files that are open, and lookups.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::{BackendError, Result};
+use kvorum_disk::Reading;
+use kvorum_encoding::{ByteReader, KeyRange, Truncated, put_varint, successor};
+
+use crate::cache::PageCache;
+use crate::entry::{Body, Entry};
+use crate::file::PageFile;
+use crate::page::{BODY_LEVEL, Page};
+use crate::place::PagePlace;
+
+/// Where a tree begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// The page.
+    pub place: PagePlace,
+    /// Its level: 0 for a leaf.
+    pub level: u8,
+    /// The keys of the tree.
+    pub keys: u64,
+}
+
+/// A tree that never changes. Cheap to clone.
+#[derive(Clone)]
+pub struct Tree {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// The identity of the store.
+    store: u64,
+    root: Option<Root>,
+    files: BTreeMap<u64, Arc<PageFile>>,
+    cache: Arc<PageCache>,
+    /// The store's number in the cache.
+    owner: u64,
+}
+
+/// A page that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostPage {
+    /// The page.
+    pub place: PagePlace,
+    /// It is a branch: what a rewrite leaves out with it takes space that [`crate::Rewritten::retired`] does
+    /// not count, and [`crate::live_bytes`] does.
+    pub is_branch: bool,
+    /// The keys that it may have had.
+    pub range: KeyRange,
+    /// What was found, in words.
+    pub found: String,
+}
+
+/// What a lookup gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found<T> {
+    /// It is there.
+    Here(T),
+    /// It is not.
+    Absent,
+    /// Memory cannot tell.
+    WouldBlock,
+    /// A page on the way cannot be read.
+    Lost(LostPage),
+}
+
+/// A page below a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Child {
+    /// It has the keys from here on, up to the next.
+    pub(crate) lower: Bytes,
+    pub(crate) place: PagePlace,
+    /// The keys below it.
+    pub(crate) keys: u64,
+}
+
+impl Child {
+    /// The value of a branch's item: the place, and the varint number of keys below it.
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = Vec::new();
+        self.place.encode(&mut out);
+        put_varint(&mut out, self.keys);
+        out.into()
+    }
+
+    fn decode(lower: Bytes, value: &[u8]) -> std::result::Result<Self, Truncated> {
+        let mut reader = ByteReader::new(value);
+        Ok(Self {
+            lower,
+            place: PagePlace::decode(&mut reader)?,
+            keys: reader.varint()?,
+        })
+    }
+
+    /// Where a child of a branch is.
+    pub(crate) fn place_of(
+        branch: &Page,
+        index: usize,
+    ) -> std::result::Result<PagePlace, Truncated> {
+        PagePlace::decode(&mut ByteReader::new(branch.value_bytes(index)))
+    }
+
+    /// A child of a branch.
+    pub(crate) fn of(branch: &Page, index: usize) -> std::result::Result<Self, Truncated> {
+        Self::decode(branch.key(index), &branch.value(index))
+    }
+}
+
+/// What reading a page gives.
+pub(crate) enum PageRead {
+    Page(Arc<Page>),
+    WouldBlock,
+    /// Its bytes are not what was written, or are not there: in words.
+    Damaged(String),
+}
+
+impl Tree {
+    /// The tree of a store that is being opened.
+    pub fn new(
+        store: u64,
+        root: Option<Root>,
+        files: BTreeMap<u64, Arc<PageFile>>,
+        cache: Arc<PageCache>,
+    ) -> Self {
+        let owner = cache.new_owner();
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                root,
+                files,
+                cache,
+                owner,
+            }),
+        }
+    }
+
+    /// The same store with another root.
+    pub(crate) fn with(&self, root: Option<Root>, files: BTreeMap<u64, Arc<PageFile>>) -> Self {
+        let (inner, cache) = (&self.inner, self.inner.cache.clone());
+        Self {
+            inner: Arc::new(Inner {
+                store: inner.store,
+                root,
+                files,
+                cache,
+                owner: inner.owner,
+            }),
+        }
+    }
+
+    /// The identity of the store.
+    pub(crate) fn store(&self) -> u64 {
+        self.inner.store
+    }
+
+    /// Where it begins; `None` for a tree without keys.
+    pub fn root(&self) -> Option<Root> {
+        self.inner.root
+    }
+
+    /// The number of its keys.
+    pub fn keys(&self) -> u64 {
+        self.inner.root.map_or(0, |root| root.keys)
+    }
+
+    /// Its files, by their numbers.
+    pub fn files(&self) -> &BTreeMap<u64, Arc<PageFile>> {
+        &self.inner.files
+    }
+
+    /// What a key holds; a body that is apart stays where it is.
+    ///
+    /// # Errors
+    /// Those of the disk that are not of one page.
+    pub fn get(&self, key: &[u8], reading: Reading) -> Result<Found<Entry>> {
+        let Some(root) = self.inner.root else {
+            return Ok(Found::Absent);
+        };
+        let mut at = Descent {
+            place: root.place,
+            level: root.level,
+            lower: Bytes::new(),
+            upper: None,
+        };
+        loop {
+            let page = match self.read(&at.place, at.level, reading, true)? {
+                PageRead::Page(page) => page,
+                PageRead::WouldBlock => return Ok(Found::WouldBlock),
+                PageRead::Damaged(found) => return Ok(Found::Lost(at.lost(found))),
+            };
+            if at.level == 0 {
+                return Ok(entry_of(&page, key, at));
+            }
+            let index = page.child_for(key);
+            let Ok(place) = Child::place_of(&page, index) else {
+                return Ok(Found::Lost(at.lost(UNDECODABLE.to_owned())));
+            };
+            at.descend(&page, index, place);
+        }
+    }
+
+    /// The body of an entry, which was put under this key.
+    ///
+    /// # Errors
+    /// As of [`Tree::get`].
+    pub fn body(&self, key: &[u8], entry: &Entry, reading: Reading) -> Result<Found<Bytes>> {
+        let (place, len) = match &entry.body {
+            Body::Inline(body) => return Ok(Found::Here(body.clone())),
+            Body::Apart { place, len } => (*place, *len),
+            Body::Lost => {
+                let found = "the body was lost before it came here".to_owned();
+                return Ok(Found::Lost(lost_body(key, NOWHERE, found)));
+            }
+        };
+        let page = match self.read(&place, BODY_LEVEL, reading, false)? {
+            PageRead::Page(page) => page,
+            PageRead::WouldBlock => return Ok(Found::WouldBlock),
+            PageRead::Damaged(found) => return Ok(Found::Lost(lost_body(key, place, found))),
+        };
+        let body = page.body();
+        if page.lower() == key && body.len() as u64 == len {
+            return Ok(Found::Here(body));
+        }
+        let found = "the body of another key".to_owned();
+        Ok(Found::Lost(lost_body(key, place, found)))
+    }
+
+    /// True when the tree leads to a page of this level that has this key, or to the body of it.
+    ///
+    /// # Errors
+    /// As of [`Tree::get`].
+    pub(crate) fn leads_to(&self, key: &[u8], place: &PagePlace, level: u8) -> Result<bool> {
+        if level == BODY_LEVEL {
+            let found = self.get(key, Reading::MayBlock)?;
+            return Ok(matches!(found, Found::Here(entry) if entry.is_at(place)));
+        }
+        let root = self.inner.root;
+        let mut at = root.map(|root| (root.place, root.level));
+        while let Some((here, here_level)) = at {
+            if here_level <= level {
+                return Ok(here_level == level && here == *place);
+            }
+            let read = self.read(&here, here_level, Reading::MayBlock, true)?;
+            at = match read {
+                PageRead::Page(page) => Child::place_of(&page, page.child_for(key)).ok(),
+                PageRead::WouldBlock | PageRead::Damaged(_) => None,
+            }
+            .map(|child| (child, here_level - 1));
+        }
+        Ok(false)
+    }
+
+    /// The same tree without files that it does not lead to.
+    #[must_use]
+    pub fn without_files(&self, is_gone: impl Fn(u64) -> bool) -> Self {
+        let mut files = self.inner.files.clone();
+        files.retain(|number, _| !is_gone(*number));
+        self.with(self.inner.root, files)
+    }
+
+    /// Reads a page of this level. A branch has a twin right behind it, and a device may fail once.
+    pub(crate) fn read(
+        &self,
+        place: &PagePlace,
+        level: u8,
+        reading: Reading,
+        fills_cache: bool,
+    ) -> Result<PageRead> {
+        let inner = &self.inner;
+        if let Some(page) = inner.cache.get(inner.owner, place) {
+            return Ok(PageRead::Page(page));
+        }
+        let Some(file) = inner.files.get(&place.file) else {
+            return Ok(PageRead::Damaged(NO_FILE.to_owned()));
+        };
+        let is_branch = level > 0 && level != BODY_LEVEL;
+        let mut found = String::new();
+        for is_twin in [false, is_branch] {
+            match self.read_once(file, place, level, is_twin, reading)? {
+                PageRead::Damaged(damage) => found = damage,
+                PageRead::WouldBlock => return Ok(PageRead::WouldBlock),
+                PageRead::Page(page) => {
+                    if fills_cache {
+                        inner.cache.insert(inner.owner, place, &page);
+                    }
+                    return Ok(PageRead::Page(page));
+                }
+            }
+        }
+        Ok(PageRead::Damaged(found))
+    }
+
+    /// One copy of a page as it is in its file, past the cache; that of a leaf or a body is the first.
+    pub(crate) fn read_copy(
+        &self,
+        place: &PagePlace,
+        level: u8,
+        is_twin: bool,
+    ) -> Result<PageRead> {
+        match self.inner.files.get(&place.file) {
+            Some(file) => self.read_once(file, place, level, is_twin, Reading::MayBlock),
+            None => Ok(PageRead::Damaged(NO_FILE.to_owned())),
+        }
+    }
+
+    fn read_once(
+        &self,
+        file: &PageFile,
+        place: &PagePlace,
+        level: u8,
+        is_twin: bool,
+        reading: Reading,
+    ) -> Result<PageRead> {
+        use kvorum_disk::ErrorKind as Disk;
+        let bytes = match file.read(place, is_twin, reading) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == Disk::WouldBlock => return Ok(PageRead::WouldBlock),
+            Err(error) if error.kind() == Disk::Device => {
+                return Ok(PageRead::Damaged(error.to_string()));
+            }
+            Err(error) => return Err(BackendError::from(&error)),
+        };
+        Ok(match Page::open(bytes, place, self.inner.store) {
+            Ok(page) if page.level() == level => PageRead::Page(Arc::new(page)),
+            Ok(page) => PageRead::Damaged(format!("level {}, expected {level}", page.level())),
+            Err(found) => PageRead::Damaged(found),
+        })
+    }
+}
+
+const NO_FILE: &str = "its file is not there";
+const UNDECODABLE: &str = "an item of a page with a good checksum does not decode";
+/// The place of what never had one.
+const NOWHERE: PagePlace = PagePlace {
+    file: 0,
+    offset: 0,
+    len: 0,
+    check: 0,
+};
+
+/// Where a lookup is, and the keys that come there.
+struct Descent {
+    place: PagePlace,
+    level: u8,
+    lower: Bytes,
+    upper: Option<Bytes>,
+}
+
+impl Descent {
+    fn descend(&mut self, branch: &Page, index: usize, place: PagePlace) {
+        // Lookups of keys before the first child come to it as well.
+        if index > 0 {
+            self.lower = branch.key(index);
+        }
+        if index + 1 < branch.items() {
+            self.upper = Some(branch.key(index + 1));
+        }
+        self.place = place;
+        self.level -= 1;
+    }
+
+    fn lost(self, found: String) -> LostPage {
+        LostPage {
+            place: self.place,
+            is_branch: self.level > 0,
+            range: range(&self.lower, self.upper.as_ref()),
+            found,
+        }
+    }
+}
+
+fn entry_of(leaf: &Page, key: &[u8], at: Descent) -> Found<Entry> {
+    let Ok(index) = leaf.search(key) else {
+        return Found::Absent;
+    };
+    match Entry::decode(&leaf.value(index)) {
+        Ok(entry) => Found::Here(entry),
+        Err(_) => Found::Lost(at.lost(UNDECODABLE.to_owned())),
+    }
+}
+
+pub(crate) fn lost_body(key: &[u8], place: PagePlace, found: String) -> LostPage {
+    LostPage {
+        place,
+        is_branch: false,
+        range: KeyRange {
+            from: Bytes::copy_from_slice(key),
+            to: Some(successor(key)),
+        },
+        found,
+    }
+}
+
+/// The keys from one to another, which may be no key.
+pub(crate) fn range(from: &Bytes, to: Option<&Bytes>) -> KeyRange {
+    KeyRange {
+        from: from.clone(),
+        to: to.cloned(),
+    }
+}

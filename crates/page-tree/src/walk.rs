@@ -1,0 +1,160 @@
+//! Going through a tree in key order.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_disk::Reading;
+use kvorum_encoding::Truncated;
+
+use crate::entry::Entry;
+use crate::page::Page;
+use crate::place::PagePlace;
+use crate::tree::{Child, LostPage, PageRead, Tree, range};
+
+/// What a walk comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Walked {
+    /// A key and what it holds.
+    Entry(Bytes, Entry),
+    /// A page that cannot be read.
+    Lost(LostPage),
+    /// There is nothing more.
+    End,
+}
+
+/// A walk upwards from a key. It holds the pages of one path.
+pub struct Walk {
+    tree: Tree,
+    from: Bytes,
+    /// From the root down to a leaf.
+    path: Vec<Stop>,
+    is_begun: bool,
+}
+
+/// A page of the path, and what comes next in it.
+struct Stop {
+    page: Arc<Page>,
+    level: u8,
+    next: usize,
+    /// Lookups of keys from here on come to the page.
+    lower: Bytes,
+    /// The first key behind the page.
+    upper: Option<Bytes>,
+}
+
+impl Walk {
+    /// A walk over the keys from this one on.
+    pub fn new(tree: Tree, from: Bytes) -> Self {
+        Self {
+            tree,
+            from,
+            path: Vec::new(),
+            is_begun: false,
+        }
+    }
+
+    /// Goes on to the next key, or to the next page that cannot be read.
+    ///
+    /// # Errors
+    /// Those of the disk that are not of one page.
+    pub fn advance(&mut self) -> Result<Walked> {
+        if !self.is_begun {
+            self.is_begun = true;
+            if let Some(root) = self.tree.root() {
+                let lost = self.enter(root.place, root.level, Bytes::new(), None)?;
+                if let Some(lost) = lost {
+                    return Ok(lost);
+                }
+            }
+        }
+        loop {
+            let Some(stop) = self.path.last_mut() else {
+                return Ok(Walked::End);
+            };
+            if stop.next >= stop.page.items() {
+                self.path.pop();
+                continue;
+            }
+            let (index, page) = (stop.next, stop.page.clone());
+            stop.next += 1;
+            let step = match stop.level {
+                0 => self.entry(&page, index)?,
+                level => self.descend(&page, index, level)?,
+            };
+            if let Some(walked) = step {
+                return Ok(walked);
+            }
+        }
+    }
+
+    fn entry(&self, leaf: &Page, index: usize) -> Result<Option<Walked>> {
+        let entry = Entry::decode(&leaf.value(index)).map_err(undecodable)?;
+        Ok(Some(Walked::Entry(leaf.key(index), entry)))
+    }
+
+    fn descend(&mut self, branch: &Page, index: usize, level: u8) -> Result<Option<Walked>> {
+        let child = Child::of(branch, index).map_err(undecodable)?;
+        let stop = self.path.last();
+        // Lookups of keys before the first child come to it as well.
+        let lower = match (index, stop) {
+            (0, Some(stop)) => stop.lower.clone(),
+            _ => child.lower,
+        };
+        let upper = match index + 1 < branch.items() {
+            true => Some(branch.key(index + 1)),
+            false => stop.and_then(|it| it.upper.clone()),
+        };
+        self.enter(child.place, level - 1, lower, upper)
+    }
+
+    /// Goes to the first key of a page that is wanted; what to say where the page cannot be read.
+    fn enter(
+        &mut self,
+        place: PagePlace,
+        level: u8,
+        lower: Bytes,
+        upper: Option<Bytes>,
+    ) -> Result<Option<Walked>> {
+        // Leaves are seen once: they would push out what is read often.
+        let page = match self
+            .tree
+            .read(&place, level, Reading::MayBlock, level > 0)?
+        {
+            PageRead::Page(page) => page,
+            PageRead::Damaged(found) => {
+                let from = lower.max(self.from.clone());
+                return Ok(Some(Walked::Lost(LostPage {
+                    place,
+                    is_branch: level > 0,
+                    range: range(&from, upper.as_ref()),
+                    found,
+                })));
+            }
+            PageRead::WouldBlock => return Err(unread()),
+        };
+        let next = match level {
+            0 => page.search(&self.from).unwrap_or_else(|index| index),
+            _ => page.child_for(&self.from),
+        };
+        self.path.push(Stop {
+            page,
+            level,
+            next,
+            lower,
+            upper,
+        });
+        Ok(None)
+    }
+}
+
+/// A page that was checked, and has in it what no version writes.
+pub(crate) fn undecodable(error: Truncated) -> BackendError {
+    let detail = format!("an item of a page with a good checksum does not decode: {error}");
+    BackendError::new(ErrorKind::Corrupt, detail)
+}
+
+/// A read that may wait and did not.
+pub(crate) fn unread() -> BackendError {
+    BackendError::new(ErrorKind::Unread, "a page was not read")
+}

@@ -1,0 +1,328 @@
+//! Upkeep of one store of innostore: damage is found before somebody reads it, files of which a part cannot be
+//! read are left all the same, expired entries go, and a crash leaves little to read again.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests stop at any failure, as tests do"
+)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_backend::{
+    Batch, Durability, ErrorKind, Fields, Flow, FoldDetail, FoldFilter, FoldRange, Lease, Lookup,
+    ReadAt, Reading, Result, StepBudget, TaskKind, Timestamp, Visited, Write,
+};
+use kvorum_backend_innostore::InnostoreSettings;
+use kvorum_disk::{Disk, MemoryDisk, OpenMode};
+use kvorum_encoding::StorageKey;
+use kvorum_value_log::{ValueLog, ValueLogSettings};
+
+use crate::tenants::{Engine, Opened, innostore_settings, tenants_of};
+
+const STORE: &str = "store";
+const KEYS: usize = 60;
+const NOW: Timestamp = Timestamp(1_000_000);
+const DAY: u64 = 86_400_000_000;
+const BUDGET: StepBudget = StepBudget { bytes: 500 };
+
+struct Node {
+    store: Opened,
+    replayed: u64,
+}
+
+impl Node {
+    fn open(disk: &MemoryDisk, settings: &InnostoreSettings) -> Self {
+        let log_settings = ValueLogSettings {
+            segment_bytes: 4_000,
+            dead_percent_max: 20,
+        };
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 5, log_settings).unwrap();
+        let drawn = AtomicU64::new(7);
+        let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
+        let engine = Engine::Innostore(settings.clone());
+        let store = engine.open(disk, Path::new(STORE), draw, log.clone());
+        let store = store.unwrap();
+        let admitted = log.admit(&tenants_of(std::slice::from_ref(&store)));
+        let replayed = admitted.unwrap().batches_replayed;
+        Self { store, replayed }
+    }
+
+    fn put(&self, number: usize, len: usize, fields: Fields) {
+        let body = Bytes::from(vec![b'v'; len]);
+        let write = Write::put(key(number), fields, Bytes::from_static(b"head"), body);
+        let receipt = self.store.put(&Batch::of(write), Durability::Grouped);
+        receipt.unwrap().wait().unwrap();
+    }
+
+    fn get(&self, number: usize, now: Timestamp) -> Result<Option<usize>> {
+        let at = ReadAt {
+            reading: Reading::MayBlock,
+            now,
+        };
+        Ok(match self.store.get(&key(number), at)? {
+            Lookup::Found(entry) => Some(entry.body.len()),
+            _ => None,
+        })
+    }
+
+    /// Everything that is due of these kinds, until nothing is. Returns what it cost.
+    fn tend(&self, kinds: &[TaskKind], now: Timestamp) -> u64 {
+        let mut cost_bytes = 0;
+        for _ in 0..10_000 {
+            let due = self.store.maintenance_due(now);
+            let Some(task) = due.iter().find(|it| kinds.contains(&it.kind)) else {
+                return cost_bytes;
+            };
+            let step = self.store.maintenance_step(task, BUDGET, now);
+            cost_bytes += step.unwrap().cost_bytes;
+        }
+        let due = self.store.maintenance_due(now);
+        unreachable!("upkeep ends: {due:?} of {:?}", self.store.status())
+    }
+
+    fn keys_folded(&self, now: Timestamp) -> usize {
+        let snapshot = self.store.snapshot(Lease::Unlimited).unwrap();
+        let mut keys = 0;
+        let visit = &mut |_: Visited<'_>| {
+            keys += 1;
+            Flow::Continue
+        };
+        let filter = FoldFilter::unexpired(now);
+        let folded = snapshot.fold(FoldDetail::Entries, &FoldRange::all(), &filter, visit);
+        folded.unwrap();
+        keys
+    }
+}
+
+const ALL: [TaskKind; 4] = [
+    TaskKind::Flush,
+    TaskKind::Merge,
+    TaskKind::Reclaim,
+    TaskKind::Scrub,
+];
+
+fn key(number: usize) -> StorageKey {
+    StorageKey::from_encoded(format!("key {number:03}").into_bytes())
+}
+
+fn settings() -> InnostoreSettings {
+    InnostoreSettings {
+        dirty_age_max: Duration::ZERO,
+        ..innostore_settings()
+    }
+}
+
+fn page_files(disk: &MemoryDisk) -> Vec<String> {
+    let entries = disk.list(Path::new(STORE)).unwrap().into_iter();
+    let names = entries.map(|it| it.name);
+    names.filter(|it| it.ends_with(".pages")).collect()
+}
+
+fn flip(disk: &MemoryDisk, file: &str, at: u64) {
+    let path = Path::new(STORE).join(file);
+    let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
+    let mut byte = [0];
+    file.read_at(&mut byte, at, kvorum_disk::Reading::MayBlock)
+        .unwrap();
+    file.write_at(&[byte[0] ^ 1], at).unwrap();
+}
+
+/// A store with a tree of some files and nothing in memory.
+fn filled(settings: &InnostoreSettings) -> (MemoryDisk, Node) {
+    let disk = MemoryDisk::new();
+    let node = Node::open(&disk, settings);
+    (0..KEYS).for_each(|number| node.put(number, 20 + number * 37 % 300, Fields::default()));
+    node.tend(&[TaskKind::Flush], NOW);
+    (disk, node)
+}
+
+/// Nobody reads the page: a scrub does, once in its period, and says so as a reader would.
+#[test]
+fn a_scrub_finds_every_damaged_page_and_replaces_a_damaged_copy() {
+    let settings = InnostoreSettings {
+        scrub_period: Some(Duration::from_secs(86_400)),
+        ..settings()
+    };
+    let (disk, node) = filled(&settings);
+    node.tend(&ALL, NOW);
+    let (mut told, mut mended) = (0, 0);
+    for file in page_files(&disk) {
+        let path = Path::new(STORE).join(&file);
+        let len = disk.info(&path).unwrap().unwrap().len;
+        for at in (40..len).step_by(61) {
+            let image = disk.crash_image(kvorum_disk::CrashOptions::nothing_unsynced());
+            flip(&image, &file, at);
+            // Without a cache that has the page.
+            let node = Node::open(&image, &settings);
+            // A cycle begins, and is over a day later.
+            node.tend(&ALL, Timestamp(NOW.0 + 2 * DAY));
+            node.tend(&ALL, Timestamp(NOW.0 + 4 * DAY));
+            let errors = (0..KEYS).filter(|it| node.get(*it, NOW).is_err()).count();
+            let status = node.store.status();
+            assert_eq!(
+                !status.lost.is_empty(),
+                errors > 0,
+                "{file} at {at}: {status:?}"
+            );
+            told += usize::from(errors > 0);
+            // Of a branch both copies are read, and one is enough.
+            mended += usize::from(errors == 0 && status.corrupt_reads > 0);
+            let again = status.corrupt_reads;
+            node.tend(&ALL, Timestamp(NOW.0 + 6 * DAY));
+            let status = node.store.status();
+            assert!(
+                errors > 0 || status.corrupt_reads == again,
+                "{file} at {at}"
+            );
+        }
+    }
+    assert!(told > 10 && mended > 2, "{told} were told, {mended} mended");
+}
+
+#[test]
+fn a_scrub_reads_as_much_of_the_tree_as_of_its_period_has_passed() {
+    let settings = InnostoreSettings {
+        scrub_period: Some(Duration::from_secs(86_400)),
+        ..settings()
+    };
+    let (_disk, node) = filled(&settings);
+    let live = node.store.status().live_bytes;
+    assert_eq!(node.tend(&[TaskKind::Scrub], NOW), 0);
+    let half = node.tend(&[TaskKind::Scrub], Timestamp(NOW.0 + DAY / 2));
+    // A small tree is read at once, when that is due.
+    assert!(half == 0 || half <= live, "{half} of {live}");
+    let all = half + node.tend(&[TaskKind::Scrub], Timestamp(NOW.0 + DAY));
+    assert_eq!(all, live);
+}
+
+/// A damaged page kept its file, which then never went, however little lived in it.
+#[test]
+fn a_file_with_a_damaged_page_is_left_and_what_can_be_read_of_it_stays() {
+    let (disk, node) = filled(&settings());
+    node.store.close().unwrap();
+    drop(node);
+    let file = page_files(&disk).into_iter().next().unwrap();
+    flip(&disk, &file, 60);
+    let node = Node::open(&disk, &settings());
+    let lost: Vec<usize> = (0..KEYS).filter(|it| node.get(*it, NOW).is_err()).collect();
+    assert!(!lost.is_empty() && lost.len() < 12, "{lost:?}");
+    // All but the damaged page die in all files.
+    let others = || (0..KEYS).filter(|it| !lost.contains(it));
+    for round in 0..6 {
+        others().for_each(|number| node.put(number, 30 + round, Fields::default()));
+        node.tend(&ALL, NOW);
+    }
+    assert!(
+        !page_files(&disk).contains(&file),
+        "{:?}",
+        page_files(&disk)
+    );
+    for number in others() {
+        assert_eq!(node.get(number, NOW), Ok(Some(35)), "key {number}");
+    }
+    assert!(!node.store.status().lost.is_empty());
+    assert_eq!(node.keys_folded(NOW), KEYS - lost.len());
+}
+
+/// Expired entries are absent at once, and take no space once a rewrite came by.
+#[test]
+fn what_is_expired_goes_with_the_next_rewrite_of_its_leaf() {
+    let disk = MemoryDisk::new();
+    let node = Node::open(&disk, &settings());
+    let end = Timestamp(NOW.0 + 1_000);
+    let fields = |number: usize| Fields {
+        expiry: number.is_multiple_of(2).then_some(end),
+        ..Fields::default()
+    };
+    (0..KEYS).for_each(|number| node.put(number, 400, fields(number)));
+    node.tend(&ALL, NOW);
+    let before = node.store.status();
+    assert_eq!(node.keys_folded(NOW), KEYS);
+    assert_eq!(node.keys_folded(end), KEYS / 2);
+    assert_eq!(node.get(0, end), Ok(None));
+    (1..KEYS)
+        .step_by(4)
+        .for_each(|number| node.put(number, 400, Fields::default()));
+    node.tend(&ALL, end);
+    let after = node.store.status();
+    assert!(
+        after.live_bytes < before.live_bytes * 2 / 3,
+        "{before:?} {after:?}"
+    );
+    assert_eq!(node.keys_folded(end), KEYS / 2);
+}
+
+/// What a start after a crash reads from the log is bounded by what memory may hold.
+#[test]
+fn a_crash_leaves_no_more_to_read_again_than_memory_holds() {
+    let disk = MemoryDisk::new();
+    let settings = innostore_settings();
+    let node = Node::open(&disk, &settings);
+    for number in 0..2_000 {
+        node.put(number % KEYS, 100, Fields::default());
+        let due = node.store.maintenance_due(NOW);
+        if let Some(task) = due.first() {
+            node.store.maintenance_step(task, BUDGET, NOW).unwrap();
+        }
+    }
+    drop(node);
+    let image = disk.crash_image(kvorum_disk::CrashOptions::nothing_unsynced());
+    let node = Node::open(&image, &settings);
+    // Twice what is allowed, at some 300 bytes a put.
+    assert!(node.replayed < 25, "{} batches", node.replayed);
+    assert_eq!(node.keys_folded(NOW), KEYS);
+}
+
+/// A snapshot is what it was while everything below it is written anew, and its files go with it.
+#[test]
+fn a_snapshot_stands_while_its_files_are_left() {
+    let (disk, node) = filled(&settings());
+    let before = page_files(&disk);
+    let snapshot = node.store.snapshot(Lease::Unlimited).unwrap();
+    for round in 0..4 {
+        (0..KEYS).for_each(|number| node.put(number, 500 + round, Fields::default()));
+        node.tend(&ALL, NOW);
+    }
+    let now = page_files(&disk);
+    assert!(
+        before.iter().all(|it| !now.contains(it)),
+        "{before:?} {now:?}"
+    );
+    let mut seen = Vec::new();
+    let visit = &mut |visited: Visited<'_>| {
+        seen.push(visited.body.len());
+        Flow::Continue
+    };
+    let filter = FoldFilter::unexpired(NOW);
+    let folded = snapshot.fold(FoldDetail::Entries, &FoldRange::all(), &filter, visit);
+    folded.unwrap();
+    let expected: Vec<usize> = (0..KEYS).map(|number| 20 + number * 37 % 300).collect();
+    assert_eq!(seen, expected);
+    assert!(node.store.status().pinned_bytes > 0);
+    drop(snapshot);
+    assert_eq!(node.store.status().pinned_bytes, 0);
+}
+
+/// What memory does not have is not waited for.
+#[test]
+fn a_read_that_must_not_wait_says_so() {
+    let (disk, node) = filled(&settings());
+    node.store.close().unwrap();
+    drop(node);
+    let node = Node::open(&disk, &settings());
+    let at = |reading| ReadAt { reading, now: NOW };
+    let cached = || node.store.head(&key(1), at(Reading::CachedOnly));
+    let found = cached().unwrap();
+    assert!(!matches!(found, Lookup::Absent), "{found:?}");
+    node.store.head(&key(1), at(Reading::MayBlock)).unwrap();
+    assert!(matches!(cached(), Ok(Lookup::Found(_))));
+    node.store.close().unwrap();
+    let write = Write::remove(key(1));
+    let refused = node.store.put(&Batch::of(write), Durability::Grouped);
+    assert_eq!(refused.err().map(|it| it.kind()), Some(ErrorKind::Closed));
+}
