@@ -1,4 +1,4 @@
-//! `kvorum bench quick`: what this machine gives with each backend, in two minutes and ten lines.
+//! `kvorum bench quick`: what this machine gives with each backend, in two minutes and a few lines.
 //!
 //! No configuration, no server to start first, nothing left behind. For a person who wants to know
 //! in what range they are, not for a comparison to be published: that is the matrix.

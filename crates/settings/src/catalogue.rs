@@ -26,7 +26,7 @@ pub enum Known {
         /// Fits after "ignored because".
         reason: &'static str,
     },
-    /// A key of one of several backends: see [`of_backend`].
+    /// A key of one of several backends: see `of_backend`.
     OfBackend,
     /// A key of Riak's that is taken when its value is empty, and else refused.
     Guarded {
