@@ -79,6 +79,16 @@ pub(crate) fn of_backend(name: &Name) -> Option<(&str, Name)> {
     Some((name.words().get(1)?, rest))
 }
 
+/// The key that a setting of one of several backends is for, and its free word; none for
+/// [`BUCKET_PREFIX`], which is no key of an engine.
+pub(crate) fn key_of_backend(rest: &Name) -> Option<(&'static str, String)> {
+    match lookup(rest)? {
+        Known::Honoured { pattern, word } => Some((pattern, word)),
+        Known::Mapped { to } => Some((to, String::new())),
+        Known::Ignored { .. } | Known::Guarded { .. } | Known::OfBackend => None,
+    }
+}
+
 fn known_under_multi(rest: &Name) -> Option<Known> {
     if ["storage_backend", BUCKET_PREFIX].contains(&&*rest.to_string()) {
         return Some(Known::OfBackend);

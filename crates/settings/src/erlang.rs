@@ -249,7 +249,7 @@ impl ErlangSettings {
             place,
             value: secret::shown(&path, &value),
             name: path,
-            outcome: Outcome::Ignored(reason),
+            outcome: Outcome::Ignored(reason.into()),
         });
     }
 

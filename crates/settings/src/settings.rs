@@ -94,6 +94,21 @@ pub enum StorageBackend {
     Multi,
 }
 
+impl StorageBackend {
+    /// Its name, as a value of `storage_backend`.
+    pub fn name(self) -> &'static str {
+        match self {
+            StorageBackend::Bitcask => "bitcask",
+            StorageBackend::Leveldb => "leveldb",
+            StorageBackend::Leveled => "leveled",
+            StorageBackend::Hanoidb => "hanoidb",
+            StorageBackend::Innostore => "innostore",
+            StorageBackend::Memory => "memory",
+            StorageBackend::Multi => "multi",
+        }
+    }
+}
+
 /// Several backends on one node: `multi_backend`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MultiSettings {
