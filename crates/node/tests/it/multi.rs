@@ -133,6 +133,21 @@ fn a_bucket_has_indexes_where_its_backend_has() {
     assert_eq!(found, "{\"keys\":[\"k\"]}");
 }
 
+/// The first backend by name had all buckets of a beginning, also those of a longer one of another backend.
+#[test]
+fn the_longest_beginning_of_a_buckets_name_says_its_backend() {
+    let mut site = site();
+    site.settings[0] = "storage_backend=prefix_multi".to_owned();
+    for prefix in ["bc.bucket_prefix=x_", "ldb.bucket_prefix=x_y_, x_z_"] {
+        site.settings.push(format!("multi_backend.{prefix}"));
+    }
+    let _server = site.start();
+    for (bucket, keys) in [("x_a", [1, 0]), ("x_y_a", [1, 1]), ("x_z_", [1, 2]), ("b", [2, 2])] {
+        put(&site, &format!("/buckets/{bucket}/keys/k"), "value");
+        assert_eq!([keys_of(&site, "bc"), keys_of(&site, "ldb")], keys, "{bucket}");
+    }
+}
+
 #[test]
 fn a_backend_is_refused_when_it_is_unknown_and_when_there_is_data() {
     let site = site();

@@ -142,6 +142,28 @@ fn an_empty_beginning_of_names_is_refused() {
     }
 }
 
+/// Both were taken, and the first backend by name had the buckets.
+#[test]
+fn one_beginning_of_names_for_two_backends_is_refused_with_both_names() {
+    let text = |several: &str| {
+        format!(
+            "storage_backend = {several}\n\
+             multi_backend.a.storage_backend = bitcask\n\
+             multi_backend.a.bucket_prefix = a_, x_, a_\n\
+             multi_backend.b.storage_backend = leveldb\n\
+             multi_backend.b.bucket_prefix = a_x, x_\n"
+        )
+    };
+    assert_eq!(
+        problems(&text("prefix_multi")),
+        [
+            "`multi_backend.a.bucket_prefix` and `multi_backend.b.bucket_prefix` both have `x_`: leave it \
+             to one of them"
+        ]
+    );
+    loaded(&text("multi"));
+}
+
 #[test]
 fn a_later_setting_of_a_backend_wins_and_the_report_says_so() {
     let text = "storage_backend = prefix_multi\n\
