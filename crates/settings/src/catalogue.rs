@@ -158,26 +158,47 @@ fn known_to_a_backend(rest: &Name) -> bool {
     backend && lookup(rest).is_some()
 }
 
+/// For `multi_backend.NAME.KEY` where the key is one of the whole node: that key.
+pub(crate) fn of_whole_node(name: &Name) -> Option<Name> {
+    let rest = under_multi(name)?;
+    (known_under_multi(&rest).is_none() && lookup(&rest).is_some()).then_some(rest)
+}
+
 /// At most this many names are offered for one that is unknown.
 const SUGGESTIONS_MAX: usize = 3;
 
 /// The known names nearest to an unknown one, best first; none if nothing is near.
 pub(crate) fn nearest(name: &Name) -> Vec<String> {
-    if let Some(rest) = under_multi(name) {
-        let prefix: Vec<_> = name.words().iter().take(2).cloned().collect();
-        return nearest(&rest)
-            .iter()
-            .map(|near| format!("{}.{near}", prefix.join(".")))
-            .collect();
+    match under_multi(name) {
+        Some(rest) => nearest_of_backend(name, &rest),
+        None => nearest_among(name, patterns()),
     }
+}
+
+/// For a key of one of several backends; one of the whole node is offered by its own name.
+fn nearest_of_backend(name: &Name, rest: &Name) -> Vec<String> {
+    let prefix: Vec<_> = name.words().iter().take(2).cloned().collect();
+    let found = nearest_among(rest, patterns().chain([BUCKET_PREFIX]));
+    found
+        .into_iter()
+        .map(|near| match Name::parse(&near) {
+            Some(it) if known_under_multi(&it).is_some() => format!("{}.{near}", prefix.join(".")),
+            _ => near,
+        })
+        .collect()
+}
+
+fn patterns() -> impl Iterator<Item = &'static str> {
+    let riak = riak_keys().map(|key| key.name);
+    honoured_keys().map(|key| key.name).chain(riak)
+}
+
+fn nearest_among(name: &Name, patterns: impl Iterator<Item = &'static str>) -> Vec<String> {
     let wanted = name.to_string();
     // One slip in four characters; short names get two.
     let slips_max = (wanted.len() / 4).max(2);
     let mut found: Vec<(usize, String)> = Vec::new();
-    for pattern in honoured_keys()
-        .map(|key| key.name)
-        .chain(riak_keys().map(|key| key.name))
-    {
+    for pattern in patterns {
         let candidate = name.fill(pattern);
         let slips = strsim::osa_distance(&wanted, &candidate);
         // Somebody who leaves out or adds the front words still means this key.

@@ -149,9 +149,28 @@ impl Configuration {
     }
 }
 
+/// A key that neither Kvorum nor Riak has where it stands.
+fn unknown(setting: &Setting) -> Problem {
+    let key = setting.name.to_string();
+    let place = setting.place;
+    match catalogue::of_whole_node(&setting.name) {
+        Some(of_node) => Problem::OfWholeNode {
+            key,
+            place,
+            of_node: of_node.to_string(),
+        },
+        None => Problem::UnknownKey {
+            key,
+            place,
+            nearest: catalogue::nearest(&setting.name),
+        },
+    }
+}
+
 fn place_of(problem: &Problem) -> Option<Place> {
     match problem {
         Problem::UnknownKey { place, .. }
+        | Problem::OfWholeNode { place, .. }
         | Problem::BadValue { place, .. }
         | Problem::Unsupported { place, .. }
         | Problem::Terms { place, .. }
@@ -219,11 +238,7 @@ impl<'a> Loader<'a> {
                     continue;
                 }
                 None => {
-                    self.problems.push(Problem::UnknownKey {
-                        key: setting.name.to_string(),
-                        place: setting.place,
-                        nearest: catalogue::nearest(&setting.name),
-                    });
+                    self.problems.push(unknown(setting));
                     continue;
                 }
             };
@@ -273,7 +288,8 @@ impl<'a> Loader<'a> {
                     Some(winner) => Outcome::Overridden(winner.place),
                     None if let Some(by) = replacement => Outcome::Overridden(by.place),
                     None if pattern == DEFAULT_BACKEND
-                        && let Some(reason) = several_backends::default_without_effect(settings) =>
+                        && let Some(reason) =
+                            several_backends::default_without_effect(settings) =>
                     {
                         Outcome::Ignored(reason.into())
                     }

@@ -28,8 +28,10 @@ const BACKENDS: &str = "riak_kv.multi_backend";
 const BACKENDS_FORM: &str = "[{<<\"name\">>, riak_kv_bitcask_backend, [{Key, Value}]}]";
 /// Beginnings of names of buckets, each with the name of their backend.
 const BUCKET_PREFIXES: &str = "riak_kv.multi_backend_prefix_list";
-const BUCKET_PREFIXES_FORM: &str = "[{<<\"prefix\">>, <<\"name\">>}], with prefixes that have no comma";
-const HAS_EARLIER_START: &str = "an earlier prefix of the list fits all its buckets, so that it has none";
+const BUCKET_PREFIXES_FORM: &str =
+    "[{<<\"prefix\">>, <<\"name\">>}], with prefixes that have no comma";
+const HAS_EARLIER_START: &str =
+    "an earlier prefix of the list fits all its buckets, so that it has none";
 /// Modules of Riak's backends: their names here, and the applications under which their keys are known.
 const MODULES: [(&str, &str, &str); 5] = [
     ("riak_kv_bitcask_backend", "bitcask", "bitcask"),

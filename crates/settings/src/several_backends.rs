@@ -22,7 +22,8 @@ pub(crate) fn without_effect(name: &str, rest: &Name, settings: &Settings) -> Op
     })
 }
 
-const GOES_BY_PREFIX: &str = "`storage_backend` is multi, and beginnings of names count with prefix_multi alone";
+const GOES_BY_PREFIX: &str =
+    "`storage_backend` is multi, and beginnings of names count with prefix_multi alone";
 
 fn one_engine(engine: StorageBackend) -> String {
     format!(

@@ -1,6 +1,6 @@
 //! Settings of several backends on one node: each has its effect, is named as ignored, or is refused.
 
-use kvorum_settings::{DurabilityMode, Outcome, Place, StorageBackend};
+use kvorum_settings::{DurabilityMode, Name, Outcome, Place, StorageBackend, lookup};
 
 use crate::{loaded, problems};
 
@@ -125,17 +125,16 @@ fn beginnings_of_names_count_with_prefix_multi_alone() {
 
 #[test]
 fn an_empty_beginning_of_names_is_refused() {
-    for value in [",", "a_,", ",a_", "a_,,b_", "''"] {
+    for value in [",", "a_,", ",a_", "a_,,b_"] {
         let found = problems(&format!(
             "storage_backend = prefix_multi\n\
              multi_backend.a.storage_backend = bitcask\n\
              multi_backend.a.bucket_prefix = {value}\n"
         ));
-        let got = value.trim_matches('\'');
         assert_eq!(
             found,
             [format!(
-                "bad value for `multi_backend.a.bucket_prefix` on line 3: got `{got}`, expected beginnings \
+                "bad value for `multi_backend.a.bucket_prefix` on line 3: got `{value}`, expected beginnings \
                  of names of buckets, separated by commas, none of them empty, such as `tmp_, log_`"
             )]
         );
@@ -208,6 +207,61 @@ fn a_misspelt_key_of_a_backend_is_refused_with_the_nearest_one() {
         [
             "unknown key `multi_backend.big.leveldb.bloomfiltre` on line 1, did you mean \
              `multi_backend.big.leveldb.bloomfilter`?"
+        ]
+    );
+}
+
+/// The message offered `multi_backend.big.ring_size` for itself.
+#[test]
+fn a_key_of_the_whole_node_is_refused_under_a_backend_and_named() {
+    for (key, of_node) in [
+        ("multi_backend.big.ring_size = 8", "ring_size"),
+        ("multi_backend.big.durability = none", "durability"),
+        (
+            "multi_backend.big.listener.http.internal = 127.0.0.1:1",
+            "listener.http.internal",
+        ),
+        ("multi_backend.big.erlang.K = on", "erlang.K"),
+    ] {
+        let name = key.split(' ').next().unwrap();
+        assert_eq!(
+            problems(key),
+            [format!(
+                "`{name}` on line 1 is no key of a backend: `{of_node}` is for the whole node, set it under \
+                 that name"
+            )]
+        );
+    }
+    let refused = loaded("").describe("multi_backend.big.ring_size");
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "unknown key `multi_backend.big.ring_size`, did you mean `ring_size`?"
+    );
+}
+
+/// A suggestion that is unknown itself helps nobody.
+#[test]
+fn no_suggestion_is_a_name_that_is_refused() {
+    for misspelt in [
+        "multi_backend.big.rng_size",
+        "multi_backend.big.bucket_prefx",
+        "multi_backend.big.storage_backnd",
+        "multi_backend.big.bitcask.expry",
+        "bucket_prefix",
+        "rng_size",
+    ] {
+        let told = problems(&format!("{misspelt} = 1"));
+        let names = told[0].split('`').skip(1).step_by(2).skip(1);
+        for name in names.filter(|it| !it.starts_with("kvorum ")) {
+            let parsed = Name::parse(name).unwrap();
+            assert!(lookup(&parsed).is_some(), "{}", told[0]);
+        }
+    }
+    assert_eq!(
+        problems("multi_backend.big.bucket_prefx = 1"),
+        [
+            "unknown key `multi_backend.big.bucket_prefx` on line 1, did you mean \
+             `multi_backend.big.bucket_prefix`?"
         ]
     );
 }
