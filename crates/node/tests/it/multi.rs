@@ -124,11 +124,18 @@ fn a_bucket_has_indexes_where_its_backend_has() {
     let site = site();
     let _server = site.start();
     create_type(&site, "tables", "ldb");
+    create_type(&site, "cache", "mem");
     put(&site, "/buckets/b/keys/k", "no index");
     put(&site, "/types/tables/buckets/b/keys/k", "index");
-    let (status, body) = http(&site, "GET /buckets/b/index/age_int/7", "");
-    assert!(status.contains("500"), "{status}");
-    assert!(body.contains("indexes_not_supported"), "{body}");
+    for (place, engine) in [
+        ("/buckets/b", "bitcask"),
+        ("/types/cache/buckets/b", "memory"),
+    ] {
+        let (status, body) = http(&site, &format!("GET {place}/index/age_int/7"), "");
+        assert!(status.contains("500"), "{status}");
+        let refusal = format!("{{error,{{indexes_not_supported,{engine}}}}}");
+        assert!(body.contains(&refusal), "{body}");
+    }
     let found = get(&site, "/types/tables/buckets/b/index/age_int/7");
     assert_eq!(found, "{\"keys\":[\"k\"]}");
 }
@@ -142,9 +149,18 @@ fn the_longest_beginning_of_a_buckets_name_says_its_backend() {
         site.settings.push(format!("multi_backend.{prefix}"));
     }
     let _server = site.start();
-    for (bucket, keys) in [("x_a", [1, 0]), ("x_y_a", [1, 1]), ("x_z_", [1, 2]), ("b", [2, 2])] {
+    for (bucket, keys) in [
+        ("x_a", [1, 0]),
+        ("x_y_a", [1, 1]),
+        ("x_z_", [1, 2]),
+        ("b", [2, 2]),
+    ] {
         put(&site, &format!("/buckets/{bucket}/keys/k"), "value");
-        assert_eq!([keys_of(&site, "bc"), keys_of(&site, "ldb")], keys, "{bucket}");
+        assert_eq!(
+            [keys_of(&site, "bc"), keys_of(&site, "ldb")],
+            keys,
+            "{bucket}"
+        );
     }
 }
 
