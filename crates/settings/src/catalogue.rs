@@ -1,6 +1,6 @@
 //! Finding a key by its name, and the nearest names when there is none.
 
-use crate::honoured::SECTIONS;
+use crate::honoured::{ENGINE, SECTIONS};
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::name::Name;
@@ -48,6 +48,14 @@ pub fn riak_families() -> &'static [Family] {
 /// The declaration with exactly this name or pattern.
 pub(crate) fn declaration(pattern: &str) -> Option<&'static Key> {
     honoured_keys().find(|key| key.name == pattern)
+}
+
+/// The declaration of a key of one of several backends.
+pub(crate) fn declaration_of_backend(pattern: &str) -> Option<&'static Key> {
+    match pattern == ENGINE.name {
+        true => Some(&ENGINE),
+        false => declaration(pattern),
+    }
 }
 
 /// Looks a name up.

@@ -403,7 +403,7 @@ impl<'a> Loader<'a> {
             return self.take_bucket_prefixes(backend, setting);
         }
         let (pattern, word) = catalogue::key_of_backend(rest)?;
-        let key = catalogue::declaration(pattern)?;
+        let key = catalogue::declaration_of_backend(pattern)?;
         let (written, place) = (setting.written_name(), setting.place);
         let value = self.expand(&written, place, &setting.value)?;
         let value = self.anchors.of_kind(&key.kind, place, &value);

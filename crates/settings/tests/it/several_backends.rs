@@ -265,3 +265,23 @@ fn no_suggestion_is_a_name_that_is_refused() {
         ]
     );
 }
+
+/// `multi` and `prefix_multi` were offered, and refused when they were taken.
+#[test]
+fn one_of_several_backends_is_offered_engines_alone() {
+    let engines = "one of bitcask, leveldb, leveled, hanoidb, innostore, memory";
+    for value in ["multi", "prefix_multi", "rocksdb"] {
+        assert_eq!(
+            problems(&format!(
+                "storage_backend = multi\nmulti_backend.a.storage_backend = {value}"
+            )),
+            [format!(
+                "bad value for `multi_backend.a.storage_backend` on line 2: got `{value}`, expected {engines}"
+            )]
+        );
+    }
+    let about = loaded("")
+        .describe("multi_backend.a.storage_backend")
+        .unwrap();
+    assert!(about.contains(&format!("takes     {engines}\n")), "{about}");
+}
