@@ -39,6 +39,10 @@ pub(crate) struct Figures {
     pub(crate) runtime: Runtime,
     pub(crate) node_name: String,
     pub(crate) engine: &'static str,
+    /// Riak's name of it.
+    pub(crate) riak_module: String,
+    /// Several backends, in words.
+    pub(crate) several_backends: Option<String>,
     pub(crate) member: Arc<Member>,
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) node_log: Option<NodeLog>,
@@ -176,6 +180,10 @@ impl NodeFacts for Figures {
         self.metrics_text()
     }
 
+    fn several_backends(&self) -> Option<String> {
+        self.several_backends.clone()
+    }
+
     fn health(&self) -> Health {
         kvorum_admin::for_clients(&self.member.health())
     }
@@ -243,10 +251,10 @@ impl Figures {
         let (sizes, siblings) = self.limit_warnings();
         put("object_size_warnings", sizes.into());
         put("object_siblings_warnings", siblings.into());
-        put(
-            "storage_backend",
-            format!("riak_kv_{}_backend", self.engine).into(),
-        );
+        put("storage_backend", self.riak_module.clone().into());
+        if let Some(several) = &self.several_backends {
+            put("storage_backends", several.clone().into());
+        }
         put("riak_kv_version", RIAK_VERSION.into());
         put("riak_core_version", RIAK_VERSION.into());
         put("riak_api_version", RIAK_VERSION.into());

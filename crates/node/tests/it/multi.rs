@@ -124,18 +124,12 @@ fn a_bucket_has_indexes_where_its_backend_has() {
     let site = site();
     let _server = site.start();
     create_type(&site, "tables", "ldb");
-    create_type(&site, "cache", "mem");
     put(&site, "/buckets/b/keys/k", "no index");
     put(&site, "/types/tables/buckets/b/keys/k", "index");
-    for (place, engine) in [
-        ("/buckets/b", "bitcask"),
-        ("/types/cache/buckets/b", "memory"),
-    ] {
-        let (status, body) = http(&site, &format!("GET {place}/index/age_int/7"), "");
-        assert!(status.contains("500"), "{status}");
-        let refusal = format!("{{error,{{indexes_not_supported,{engine}}}}}");
-        assert!(body.contains(&refusal), "{body}");
-    }
+    let (status, body) = http(&site, "GET /buckets/b/index/age_int/7", "");
+    assert!(status.contains("500"), "{status}");
+    let refusal = "{error,{indexes_not_supported,bitcask}}";
+    assert!(body.contains(refusal), "{body}");
     let found = get(&site, "/types/tables/buckets/b/index/age_int/7");
     assert_eq!(found, "{\"keys\":[\"k\"]}");
 }
@@ -162,6 +156,51 @@ fn the_longest_beginning_of_a_buckets_name_says_its_backend() {
             "{bucket}"
         );
     }
+}
+
+/// `prefix_multi` was shown as multi, no backend by name, and the durability was the default's alone.
+#[test]
+fn reports_and_statistics_name_all_backends() {
+    let mut site = site();
+    site.settings[0] = "storage_backend=prefix_multi".to_owned();
+    let interval = "bitcask.sync.strategy=interval";
+    site.settings.push(format!("multi_backend.bc.{interval}"));
+    let several = "bc (bitcask, default), ldb (leveldb), mem (memory)";
+    let said = |words: &[&str]| String::from_utf8(site.run(words).stdout).unwrap();
+    let checked = said(&["chkconfig"]);
+    for line in [
+        &format!("backend        prefix_multi: {several}"),
+        "durability     bc: interval: a write is acknowledged when the operating system has it, and",
+        "               ldb: grouped: a write is acknowledged when it is on stable storage\n",
+        "               mem: none: nothing survives a stop\n",
+    ] {
+        assert!(checked.contains(line), "{line}: {checked}");
+    }
+    let programs: serde_json::Value =
+        serde_json::from_str(&said(&["chkconfig", "--json"])).unwrap();
+    assert_eq!(programs["backend"], "prefix_multi");
+    let backends = programs["backends"].as_array().unwrap();
+    let of = |name: &str, field: &str| {
+        let backend = backends.iter().find(|it| it["name"] == name).unwrap();
+        backend[field].clone()
+    };
+    assert_eq!(
+        (of("bc", "default"), of("ldb", "default")),
+        (true.into(), false.into())
+    );
+    assert_eq!(of("ldb", "engine"), "leveldb");
+    assert_eq!(of("mem", "durability"), "none: nothing survives a stop");
+    let _server = site.start();
+    let stats: serde_json::Value = serde_json::from_str(&get(&site, "/stats")).unwrap();
+    assert_eq!(stats["storage_backend"], "riak_kv_multi_prefix_backend");
+    assert_eq!(stats["storage_backends"], several);
+    let status = said(&["admin", "status"]);
+    assert!(status.contains(several), "{status}");
+    let vnodes = said(&["admin", "vnode-status"]);
+    assert!(
+        vnodes.lines().next().unwrap().ends_with(several),
+        "{vnodes}"
+    );
 }
 
 #[test]
