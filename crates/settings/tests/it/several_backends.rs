@@ -6,6 +6,7 @@ use crate::{loaded, problems};
 
 /// The outcome of the setting with this name, of the first if there are several.
 #[track_caller]
+#[expect(clippy::expect_used, reason = "a test fails by panic")]
 fn outcome(text: &str, name: &str) -> Outcome {
     let configuration = loaded(text);
     let line = configuration.lines.iter().find(|line| line.name == name);
