@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use kvorum_backend::Status;
 use kvorum_backend_bitcask::ReadCache;
+use kvorum_backend_innostore::PageCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_bench::process::ProcessUsage;
 use kvorum_cluster::AgreedState as _;
@@ -47,6 +48,7 @@ pub(crate) struct Figures {
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) node_log: Option<NodeLog>,
     pub(crate) read_cache: Option<Arc<ReadCache>>,
+    pub(crate) page_cache: Option<Arc<PageCache>>,
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) vnode_figures: VnodeFigures,
     pub(crate) data_directory: PathBuf,
@@ -286,6 +288,7 @@ impl Figures {
         }
         self.trees_metrics(&mut text);
         self.read_cache_metrics(&mut text);
+        self.page_cache_metrics(&mut text);
         self.maintenance.metrics(&mut text);
         text.finish()
     }
@@ -369,6 +372,16 @@ impl Figures {
         gauge("memtable_bytes", "Bytes in write buffers", memory.used());
         let help = "Bound of all write buffers";
         gauge("memtable_bytes_max", help, memory.bytes_max());
+    }
+
+    fn page_cache_metrics(&self, text: &mut MetricsText) {
+        let Some(cache) = &self.page_cache else {
+            return;
+        };
+        let help = "Memory of pages of innostore kept because they were read";
+        text.gauge("innostore_cache_bytes", help, cache.bytes());
+        let help = "The bound of innostore_cache_bytes";
+        text.gauge("innostore_cache_bytes_max", help, cache.bytes_max());
     }
 
     fn read_cache_metrics(&self, text: &mut MetricsText) {

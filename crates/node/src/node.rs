@@ -156,6 +156,7 @@ impl Node {
             vnodes: vnodes.clone(),
             node_log: log.clone(),
             read_cache: stores.read_cache(),
+            page_cache: stores.page_cache(),
             maintenance: maintenance.clone(),
             vnode_figures: VnodeFigures::default(),
             data_directory: data.path().to_owned(),

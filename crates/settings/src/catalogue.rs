@@ -107,7 +107,8 @@ fn known_under_multi(rest: &Name) -> Option<Known> {
         Known::Mapped { to } => to,
         _ => return Some(known),
     };
-    let is_place = pattern.ends_with(".data_root") || pattern.starts_with("leveldb.tiered");
+    let is_path = || declaration(pattern).is_some_and(|key| matches!(key.kind, Kind::Path(_)));
+    let is_place = pattern.starts_with("leveldb.tiered") || is_path();
     Some(match is_place {
         true => Known::Ignored {
             reason: ONE_DIRECTORY,

@@ -203,6 +203,34 @@ fn reports_and_statistics_name_all_backends() {
     );
 }
 
+/// Each had a cache of its own, of the size that is meant for all.
+#[test]
+fn backends_of_innostore_share_one_cache_of_pages_whose_size_the_metrics_tell() {
+    let mut site = site();
+    for (name, bytes) in [("in1", "64MB"), ("in2", "128MB")] {
+        let backend = format!("multi_backend.{name}");
+        let size = "innostore.buffer_pool_size";
+        site.settings
+            .push(format!("{backend}.storage_backend=innostore"));
+        site.settings.push(format!("{backend}.{size}={bytes}"));
+    }
+    let _server = site.start();
+    create_type(&site, "ranges", "in2");
+    put(&site, "/types/ranges/buckets/b/keys/k", "in innostore");
+    assert_eq!(get(&site, "/types/ranges/buckets/b/keys/k"), "in innostore");
+    let metrics = get(&site, "/metrics");
+    let gauge = |name: &str| {
+        let lines = metrics.lines();
+        let value = lines
+            .filter_map(|line| line.strip_prefix(name))
+            .find_map(|it| it.trim().parse::<f64>().ok());
+        value.unwrap_or_else(|| panic!("{name} is in {metrics}"))
+    };
+    let bytes_max = gauge("kvorum_innostore_cache_bytes_max ");
+    assert!((1.0..=64e6 * 1.05).contains(&bytes_max), "{bytes_max}");
+    assert!(gauge("kvorum_innostore_cache_bytes ") <= bytes_max);
+}
+
 #[test]
 fn a_backend_is_refused_when_it_is_unknown_and_when_there_is_data() {
     let site = site();

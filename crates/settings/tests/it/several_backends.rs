@@ -104,6 +104,57 @@ fn a_key_of_another_engine_than_its_backends_is_ignored() {
     );
 }
 
+/// They were honoured in the report, and the sizes of the first backend by name counted.
+#[test]
+fn sizes_of_memory_that_another_backend_gives_are_ignored() {
+    let text = "storage_backend = multi\n\
+                multi_backend.a.storage_backend = hanoidb\n\
+                multi_backend.a.hanoidb.maximum_memory = 1GB\n\
+                multi_backend.b.storage_backend = leveldb\n\
+                multi_backend.b.leveldb.maximum_memory = 2GB\n\
+                multi_backend.c.storage_backend = bitcask\n\
+                multi_backend.c.bitcask.read_cache = 0\n\
+                multi_backend.d.storage_backend = bitcask\n\
+                multi_backend.d.bitcask.read_cache = 1GB\n\
+                multi_backend.e.storage_backend = bitcask\n\
+                multi_backend.e.bitcask.read_cache = 2GB\n\
+                multi_backend.f.storage_backend = innostore\n\
+                multi_backend.f.innostore.buffer_pool_size = 1GB\n";
+    assert_eq!(
+        reason(text, "multi_backend.b.leveldb.maximum_memory"),
+        "backends of leveldb, leveled and hanoidb share one memory, whose sizes are those of the first by \
+         name, `a`"
+    );
+    assert_eq!(
+        reason(text, "multi_backend.e.bitcask.read_cache"),
+        "backends of bitcask share one memory, whose sizes are those of the first by name, `d`"
+    );
+    for name in [
+        "multi_backend.a.hanoidb.maximum_memory",
+        "multi_backend.c.bitcask.read_cache",
+        "multi_backend.d.bitcask.read_cache",
+        "multi_backend.f.innostore.buffer_pool_size",
+    ] {
+        assert_eq!(outcome(text, name), Outcome::Honoured, "{name}");
+    }
+}
+
+/// `innostore.data_home_dir` was honoured in the report.
+#[test]
+fn places_of_one_of_several_backends_are_ignored() {
+    for (engine, key) in [
+        ("innostore", "innostore.data_home_dir"),
+        ("bitcask", "bitcask.data_root"),
+        ("leveldb", "leveldb.tiered.path.fast"),
+    ] {
+        let text = format!(
+            "storage_backend = multi\nmulti_backend.a.storage_backend = {engine}\nmulti_backend.a.{key} = /x\n"
+        );
+        let reason = reason(&text, &format!("multi_backend.a.{key}"));
+        assert!(reason.contains("is in one directory of it"), "{reason}");
+    }
+}
+
 #[test]
 fn beginnings_of_names_count_with_prefix_multi_alone() {
     let rest = "multi_backend.a.storage_backend = bitcask\nmulti_backend.a.bucket_prefix = a_\n";
