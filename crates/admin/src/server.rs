@@ -256,7 +256,8 @@ impl AdminServer {
             }
             all.push(data);
         }
-        let text = vnode_view::text(&self.parts.node_name, &all);
+        let several = self.parts.facts.several_backends();
+        let text = vnode_view::text(&self.parts.node_name, several.as_deref(), &all);
         let riak = vnode_view::riak_text(&all);
         AdminReply::ok(text, Value::Array(all)).with_riak_text(riak)
     }

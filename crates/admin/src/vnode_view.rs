@@ -5,10 +5,13 @@ use std::fmt::Write as _;
 use kvorum_maintenance::{bytes_text, counted};
 use serde_json::Value;
 
-/// A table of the vnodes' fields, at most 100 columns wide.
-pub(crate) fn text(node: &str, vnodes: &[Value]) -> String {
+/// A table of the vnodes' fields, at most 100 columns wide; `backends` are those of a node that has several.
+pub(crate) fn text(node: &str, backends: Option<&str>, vnodes: &[Value]) -> String {
     let engine = vnodes.iter().find_map(|it| it["backend"].as_str());
-    let engine = engine.map_or_else(String::new, |engine| format!(", {engine}"));
+    let engine = engine.map_or_else(String::new, |engine| match backends {
+        Some(several) => format!(", {engine}: {several}"),
+        None => format!(", {engine}"),
+    });
     let mut text = format!("Vnodes of '{node}'{engine}\n");
     // Writing to a String cannot fail.
     let _ = writeln!(
@@ -128,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_table_fits_in_100_columns_and_has_no_long_integers() {
-        let text = text("kvorum@127.0.0.1", &vnodes());
+        let text = text("kvorum@127.0.0.1", None, &vnodes());
         for line in text.lines() {
             assert!(line.chars().count() <= 100, "{line}");
             assert!(!line.contains("548063113999088594"), "{line}");
@@ -137,6 +140,16 @@ mod tests {
             text.contains("partition 1000: not open: it is not there"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn several_backends_are_named_in_the_heading() {
+        let several = Some("bc (bitcask, default), mem (memory)");
+        let mut vnodes = vnodes();
+        vnodes[0]["backend"] = "multi".into();
+        let text = text("n@h", several, &vnodes);
+        let heading = "Vnodes of 'n@h', multi: bc (bitcask, default), mem (memory)\n";
+        assert!(text.starts_with(heading), "{text}");
     }
 
     #[test]

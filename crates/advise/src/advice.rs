@@ -20,10 +20,11 @@ pub struct Advice {
     /// The bucket type, or what stands for all.
     pub subject: String,
     /// The engine to configure: the best of those that are built in, unless all have to be avoided.
-    /// All subjects have the same one, for a node of one backend.
     pub recommended: Option<String>,
-    /// The best engine that is built in for this subject alone, where `recommended` is another one.
-    pub best_alone: Option<String>,
+    /// Whether other subjects of the same nodes are in other engines: see [`crate::Mix`].
+    pub is_one_of_several: bool,
+    /// What the property `backend` of this subject takes then; none for the default backend.
+    pub backend_property: Option<String>,
     /// The best engine of all, where that is another one, not built in yet.
     pub better_later: Option<String>,
     /// All engines, the best first.
@@ -112,7 +113,8 @@ pub fn advise(
     Advice {
         subject: subject.to_owned(),
         recommended: recommended.map(name),
-        best_alone: None,
+        is_one_of_several: false,
+        backend_property: None,
         better_later: better_later.map(name),
         missing: asked
             .filter(|name| missing.contains(*name))
@@ -120,39 +122,6 @@ pub fn advise(
             .collect(),
         engines: judged,
         facts,
-    }
-}
-
-/// Recommends one engine to several subjects, for a node of one backend: the
-/// engine with the best sum of those that no subject has to avoid.
-pub fn join(advices: &mut [Advice]) {
-    let Some((first, rest)) = advices.split_first() else {
-        return;
-    };
-    if rest.iter().all(|it| it.recommended == first.recommended) {
-        return;
-    }
-    let sum = |name: &str| -> Option<i64> {
-        let scores = advices.iter().map(|advice| {
-            let mut engines = advice.engines.iter();
-            let judged = engines.find(|engine| engine.name == name)?;
-            (judged.built_in && !judged.is_to_be_avoided()).then(|| judged.score())
-        });
-        scores.sum()
-    };
-    // An engine that is the best for none, such as one that keeps nothing, is the last resort.
-    let is_best_for_one = |name: &String| {
-        let mut subjects = advices.iter();
-        subjects.any(|advice| advice.recommended.as_ref() == Some(name))
-    };
-    let names = first.engines.iter().map(|engine| engine.name.clone());
-    let summed = names.filter_map(|name| Some(((is_best_for_one(&name), sum(&name)?), name)));
-    // The first of equal sums counts: it is the better one for the first subject.
-    let best = summed.reduce(|best, next| if next.0 > best.0 { next } else { best });
-    let joint = best.map(|(_, name)| name);
-    for advice in advices {
-        let alone = std::mem::replace(&mut advice.recommended, joint.clone());
-        advice.best_alone = alone.filter(|alone| Some(alone) != joint.as_ref());
     }
 }
 
@@ -223,7 +192,7 @@ impl JudgedEngine {
     }
 
     /// Higher is better: nothing outweighs what is to be avoided.
-    fn score(&self) -> i64 {
+    pub(crate) fn score(&self) -> i64 {
         let reasons = self.reasons.iter().filter(|reason| reason.counts);
         let worth = reasons.map(|reason| match reason.verdict {
             Verdict::Avoid => -1000,
@@ -234,29 +203,19 @@ impl JudgedEngine {
     }
 }
 
-/// How a bucket type gets another backend than others of the same node.
-fn by_several(engine: &str) -> String {
-    format!(
-        "to have both, set storage_backend = multi and multi_backend.{engine}.storage_backend = {engine}, and \
-         create the type with the property \"backend\": \"{engine}\""
-    )
-}
-
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.subject)?;
-        match (&self.recommended, &self.best_alone) {
-            (Some(name), None) => writeln!(f, "  use {name} (storage_backend = {name})")?,
-            (Some(name), Some(alone)) => {
-                writeln!(f, "  use {name} (storage_backend = {name}), as for all")?;
-                writeln!(f, "  alone it would be {alone}; {}", by_several(alone))?;
+        match (&self.recommended, &self.backend_property) {
+            (Some(name), None) if self.is_one_of_several => {
+                writeln!(f, "  use {name} (the default of several backends)")?;
             }
-            (None, Some(alone)) => writeln!(
+            (Some(name), None) => writeln!(f, "  use {name} (storage_backend = {name})")?,
+            (Some(name), Some(property)) => writeln!(
                 f,
-                "  no backend suits all of these, and this one would be in {alone}; {}",
-                by_several(alone)
+                "  use {name} (one of several backends, by the property \"backend\": \"{property}\")"
             )?,
-            (None, None) => writeln!(f, "  nothing that can be configured fits")?,
+            (None, _) => writeln!(f, "  nothing that can be configured fits")?,
         }
         if let Some(later) = &self.better_later {
             writeln!(

@@ -12,15 +12,17 @@ mod capacity;
 mod engines;
 mod error;
 mod facts;
+mod mix;
 mod node_stats;
 mod render;
 mod rules;
 
-pub use advice::{Advice, JudgedEngine, Reason, advise, join};
+pub use advice::{Advice, JudgedEngine, Reason, advise};
 pub use bench_result::BenchResult;
 pub use capacity::{CapacityAnswer, CapacityQuestion, RiakComparison, capacity};
 pub use engines::{Costs, Engine, EngineTable, Figure, NodeFigures, ObjectFigures, RiakFigures};
 pub use error::AdviseError;
 pub use facts::{FactDeclaration, Facts, Kind, Known, Value, parse_value};
+pub use mix::{Mix, mix};
 pub use node_stats::facts_of_stats;
 pub use rules::{Condition, Rule, RuleTable, Verdict};

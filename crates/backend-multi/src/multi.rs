@@ -810,6 +810,11 @@ impl Backend for MultiBackend {
             .map(|_| self as &dyn IndexFolds)
     }
 
+    fn engine_of(&self, bucket_prefix: &[u8]) -> &'static str {
+        let own = self.placement().homes(bucket_prefix).own;
+        self.children[own].store.status().engine
+    }
+
     /// Where every child has a journal, and nothing is elsewhere than its route: a key that moves meanwhile would
     /// be visited twice or not at all.
     fn journal_folds(&self) -> Option<&dyn JournalFolds> {

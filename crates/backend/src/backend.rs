@@ -80,6 +80,12 @@ pub trait Backend: Send + Sync {
         self.indexes()
     }
 
+    /// The engine that has the bucket whose storage keys start with these bytes, as in `storage_backend`: one of
+    /// several in a store of several.
+    fn engine_of(&self, _bucket_prefix: &[u8]) -> &'static str {
+        self.status().engine
+    }
+
     /// Folds in the order of the journal, if the engine keeps one.
     fn journal_folds(&self) -> Option<&dyn JournalFolds> {
         None

@@ -345,6 +345,10 @@ impl PutMachine {
             let (wanted, got) = (quorum.pw, now.primaries);
             RequestError::PrimaryWritesUnsatisfied { wanted, got }
         } else if possible.replicas < dw {
+            if durable.replicas < now.replicas {
+                // Some have it and are about to store it. As in Riak, the coordinator's own copy counts.
+                return None;
+            }
             let (wanted, got) = (dw, durable.replicas);
             RequestError::DurableWritesUnsatisfied { wanted, got }
         } else if possible.replicas < quorum.w {

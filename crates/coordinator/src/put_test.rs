@@ -261,6 +261,41 @@ fn once_its_object_is_out_the_coordinator_is_a_replica_like_any() {
     );
 }
 
+/// The count was 0 of 2 where both others failed before the coordinator's copy was synced.
+#[test]
+fn a_copy_that_is_about_to_be_stored_counts_before_a_put_fails_by_dw() {
+    check(
+        "1 2 3 | coordinator=0 w=2 dw=2
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2
+        1: broken
+        2: broken
+        0: durable
+        -> reply {dw_val_unsatisfied,2,1}, done",
+    );
+    check(
+        "1 2 3 | coordinator=0 w=2 dw=2
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2
+        1: broken
+        2: broken
+        0: broken
+        -> reply {dw_val_unsatisfied,2,0}, done",
+    );
+    check(
+        "1 2 3 | coordinator=0 w=2 dw=2
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2
+        1: broken
+        2: broken
+        deadline
+        -> reply timeout, done",
+    );
+}
+
 #[test]
 fn what_was_received_and_then_lost_does_not_count() {
     check(
@@ -336,7 +371,8 @@ fn primaries_count_before_dw_before_w_before_nodes() {
         0: made new
         -> store new at 1, store new at 2
         1: broken
-        -> reply {dw_val_unsatisfied,3,0}
+        0: durable
+        -> reply {dw_val_unsatisfied,3,1}
         deadline
         -> done",
     );

@@ -9,6 +9,8 @@
 //! Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017): it has no bias that
 //! would need tables of corrections, and it minds that a rank cannot exceed `precision + 1`, which
 //! sketches of low precision reach with a few hundred values.
+//! A sketch of which all registers are at the highest rank has the greatest estimate of its precision. It means "at
+//! least so many": 721 with a precision of 4, 2,600,000,000 with 14.
 
 use sha1::{Digest as _, Sha1};
 
@@ -116,10 +118,18 @@ impl HyperLogLog {
         *held = rank.max(*held);
     }
 
+    /// Registers by their rank. Where all are at the highest one, no finite number is the likeliest: the
+    /// histogram is the one with a register below it then, which has the greatest finite estimate.
     fn histogram(&self) -> Vec<f64> {
         let mut counts = vec![0.0; usize::from(rank_max(self.precision)) + 1];
         for rank in &self.registers {
             counts[usize::from(*rank)] += 1.0;
+        }
+        if let [.., below, last] = &mut counts[..]
+            && *last >= float(self.registers.len())
+        {
+            *below += 1.0;
+            *last -= 1.0;
         }
         counts
     }
@@ -221,12 +231,11 @@ fn float(count: usize) -> f64 {
     count as f64
 }
 
-/// Registers that are all at their highest rank have no finite estimate; they count as the greatest.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "rounded, not negative, and kept within the range"
+    reason = "rounded, finite, and not negative"
 )]
 fn whole(estimate: f64) -> u64 {
-    estimate.round().clamp(0.0, 9.0e18) as u64
+    estimate.round() as u64
 }

@@ -125,11 +125,10 @@ pub fn room_for_requests(budgets: &Budgets) -> Room {
 pub fn budgets(settings: &Settings) -> Budgets {
     let own = &settings.maintenance;
     let defaults = Budgets::default();
-    let durability = settings.backend_durability();
-    let ask_period = match durability.mode {
-        DurabilityMode::Interval => durability.interval / ASKS_PER_INTERVAL,
-        DurabilityMode::Grouped | DurabilityMode::None => defaults.ask_period,
-    };
+    let durabilities = settings.durabilities().into_iter();
+    let intervals = durabilities.filter(|it| it.mode == DurabilityMode::Interval);
+    let shortest = intervals.map(|it| it.interval).min();
+    let ask_period = shortest.map_or(defaults.ask_period, |it| it / ASKS_PER_INTERVAL);
     Budgets {
         step_time: own.step_time,
         io_bytes_per_second_max: own.io_bytes_per_second_max,

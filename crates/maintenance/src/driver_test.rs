@@ -323,6 +323,16 @@ fn every_budget_of_the_settings_reaches_the_arbiter() {
     assert_eq!(all.memory_bytes_max, Some(3 << 30));
     assert_eq!(all.open_files_max, Some(777));
     assert_eq!(all.ask_period, Duration::from_millis(50));
+    // The shortest interval of several backends, whichever is the default.
+    let several = loaded(&[
+        "storage_backend=multi",
+        "multi_backend.default=b",
+        "multi_backend.a.storage_backend=bitcask",
+        "multi_backend.a.bitcask.sync.strategy=interval",
+        "multi_backend.a.bitcask.sync.interval=400ms",
+        "multi_backend.b.storage_backend=leveldb",
+    ]);
+    assert_eq!(several.ask_period, Duration::from_millis(100));
     let none = loaded(&[]);
     assert_eq!(none.io_bytes_per_second_max, None);
     assert_eq!(none.step_time, Duration::from_millis(2));

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use kvorum_advise::{
-    Advice, BenchResult, CapacityQuestion, EngineTable, Facts, Kind, RuleTable, Value, advise,
-    capacity, facts_of_stats, join, parse_value,
+    Advice, BenchResult, CapacityQuestion, EngineTable, Facts, Kind, Mix, RuleTable, Value, advise,
+    capacity, facts_of_stats, mix, parse_value,
 };
 
 use crate::admin_client;
@@ -171,15 +171,25 @@ fn advise_backend(arguments: &BackendArguments) -> anyhow::Result<ExitCode> {
     if !has_input && std::io::stdin().is_terminal() {
         facts = ask_person(&rules)?;
     }
-    let advice = advise_types(&rules, &facts, &types, &runs)?;
+    let (advice, mix) = advise_types(&rules, &facts, &types, &runs)?;
     if arguments.json {
-        say(&serde_json::to_string_pretty(&advice)?);
+        say(&json_of(&advice, mix.as_ref())?);
     } else {
-        let texts: Vec<String> = advice.iter().map(ToString::to_string).collect();
+        let texts = advice.iter().map(ToString::to_string);
+        let texts: Vec<String> = texts.chain(mix.map(|it| it.to_string())).collect();
         say(&texts.join("\n"));
     }
     let all_fit = advice.iter().all(|advice| advice.recommended.is_some());
     Ok(exit_code(all_fit))
+}
+
+/// The advice on each subject, with the lines of a mix of several at each that it is for.
+fn json_of(advice: &[Advice], mix: Option<&Mix>) -> anyhow::Result<String> {
+    let mut all = serde_json::to_value(advice)?;
+    for one in all.as_array_mut().into_iter().flatten() {
+        one["several_backends"] = serde_json::to_value(mix)?;
+    }
+    Ok(serde_json::to_string_pretty(&all)?)
 }
 
 /// Advises on each bucket type: what is said of it counts more than what is known of all.
@@ -188,10 +198,11 @@ fn advise_types(
     facts: &Facts,
     types: &[String],
     runs: &[BenchResult],
-) -> anyhow::Result<Vec<Advice>> {
+) -> anyhow::Result<(Vec<Advice>, Option<Mix>)> {
     let engines = engine_table()?;
     if types.is_empty() {
-        return Ok(vec![advise(&engines, rules, ALL_TYPES, facts, runs)]);
+        let all = advise(&engines, rules, ALL_TYPES, facts, runs);
+        return Ok((vec![all], None));
     }
     let advices = types.iter().map(|named| {
         let (name, said) = named.split_once(':').unwrap_or((named, ""));
@@ -202,8 +213,8 @@ fn advise_types(
         Ok(advise(&engines, rules, &subject, &of_type, runs))
     });
     let mut advices = advices.collect::<anyhow::Result<Vec<Advice>>>()?;
-    join(&mut advices);
-    Ok(advices)
+    let mix = mix(&mut advices);
+    Ok((advices, mix))
 }
 
 fn parse_facts(rules: &RuleTable, said: &[&str]) -> anyhow::Result<Facts> {

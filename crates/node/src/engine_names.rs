@@ -37,15 +37,7 @@ pub(crate) const MULTI: &str = "multi";
 
 /// An engine's name, as in `storage_backend`.
 pub(crate) fn name_of(engine: StorageBackend) -> &'static str {
-    match engine {
-        StorageBackend::Bitcask => "bitcask",
-        StorageBackend::Leveldb => "leveldb",
-        StorageBackend::Leveled => "leveled",
-        StorageBackend::Hanoidb => "hanoidb",
-        StorageBackend::Innostore => "innostore",
-        StorageBackend::Memory => MEMORY,
-        StorageBackend::Multi => MULTI,
-    }
+    engine.name()
 }
 
 /// The engine of a name.

@@ -21,7 +21,7 @@ use anyhow::{Context, bail};
 use kvorum_backend::{Backend, Belonging, FoundStore, HINTS_LABEL, StoreId};
 use kvorum_backend_bitcask::{Bitcask, MergePolicy, ReadCache};
 use kvorum_backend_hanoidb::Hanoidb;
-use kvorum_backend_innostore::Innostore;
+use kvorum_backend_innostore::{Innostore, PageCache};
 use kvorum_backend_leveldb::repair::RepairOptions;
 use kvorum_backend_leveldb::{DrawNumber, Leveldb, Shared, Tiers, remove_store};
 use kvorum_backend_leveled::open as open_leveled;
@@ -537,6 +537,13 @@ impl Engines {
         own.or_else(of_backends)
     }
 
+    /// The pages that the stores of innostore have read.
+    pub(crate) fn page_cache(&self) -> Option<&Arc<PageCache>> {
+        let of_backends = || self.backends.iter().find_map(|(_, it)| it.page_cache());
+        let own = self.pages.as_ref().map(|(_, shared)| &shared.cache);
+        own.or_else(of_backends)
+    }
+
     fn open_leveldb(
         &self,
         directory: &Path,
@@ -652,8 +659,8 @@ impl Engines {
     }
 }
 
-/// The engines of several backends. Those over merge trees share one memory, and those of bitcask one cache,
-/// as the first of each is configured.
+/// The engines of several backends. Those over merge trees share one memory, those of innostore one of pages, and
+/// those of bitcask one cache, as the first of each is configured.
 fn backends_of(
     disk: &Arc<dyn Disk>,
     settings: &Settings,
@@ -672,6 +679,11 @@ fn backends_of(
             && let Some(first) = first(|it| it.trees.is_some())
         {
             engines.trees.clone_from(&first.trees);
+        }
+        if engines.pages.is_some()
+            && let Some(first) = first(|it| it.pages.is_some())
+        {
+            engines.pages.clone_from(&first.pages);
         }
         if engines.read_cache.is_some()
             && let Some(first) = first(|it| it.read_cache.is_some())

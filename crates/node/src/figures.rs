@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use kvorum_backend::Status;
 use kvorum_backend_bitcask::ReadCache;
+use kvorum_backend_innostore::PageCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_bench::process::ProcessUsage;
 use kvorum_cluster::AgreedState as _;
@@ -39,10 +40,15 @@ pub(crate) struct Figures {
     pub(crate) runtime: Runtime,
     pub(crate) node_name: String,
     pub(crate) engine: &'static str,
+    /// Riak's name of it.
+    pub(crate) riak_module: String,
+    /// Several backends, in words.
+    pub(crate) several_backends: Option<String>,
     pub(crate) member: Arc<Member>,
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) node_log: Option<NodeLog>,
     pub(crate) read_cache: Option<Arc<ReadCache>>,
+    pub(crate) page_cache: Option<Arc<PageCache>>,
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) vnode_figures: VnodeFigures,
     pub(crate) data_directory: PathBuf,
@@ -176,6 +182,10 @@ impl NodeFacts for Figures {
         self.metrics_text()
     }
 
+    fn several_backends(&self) -> Option<String> {
+        self.several_backends.clone()
+    }
+
     fn health(&self) -> Health {
         kvorum_admin::for_clients(&self.member.health())
     }
@@ -243,10 +253,10 @@ impl Figures {
         let (sizes, siblings) = self.limit_warnings();
         put("object_size_warnings", sizes.into());
         put("object_siblings_warnings", siblings.into());
-        put(
-            "storage_backend",
-            format!("riak_kv_{}_backend", self.engine).into(),
-        );
+        put("storage_backend", self.riak_module.clone().into());
+        if let Some(several) = &self.several_backends {
+            put("storage_backends", several.clone().into());
+        }
         put("riak_kv_version", RIAK_VERSION.into());
         put("riak_core_version", RIAK_VERSION.into());
         put("riak_api_version", RIAK_VERSION.into());
@@ -278,6 +288,7 @@ impl Figures {
         }
         self.trees_metrics(&mut text);
         self.read_cache_metrics(&mut text);
+        self.page_cache_metrics(&mut text);
         self.maintenance.metrics(&mut text);
         text.finish()
     }
@@ -361,6 +372,16 @@ impl Figures {
         gauge("memtable_bytes", "Bytes in write buffers", memory.used());
         let help = "Bound of all write buffers";
         gauge("memtable_bytes_max", help, memory.bytes_max());
+    }
+
+    fn page_cache_metrics(&self, text: &mut MetricsText) {
+        let Some(cache) = &self.page_cache else {
+            return;
+        };
+        let help = "Memory of pages of innostore kept because they were read";
+        text.gauge("innostore_cache_bytes", help, cache.bytes());
+        let help = "The bound of innostore_cache_bytes";
+        text.gauge("innostore_cache_bytes_max", help, cache.bytes_max());
     }
 
     fn read_cache_metrics(&self, text: &mut MetricsText) {

@@ -14,6 +14,7 @@ mod demo;
 mod embedded_engines;
 mod engine_names;
 mod engines;
+mod engines_described;
 mod engines_left;
 mod figures;
 mod hints_opening;

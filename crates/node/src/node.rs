@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use crate::allocator;
 use crate::data_directory::{DataDirectory, EngineFile, EngineLeft, FORMAT_NAME};
 use crate::engine_names;
+use crate::engines_described;
 use crate::engines_left;
 use crate::figures::{Figures, RequestMeter};
 use crate::node_log::NodeLog;
@@ -149,10 +150,13 @@ impl Node {
             runtime: runtime.clone(),
             node_name: settings.node.nodename.clone(),
             engine: stores.engine_name(),
+            riak_module: engines_described::riak_module(settings),
+            several_backends: engines_described::several(&engines_described::engines(settings)),
             member: member.clone(),
             vnodes: vnodes.clone(),
             node_log: log.clone(),
             read_cache: stores.read_cache(),
+            page_cache: stores.page_cache(),
             maintenance: maintenance.clone(),
             vnode_figures: VnodeFigures::default(),
             data_directory: data.path().to_owned(),

@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use anyhow::Context;
 use kvorum_backend::{Backend, BackendError, FoundStore, Sequence, StoreId};
 use kvorum_backend_bitcask::ReadCache;
+use kvorum_backend_innostore::PageCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_cluster::AgreedState;
 use kvorum_disk::{Disk, Reserve};
@@ -128,6 +129,11 @@ impl NodeStores {
     /// What the stores of an engine over merge trees share.
     pub(crate) fn trees_shared(&self) -> Option<Shared> {
         self.engines.trees_shared().cloned()
+    }
+
+    /// The pages that the stores of innostore have read.
+    pub(crate) fn page_cache(&self) -> Option<Arc<PageCache>> {
+        self.engines.page_cache().cloned()
     }
 
     /// What the stores of bitcask have read, where it is kept.

@@ -7,14 +7,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use kvorum_maintenance::counted;
-use kvorum_settings::{
-    Durability, DurabilityMode, LogOutput, LogSettings, Settings, StorageBackend,
-};
+use kvorum_settings::{LogOutput, LogSettings, Settings};
 use serde_json::{Value, json};
 
 use crate::configuration_file::Loaded;
 use crate::data_directory::FORMAT_NAME;
-use crate::engine_names;
+use crate::engines_described::{self, DescribedEngine};
 
 /// See the module's description.
 #[derive(Clone, Debug)]
@@ -25,7 +23,7 @@ pub(crate) struct StartReport {
     data: PathBuf,
     is_new: bool,
     backend: &'static str,
-    durability: String,
+    engines: Vec<DescribedEngine>,
     ring_size: u64,
     listeners: Vec<String>,
     log: String,
@@ -42,8 +40,8 @@ impl StartReport {
             file: loaded.file.clone(),
             data: node.data_dir.clone(),
             is_new: !node.data_dir.join(FORMAT_NAME).exists(),
-            backend: engine_names::name_of(node.storage_backend),
-            durability: durability(node.storage_backend, settings.backend_durability()),
+            backend: engines_described::storage_backend(settings),
+            engines: engines_described::engines(settings),
             ring_size: node.ring_size,
             listeners: listeners(settings),
             log: log(&settings.log),
@@ -75,18 +73,48 @@ impl StartReport {
             ),
             ("configuration", self.configuration.clone()),
             ("data", format!("{} ({age})", self.data.display())),
-            ("backend", format!("{}{ring}", self.backend)),
-            ("durability", self.durability.clone()),
+            ("backend", format!("{}{ring}", self.backend())),
         ] {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{name:<14} {value}");
         }
-        for (at, listener) in self.listeners.iter().enumerate() {
-            let name = if at == 0 { "listeners" } else { "" };
-            let _ = writeln!(text, "{name:<14} {listener}");
+        let durabilities = engines_described::durabilities(&self.engines);
+        for (name, lines) in [
+            ("durability", &durabilities),
+            ("listeners", &self.listeners),
+        ] {
+            for (at, line) in lines.iter().enumerate() {
+                let name = if at == 0 { name } else { "" };
+                let _ = writeln!(text, "{name:<14} {line}");
+            }
         }
         let _ = writeln!(text, "{:<14} {}", "log", self.log);
         text
+    }
+
+    /// The backend, with the names of several.
+    fn backend(&self) -> String {
+        match engines_described::several(&self.engines) {
+            Some(several) => format!("{}: {several}", self.backend),
+            None => self.backend.to_owned(),
+        }
+    }
+
+    fn durability(&self) -> String {
+        engines_described::durabilities(&self.engines).join("; ")
+    }
+
+    /// Several backends for programs; an empty list for a node of one.
+    fn backends(&self) -> Value {
+        let several = self.engines.iter().filter_map(|it| {
+            Some(json!({
+                "name": it.name.as_ref()?,
+                "engine": it.engine,
+                "default": it.is_default,
+                "durability": it.durability,
+            }))
+        });
+        several.collect()
     }
 
     /// The same for programs.
@@ -99,7 +127,8 @@ impl StartReport {
             "data_directory": self.data.to_string_lossy(),
             "data_directory_is_new": self.is_new,
             "backend": self.backend,
-            "durability": self.durability,
+            "backends": self.backends(),
+            "durability": self.durability(),
             "listeners": self.listeners,
             "log": self.log,
         })
@@ -115,8 +144,8 @@ impl StartReport {
             configuration = %self.configuration,
             data_directory = %self.data.display(),
             is_new = self.is_new,
-            backend = self.backend,
-            durability = %self.durability,
+            backend = %self.backend(),
+            durability = %self.durability(),
             listeners = %self.listeners.join(", "),
             log = %self.log,
         );
@@ -133,24 +162,6 @@ fn configuration(loaded: &Loaded) -> String {
             "no file, defaults and the command line ({})",
             loaded.configuration.summary()
         ),
-    }
-}
-
-fn durability(backend: StorageBackend, durability: Durability) -> String {
-    if backend == StorageBackend::Memory {
-        return "none: nothing survives a stop".to_owned();
-    }
-    match durability.mode {
-        DurabilityMode::Grouped => {
-            "grouped: a write is acknowledged when it is on stable storage".to_owned()
-        }
-        DurabilityMode::Interval => format!(
-            "interval: a write is acknowledged when the operating system has it, and synced every {} s",
-            durability.interval.as_secs_f64()
-        ),
-        DurabilityMode::None => {
-            "none: a write is acknowledged when the operating system has it".to_owned()
-        }
     }
 }
 

@@ -14,6 +14,11 @@ pub trait NodeFacts: Send + Sync {
     /// The OpenMetrics text.
     fn metrics(&self) -> String;
 
+    /// The backends of a node that has several, in words.
+    fn several_backends(&self) -> Option<String> {
+        None
+    }
+
     /// The node's ability to serve. A node of which nothing else is known is ready.
     fn health(&self) -> Health {
         Health::default()

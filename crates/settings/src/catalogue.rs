@@ -1,6 +1,6 @@
 //! Finding a key by its name, and the nearest names when there is none.
 
-use crate::honoured::SECTIONS;
+use crate::honoured::{ENGINE, SECTIONS};
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::name::Name;
@@ -50,6 +50,14 @@ pub(crate) fn declaration(pattern: &str) -> Option<&'static Key> {
     honoured_keys().find(|key| key.name == pattern)
 }
 
+/// The declaration of a key of one of several backends.
+pub(crate) fn declaration_of_backend(pattern: &str) -> Option<&'static Key> {
+    match pattern == ENGINE.name {
+        true => Some(&ENGINE),
+        false => declaration(pattern),
+    }
+}
+
 /// Looks a name up.
 pub fn lookup(name: &Name) -> Option<Known> {
     for key in honoured_keys() {
@@ -79,6 +87,16 @@ pub(crate) fn of_backend(name: &Name) -> Option<(&str, Name)> {
     Some((name.words().get(1)?, rest))
 }
 
+/// The key that a setting of one of several backends is for, and its free word; none for
+/// [`BUCKET_PREFIX`], which is no key of an engine.
+pub(crate) fn key_of_backend(rest: &Name) -> Option<(&'static str, String)> {
+    match lookup(rest)? {
+        Known::Honoured { pattern, word } => Some((pattern, word)),
+        Known::Mapped { to } => Some((to, String::new())),
+        Known::Ignored { .. } | Known::Guarded { .. } | Known::OfBackend => None,
+    }
+}
+
 fn known_under_multi(rest: &Name) -> Option<Known> {
     if ["storage_backend", BUCKET_PREFIX].contains(&&*rest.to_string()) {
         return Some(Known::OfBackend);
@@ -89,7 +107,8 @@ fn known_under_multi(rest: &Name) -> Option<Known> {
         Known::Mapped { to } => to,
         _ => return Some(known),
     };
-    let is_place = pattern.ends_with(".data_root") || pattern.starts_with("leveldb.tiered");
+    let is_path = || declaration(pattern).is_some_and(|key| matches!(key.kind, Kind::Path(_)));
+    let is_place = pattern.starts_with("leveldb.tiered") || is_path();
     Some(match is_place {
         true => Known::Ignored {
             reason: ONE_DIRECTORY,
@@ -148,26 +167,47 @@ fn known_to_a_backend(rest: &Name) -> bool {
     backend && lookup(rest).is_some()
 }
 
+/// For `multi_backend.NAME.KEY` where the key is one of the whole node: that key.
+pub(crate) fn of_whole_node(name: &Name) -> Option<Name> {
+    let rest = under_multi(name)?;
+    (known_under_multi(&rest).is_none() && lookup(&rest).is_some()).then_some(rest)
+}
+
 /// At most this many names are offered for one that is unknown.
 const SUGGESTIONS_MAX: usize = 3;
 
 /// The known names nearest to an unknown one, best first; none if nothing is near.
 pub(crate) fn nearest(name: &Name) -> Vec<String> {
-    if let Some(rest) = under_multi(name) {
-        let prefix: Vec<_> = name.words().iter().take(2).cloned().collect();
-        return nearest(&rest)
-            .iter()
-            .map(|near| format!("{}.{near}", prefix.join(".")))
-            .collect();
+    match under_multi(name) {
+        Some(rest) => nearest_of_backend(name, &rest),
+        None => nearest_among(name, patterns()),
     }
+}
+
+/// For a key of one of several backends; one of the whole node is offered by its own name.
+fn nearest_of_backend(name: &Name, rest: &Name) -> Vec<String> {
+    let prefix: Vec<_> = name.words().iter().take(2).cloned().collect();
+    let found = nearest_among(rest, patterns().chain([BUCKET_PREFIX]));
+    found
+        .into_iter()
+        .map(|near| match Name::parse(&near) {
+            Some(it) if known_under_multi(&it).is_some() => format!("{}.{near}", prefix.join(".")),
+            _ => near,
+        })
+        .collect()
+}
+
+fn patterns() -> impl Iterator<Item = &'static str> {
+    let riak = riak_keys().map(|key| key.name);
+    honoured_keys().map(|key| key.name).chain(riak)
+}
+
+fn nearest_among(name: &Name, patterns: impl Iterator<Item = &'static str>) -> Vec<String> {
     let wanted = name.to_string();
     // One slip in four characters; short names get two.
     let slips_max = (wanted.len() / 4).max(2);
     let mut found: Vec<(usize, String)> = Vec::new();
-    for pattern in honoured_keys()
-        .map(|key| key.name)
-        .chain(riak_keys().map(|key| key.name))
-    {
+    for pattern in patterns {
         let candidate = name.fill(pattern);
         let slips = strsim::osa_distance(&wanted, &candidate);
         // Somebody who leaves out or adds the front words still means this key.

@@ -13,6 +13,7 @@ use crate::name::{self, Name};
 use crate::problem::{Place, Problem, Problems, TermsFile};
 use crate::secret;
 use crate::settings::{LogOutput, NamedBackend, Settings};
+use crate::several_backends;
 use crate::substitution;
 
 /// A configuration that is right.
@@ -116,10 +117,11 @@ impl Configuration {
             replacements,
             ..Loader::new(&written, anchors)
         };
-        let mut lines = loader.classify();
+        let targets = loader.classify();
+        let (settings, effective) = loader.evaluate();
+        let mut lines = loader.reports(targets, &settings);
         lines.append(&mut ignored);
         lines.sort_by_key(|line| line.place);
-        let (settings, effective) = loader.evaluate();
         // A default fails only through a setting that it refers to, which is told by itself.
         if loader
             .problems
@@ -147,9 +149,28 @@ impl Configuration {
     }
 }
 
+/// A key that neither Kvorum nor Riak has where it stands.
+fn unknown(setting: &Setting) -> Problem {
+    let key = setting.name.to_string();
+    let place = setting.place;
+    match catalogue::of_whole_node(&setting.name) {
+        Some(of_node) => Problem::OfWholeNode {
+            key,
+            place,
+            of_node: of_node.to_string(),
+        },
+        None => Problem::UnknownKey {
+            key,
+            place,
+            nearest: catalogue::nearest(&setting.name),
+        },
+    }
+}
+
 fn place_of(problem: &Problem) -> Option<Place> {
     match problem {
         Problem::UnknownKey { place, .. }
+        | Problem::OfWholeNode { place, .. }
         | Problem::BadValue { place, .. }
         | Problem::Unsupported { place, .. }
         | Problem::Terms { place, .. }
@@ -189,7 +210,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Finds out what each setting is about.
-    fn classify(&mut self) -> Vec<LineReport> {
+    fn classify(&mut self) -> Vec<(usize, Target)> {
         let mut targets = Vec::new();
         for (index, setting) in self.written.iter().enumerate() {
             let target = match catalogue::lookup(&setting.name) {
@@ -217,11 +238,7 @@ impl<'a> Loader<'a> {
                     continue;
                 }
                 None => {
-                    self.problems.push(Problem::UnknownKey {
-                        key: setting.name.to_string(),
-                        place: setting.place,
-                        nearest: catalogue::nearest(&setting.name),
-                    });
+                    self.problems.push(unknown(setting));
                     continue;
                 }
             };
@@ -239,8 +256,12 @@ impl<'a> Loader<'a> {
             targets.push((index, target));
         }
         targets
-            .into_iter()
-            .filter_map(|(index, target)| self.report(index, target))
+    }
+
+    fn reports(&self, targets: Vec<(usize, Target)>, settings: &Settings) -> Vec<LineReport> {
+        let reports = targets.into_iter();
+        reports
+            .filter_map(|(index, target)| self.report(index, target, settings))
             .collect()
     }
 
@@ -251,14 +272,11 @@ impl<'a> Loader<'a> {
             .find(|it| index < it.before && pattern.starts_with(it.prefix))
     }
 
-    fn report(&self, index: usize, target: Target) -> Option<LineReport> {
+    fn report(&self, index: usize, target: Target, settings: &Settings) -> Option<LineReport> {
         let setting = self.written.get(index)?;
         let outcome = match target {
-            Target::Nothing(reason) => Outcome::Ignored(reason),
-            Target::OfBackend => match self.replacement(index, OF_BACKENDS) {
-                Some(by) => Outcome::Overridden(by.place),
-                None => Outcome::Honoured,
-            },
+            Target::Nothing(reason) => Outcome::Ignored(reason.into()),
+            Target::OfBackend => self.outcome_of_backend(index, setting, settings),
             Target::Key {
                 pattern,
                 word,
@@ -269,6 +287,12 @@ impl<'a> Loader<'a> {
                 match self.written.get(winner).filter(|_| winner != index) {
                     Some(winner) => Outcome::Overridden(winner.place),
                     None if let Some(by) = replacement => Outcome::Overridden(by.place),
+                    None if pattern == DEFAULT_BACKEND
+                        && let Some(reason) =
+                            several_backends::default_without_effect(settings) =>
+                    {
+                        Outcome::Ignored(reason.into())
+                    }
                     None if through || setting.written.is_some() => {
                         Outcome::MappedTo(pattern.to_owned())
                     }
@@ -285,6 +309,37 @@ impl<'a> Loader<'a> {
             value: secret::shown(&setting.name.to_string(), &value),
             name: setting.written_name(),
             outcome,
+        })
+    }
+
+    /// What becomes of a setting of one of several backends.
+    fn outcome_of_backend(&self, index: usize, setting: &Setting, settings: &Settings) -> Outcome {
+        if let Some(by) = self.replacement(index, OF_BACKENDS) {
+            return Outcome::Overridden(by.place);
+        }
+        let Some((name, rest)) = catalogue::of_backend(&setting.name) else {
+            return Outcome::Honoured;
+        };
+        if let Some(later) = self.later_of_backend(index, name, &rest) {
+            return Outcome::Overridden(later.place);
+        }
+        if let Some(reason) = several_backends::without_effect(name, &rest, settings) {
+            return Outcome::Ignored(reason.into());
+        }
+        match catalogue::lookup(&rest) {
+            Some(Known::Mapped { to }) => Outcome::MappedTo(format!("multi_backend.{name}.{to}")),
+            _ => Outcome::Honoured,
+        }
+    }
+
+    /// The last setting behind this one that takes its place; beginnings of names add up.
+    fn later_of_backend(&self, index: usize, name: &str, rest: &Name) -> Option<&Setting> {
+        let key = catalogue::key_of_backend(rest)?;
+        let later = self.written.get(index + 1..)?.iter();
+        later.rev().find(|it| {
+            catalogue::of_backend(&it.name).is_some_and(|(other, rest)| {
+                other == name && catalogue::key_of_backend(&rest).as_ref() == Some(&key)
+            })
         })
     }
 
@@ -345,22 +400,34 @@ impl<'a> Loader<'a> {
     ) -> Option<()> {
         let setting = self.written.get(index)?;
         if rest.to_string() == catalogue::BUCKET_PREFIX {
-            let starts = setting.value.split(',').map(|it| it.trim().to_owned());
-            backend
-                .bucket_prefixes
-                .extend(starts.filter(|it| !it.is_empty()));
-            return Some(());
+            return self.take_bucket_prefixes(backend, setting);
         }
-        let (pattern, word) = match catalogue::lookup(rest)? {
-            Known::Honoured { pattern, word } => (pattern, word),
-            Known::Mapped { to } => (to, String::new()),
-            _ => return None,
-        };
-        let key = catalogue::declaration(pattern)?;
+        let (pattern, word) = catalogue::key_of_backend(rest)?;
+        let key = catalogue::declaration_of_backend(pattern)?;
         let (written, place) = (setting.written_name(), setting.place);
         let value = self.expand(&written, place, &setting.value)?;
         let value = self.anchors.of_kind(&key.kind, place, &value);
         self.apply(&mut backend.settings, key, &word, &written, place, &value);
+        Some(())
+    }
+
+    fn take_bucket_prefixes(
+        &mut self,
+        backend: &mut NamedBackend,
+        setting: &Setting,
+    ) -> Option<()> {
+        let starts: Vec<&str> = setting.value.split(',').map(str::trim).collect();
+        if starts.contains(&"") {
+            self.problems.push(Problem::BadValue {
+                key: setting.written_name(),
+                place: setting.place,
+                got: setting.value.clone(),
+                expected: BUCKET_PREFIXES.to_owned(),
+            });
+            return None;
+        }
+        let starts = starts.into_iter().map(str::to_owned);
+        backend.bucket_prefixes.extend(starts);
         Some(())
     }
 
@@ -531,3 +598,8 @@ enum Target {
 
 /// For all keys of all of several backends.
 const OF_BACKENDS: &str = "multi_backend.$name";
+/// Names the backend of the buckets that name none.
+const DEFAULT_BACKEND: &str = "multi_backend.default";
+/// What `multi_backend.NAME.bucket_prefix` takes.
+const BUCKET_PREFIXES: &str =
+    "beginnings of names of buckets, separated by commas, none of them empty, such as `tmp_, log_`";

@@ -1,12 +1,13 @@
 //! Values that have to fit each other.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use crate::byte_size;
 use crate::problem::Problem;
 use crate::settings::{
-    BucketDefaults, LeveldbSettings, MergePolicy, MultiSettings, QuorumValue, Settings,
-    StorageBackend,
+    BucketDefaults, LeveldbSettings, MergePolicy, MultiSettings, NamedBackend, QuorumValue,
+    Settings, StorageBackend,
 };
 
 /// What makes it impossible to start.
@@ -125,6 +126,28 @@ fn multi_conflicts(multi: &MultiSettings) -> Vec<String> {
             multi.default,
             names.join(", ")
         ));
+    }
+    if multi.goes_by_prefix {
+        found.extend(prefix_conflicts(&multi.backends));
+    }
+    found
+}
+
+/// Beginnings of names that two backends have: nothing says which of them the buckets are in.
+fn prefix_conflicts(backends: &[NamedBackend]) -> Vec<String> {
+    let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut found = Vec::new();
+    for backend in backends {
+        for start in &backend.bucket_prefixes {
+            let other = *taken.entry(start).or_insert(&backend.name);
+            if other != backend.name {
+                found.push(format!(
+                    "`multi_backend.{other}.bucket_prefix` and `multi_backend.{}.bucket_prefix` both have \
+                     `{start}`: leave it to one of them",
+                    backend.name
+                ));
+            }
+        }
     }
     found
 }

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use crate::catalogue::{self, Known};
 use crate::conf_file;
 use crate::configuration::{Configuration, Effective, Origin};
+use crate::honoured::ENGINE;
+use crate::key::Key;
 use crate::name::Name;
 use crate::problem::Problem;
 
@@ -66,7 +68,10 @@ impl Configuration {
                  prefix_multi` these buckets are in this backend.\n"
             )),
             Some(rest) => {
-                let about = self.describe(rest)?;
+                let about = match rest == ENGINE.name {
+                    true => declared(&ENGINE),
+                    false => self.describe(rest)?,
+                };
                 Ok(format!(
                     "`{name}` is for one of several backends.\n\n{about}"
                 ))
@@ -81,18 +86,23 @@ impl Configuration {
             .iter()
             .filter(|effective| effective.key.name == pattern);
         text.push_str(&list(values));
-        let Some(key) = catalogue::declaration(pattern) else {
-            return text;
-        };
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "\n{}\n", key.help);
-        let _ = writeln!(text, "takes     {}", key.kind.expected());
-        let _ = writeln!(text, "default   {}", key.default.unwrap_or("not set"));
-        let _ = writeln!(text, "change    {}", key.change.sentence());
-        let _ = writeln!(text, "since     {}", key.since);
-        let _ = writeln!(text, "in Riak   {}", key.ancestry.sentence());
+        if let Some(key) = catalogue::declaration(pattern) {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "\n{}", declared(key));
+        }
         text
     }
+}
+
+fn declared(key: &Key) -> String {
+    let mut text = format!("{}\n\n", key.help);
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "takes     {}", key.kind.expected());
+    let _ = writeln!(text, "default   {}", key.default.unwrap_or("not set"));
+    let _ = writeln!(text, "change    {}", key.change.sentence());
+    let _ = writeln!(text, "since     {}", key.since);
+    let _ = writeln!(text, "in Riak   {}", key.ancestry.sentence());
+    text
 }
 
 fn list<'a>(entries: impl Iterator<Item = &'a Effective>) -> String {

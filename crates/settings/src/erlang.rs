@@ -28,7 +28,10 @@ const BACKENDS: &str = "riak_kv.multi_backend";
 const BACKENDS_FORM: &str = "[{<<\"name\">>, riak_kv_bitcask_backend, [{Key, Value}]}]";
 /// Beginnings of names of buckets, each with the name of their backend.
 const BUCKET_PREFIXES: &str = "riak_kv.multi_backend_prefix_list";
-const BUCKET_PREFIXES_FORM: &str = "[{<<\"prefix\">>, <<\"name\">>}]";
+const BUCKET_PREFIXES_FORM: &str =
+    "[{<<\"prefix\">>, <<\"name\">>}], with prefixes that have no comma";
+const HAS_EARLIER_START: &str =
+    "an earlier prefix of the list fits all its buckets, so that it has none";
 /// Modules of Riak's backends: their names here, and the applications under which their keys are known.
 const MODULES: [(&str, &str, &str); 5] = [
     ("riak_kv_bitcask_backend", "bitcask", "bitcask"),
@@ -211,16 +214,27 @@ impl ErlangSettings {
 
     fn take_bucket_prefixes(&mut self, place: Place, list: &Term) {
         let pair = |it: &Term| match it.as_tuple()? {
-            [start, name] => Some((values::plain(start)?, values::plain(name)?)),
+            [start, name] => {
+                // Commas separate them in the setting that they become.
+                let start = values::plain(start).filter(|it| !it.contains(','))?;
+                Some((start, values::plain(name)?))
+            }
             _ => None,
         };
         let pairs: Option<Vec<_>> = list.as_list().and_then(|it| it.iter().map(pair).collect());
         let Some(pairs) = pairs else {
             return self.misfit(place, BUCKET_PREFIXES, list, BUCKET_PREFIXES_FORM);
         };
-        for (start, name) in pairs {
+        for (number, (start, name)) in pairs.iter().enumerate() {
+            // Riak takes the first one that fits, here the longest one counts.
+            let mut earlier = pairs.iter().take(number);
+            if earlier.any(|(other, _)| start.starts_with(&**other)) {
+                let path = format!("{BUCKET_PREFIXES} ({start})");
+                self.ignore(place, path, list, HAS_EARLIER_START);
+                continue;
+            }
             let key = format!("multi_backend.{name}.{}", catalogue::BUCKET_PREFIX);
-            self.line_of_backend(place, &key, start, list);
+            self.line_of_backend(place, &key, start.clone(), list);
         }
     }
 
@@ -249,7 +263,7 @@ impl ErlangSettings {
             place,
             value: secret::shown(&path, &value),
             name: path,
-            outcome: Outcome::Ignored(reason),
+            outcome: Outcome::Ignored(reason.into()),
         });
     }
 

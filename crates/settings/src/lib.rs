@@ -40,6 +40,7 @@ mod riak;
 mod sample;
 mod secret;
 mod settings;
+mod several_backends;
 mod substitution;
 
 pub use anchors::Anchors;

@@ -1,5 +1,7 @@
 //! Reports of what became of each setting.
 
+use std::borrow::Cow;
+
 use crate::problem::Place;
 
 /// What became of one setting.
@@ -23,7 +25,7 @@ pub enum Outcome {
     /// It has the effect of this key of ours.
     MappedTo(String),
     /// It has no effect; the reason fits after "ignored because".
-    Ignored(&'static str),
+    Ignored(Cow<'static, str>),
     /// A later setting of the same key won.
     Overridden(Place),
 }

@@ -70,6 +70,18 @@ pub enum Problem {
         /// The nearest right names, best first.
         nearest: Vec<String>,
     },
+    /// A key of the whole node behind the name of one of several backends.
+    #[error(
+        "`{key}` {place} is no key of a backend: `{of_node}` is for the whole node, set it under that name"
+    )]
+    OfWholeNode {
+        /// The name as written.
+        key: String,
+        /// Its place.
+        place: Place,
+        /// The same without the backend.
+        of_node: String,
+    },
     /// Somebody asked about a key that neither Kvorum nor Riak has.
     #[error("unknown key `{key}`{}", suggestion(nearest))]
     NothingToDescribe {

@@ -82,7 +82,10 @@ const RIAK: &str = "
 
 Each key of a backend may also stand behind `multi_backend.NAME.`; it is taken for the backend of that name then.
 What is not set there is as it is for the node.
-`multi_backend.NAME.storage_backend` declares a backend, and `multi_backend.NAME.bucket_prefix` takes beginnings of names of buckets, separated by commas, for `storage_backend = prefix_multi`.
+`multi_backend.NAME.storage_backend` declares a backend: one of bitcask, leveldb, leveled, hanoidb, innostore and memory.
+`multi_backend.NAME.bucket_prefix` takes beginnings of names of buckets, separated by commas, for `storage_backend = prefix_multi`; where several fit a name, the longest one counts.
+Settings of a backend that has another engine, or of several backends on a node of one, are named as ignored.
+Backends of leveldb, leveled and hanoidb share one memory, so do those of innostore, and those of bitcask share the cache of what they read: its size is that of the first of them by name.
 ";
 
 fn write_key(text: &mut String, key: &Key) {

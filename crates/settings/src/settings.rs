@@ -94,6 +94,21 @@ pub enum StorageBackend {
     Multi,
 }
 
+impl StorageBackend {
+    /// Its name, as a value of `storage_backend`.
+    pub fn name(self) -> &'static str {
+        match self {
+            StorageBackend::Bitcask => "bitcask",
+            StorageBackend::Leveldb => "leveldb",
+            StorageBackend::Leveled => "leveled",
+            StorageBackend::Hanoidb => "hanoidb",
+            StorageBackend::Innostore => "innostore",
+            StorageBackend::Memory => "memory",
+            StorageBackend::Multi => "multi",
+        }
+    }
+}
+
 /// Several backends on one node: `multi_backend`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MultiSettings {
@@ -631,7 +646,20 @@ pub enum LogOutput {
 const HANOIDB_ENTRY_BYTES: u64 = 16 << 10;
 
 impl Settings {
-    /// When a write to the configured backend counts as done.
+    /// When a write counts as done, for each engine: the node's only one, or those of several backends.
+    pub fn durabilities(&self) -> Vec<Durability> {
+        match self.node.storage_backend {
+            StorageBackend::Multi => {
+                let backends = self.multi.backends.iter();
+                backends
+                    .map(|it| it.settings.backend_durability())
+                    .collect()
+            }
+            _ => vec![self.backend_durability()],
+        }
+    }
+
+    /// When a write to the configured backend counts as done; with several backends, to the default one.
     pub fn backend_durability(&self) -> Durability {
         match self.node.storage_backend {
             StorageBackend::Bitcask => self.bitcask_durability(),

@@ -35,7 +35,7 @@ impl Vnode {
         self.check_complete()?;
         let bucket = bucket_prefix(&request.bucket_type, &request.bucket);
         let Some(indexes) = self.backend.indexes_of(&bucket) else {
-            let engine = self.backend.status().engine.to_owned();
+            let engine = self.backend.engine_of(&bucket).to_owned();
             return Err(ReplicaFailure::IndexesNotSupported(engine).into());
         };
         if request.after.is_none() {

@@ -1,7 +1,7 @@
 //! Workloads of which it is known what suits them.
 
 use kvorum_advise::{
-    Advice, BenchResult, EngineTable, Facts, RuleTable, Value, Verdict, advise, join, parse_value,
+    Advice, BenchResult, EngineTable, Facts, RuleTable, Value, Verdict, advise, mix, parse_value,
 };
 
 fn facts(said: &[(&str, &str)]) -> Facts {
@@ -179,25 +179,81 @@ fn what_is_said_counts_more_than_what_was_measured() {
     assert_eq!(measured.number("value_bytes"), Some(1024.0));
 }
 
-/// Two bucket types used to get two backends, which no node can have.
+/// All types of a node got the same backend, although several can be configured.
 #[test]
-fn several_subjects_get_one_backend_that_can_be_configured() {
-    let sessions = advice(&[("keys", "1m"), ("expires", "yes")], &[]);
-    let mut documents = advice(&[("uses_indexes", "yes")], &[]);
-    assert_eq!(documents.recommended.as_deref(), Some("leveled"));
+fn each_subject_gets_its_own_backend_and_the_settings_for_all_are_there() {
+    let named = |subject: &str, said: &[(&str, &str)]| Advice {
+        subject: format!("bucket type {subject}"),
+        ..advice(said, &[])
+    };
+    let sessions = named("sessions", &[("keys", "1m"), ("expires", "yes")]);
+    let documents = named("documents", &[("uses_indexes", "yes")]);
     let mut both = vec![sessions, documents.clone()];
-    join(&mut both);
-    assert!(
-        both.iter()
-            .all(|it| it.recommended.as_deref() == Some("leveled"))
+    let found = mix(&mut both).unwrap();
+    let recommended = |advices: &[Advice]| {
+        let names = advices.iter().map(|it| it.recommended.clone().unwrap());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(recommended(&both), ["bitcask", "leveled"]);
+    // Bitcask has no indexes, so that one backend for both is the other one.
+    assert_eq!(found.instead.as_deref(), Some("leveled"));
+    assert_eq!(
+        found.settings,
+        [
+            "storage_backend = multi",
+            "multi_backend.default = leveled",
+            "multi_backend.bitcask.storage_backend = bitcask",
+            "multi_backend.leveled.storage_backend = leveled",
+        ]
     );
-    assert_eq!(both[1].best_alone, None);
-    let alone = both[0].best_alone.clone();
-    if let Some(alone) = alone {
-        assert!(both[0].to_string().contains(&alone));
+    assert_eq!(
+        found.properties,
+        [("bucket type sessions".to_owned(), "bitcask".to_owned())]
+    );
+    assert_eq!(both[0].backend_property.as_deref(), Some("bitcask"));
+    assert_eq!(both[1].backend_property, None);
+    let text = both[0].to_string();
+    assert!(
+        text.contains("the property \"backend\": \"bitcask\""),
+        "{text}"
+    );
+    let text = found.to_string();
+    assert!(
+        text.contains("on nodes of one backend instead: leveled"),
+        "{text}"
+    );
+
+    // The default type is in the default backend, which no property names.
+    let mut with_default = vec![named("default", &[("expires", "yes")]), documents.clone()];
+    let found = mix(&mut with_default).unwrap();
+    assert_eq!(found.default, "bitcask");
+    assert_eq!(with_default[1].backend_property.as_deref(), Some("leveled"));
+
+    // One backend for all needs no mix.
+    let mut same = vec![documents.clone(), documents];
+    assert_eq!(mix(&mut same), None);
+    assert!(!same[0].is_one_of_several);
+}
+
+#[test]
+fn subjects_that_no_one_backend_suits_get_a_mix_without_an_alternative() {
+    let mut both = vec![
+        advice(&[("uses_indexes", "yes")], &[]),
+        advice(&[("keys", "1m"), ("expires", "yes")], &[]),
+    ];
+    for advice in &mut both {
+        let other = match advice.recommended.as_deref() {
+            Some("leveled") => "leveled",
+            _ => "bitcask",
+        };
+        advice.engines.retain(|it| it.name == other);
     }
-    // One subject keeps its recommendation.
-    let before = documents.recommended.clone();
-    join(std::slice::from_mut(&mut documents));
-    assert_eq!(documents.recommended, before);
+    let found = mix(&mut both).unwrap();
+    assert_eq!(found.instead, None);
+    assert_eq!(found.default, "leveled");
+    assert!(
+        found
+            .to_string()
+            .contains("no one backend suits all of these")
+    );
 }

@@ -1,6 +1,7 @@
 //! Several engines on one node: the store of a partition is made of one store of each, and what is agreed about
 //! buckets says which of them a bucket is in.
 
+use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -33,10 +34,12 @@ impl AgreedRoutes {
             let starts = it.bucket_prefixes.iter();
             starts.map(move |start| (start.clone(), number))
         });
-        let prefixes = match multi.goes_by_prefix {
+        let mut prefixes: Vec<_> = match multi.goes_by_prefix {
             true => prefixes.collect(),
             false => Vec::new(),
         };
+        // The first one that fits counts: a longer one says more than one that it begins with.
+        prefixes.sort_by_key(|(start, _)| Reverse(start.len()));
         let names = multi.backends.iter().map(|it| it.name.clone()).collect();
         let default = multi.default_number();
         Self {

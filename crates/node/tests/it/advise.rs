@@ -109,11 +109,56 @@ fn each_bucket_type_gets_its_own_advice() {
     let judged = json(&advise(directory.path(), &words));
     assert_eq!(judged[0]["subject"], "bucket type cache");
     assert_eq!(judged[0]["facts"]["known"]["keys"]["value"], 1e6);
-    // A node has one backend, so all get the same advice.
+    // Both are best in the same one.
     assert_eq!(judged[0]["recommended"], "bitcask");
     assert_eq!(judged[1]["recommended"], "bitcask");
+    assert_eq!(judged[0]["several_backends"], Value::Null);
     let refused = advise(directory.path(), &["backend", "--say", "colour=red"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("value_bytes"));
+}
+
+#[test]
+fn types_that_are_best_in_different_backends_get_the_settings_of_several() {
+    let directory = tempfile::tempdir().unwrap();
+    let words = [
+        "backend",
+        "--type",
+        "sessions:keys=1m,expires=yes",
+        "--type",
+        "documents:uses_indexes=yes",
+    ];
+    let judged = json(&advise(
+        directory.path(),
+        &[&words[..], &["--json"]].concat(),
+    ));
+    assert_eq!(judged[0]["recommended"], "bitcask");
+    assert_eq!(judged[0]["backend_property"], "bitcask");
+    assert_eq!(judged[1]["recommended"], "leveled");
+    assert_eq!(judged[1]["backend_property"], Value::Null);
+    let settings = &judged[1]["several_backends"]["settings"];
+    // The lines are a configuration that starts.
+    let mut checked = Command::new(env!("CARGO_BIN_EXE_kvorum"));
+    checked.current_dir(directory.path()).arg("chkconfig");
+    for line in settings.as_array().unwrap() {
+        let setting = line.as_str().unwrap().replace(" = ", "=");
+        checked.args(["--set", &setting]);
+    }
+    let output = checked.output().unwrap();
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        report.contains("multi: bitcask (bitcask), leveled (leveled, default)"),
+        "{report}"
+    );
+    let text = advise(directory.path(), &words);
+    let text = String::from_utf8_lossy(&text.stdout);
+    for line in [
+        "  multi_backend.default = leveled",
+        "  bucket type sessions: the property \"backend\": \"bitcask\", before it has data",
+        "  on nodes of one backend instead: leveled for all",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
 }
 
 #[test]

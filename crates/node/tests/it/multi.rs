@@ -128,9 +128,107 @@ fn a_bucket_has_indexes_where_its_backend_has() {
     put(&site, "/types/tables/buckets/b/keys/k", "index");
     let (status, body) = http(&site, "GET /buckets/b/index/age_int/7", "");
     assert!(status.contains("500"), "{status}");
-    assert!(body.contains("indexes_not_supported"), "{body}");
+    let refusal = "{error,{indexes_not_supported,bitcask}}";
+    assert!(body.contains(refusal), "{body}");
     let found = get(&site, "/types/tables/buckets/b/index/age_int/7");
     assert_eq!(found, "{\"keys\":[\"k\"]}");
+}
+
+/// The first backend by name had all buckets of a beginning, also those of a longer one of another backend.
+#[test]
+fn the_longest_beginning_of_a_buckets_name_says_its_backend() {
+    let mut site = site();
+    site.settings[0] = "storage_backend=prefix_multi".to_owned();
+    for prefix in ["bc.bucket_prefix=x_", "ldb.bucket_prefix=x_y_, x_z_"] {
+        site.settings.push(format!("multi_backend.{prefix}"));
+    }
+    let _server = site.start();
+    for (bucket, keys) in [
+        ("x_a", [1, 0]),
+        ("x_y_a", [1, 1]),
+        ("x_z_", [1, 2]),
+        ("b", [2, 2]),
+    ] {
+        put(&site, &format!("/buckets/{bucket}/keys/k"), "value");
+        assert_eq!(
+            [keys_of(&site, "bc"), keys_of(&site, "ldb")],
+            keys,
+            "{bucket}"
+        );
+    }
+}
+
+/// `prefix_multi` was shown as multi, no backend by name, and the durability was the default's alone.
+#[test]
+fn reports_and_statistics_name_all_backends() {
+    let mut site = site();
+    site.settings[0] = "storage_backend=prefix_multi".to_owned();
+    let interval = "bitcask.sync.strategy=interval";
+    site.settings.push(format!("multi_backend.bc.{interval}"));
+    let several = "bc (bitcask, default), ldb (leveldb), mem (memory)";
+    let said = |words: &[&str]| String::from_utf8(site.run(words).stdout).unwrap();
+    let checked = said(&["chkconfig"]);
+    for line in [
+        &format!("backend        prefix_multi: {several}"),
+        "durability     bc: interval: a write is acknowledged when the operating system has it, and",
+        "               ldb: grouped: a write is acknowledged when it is on stable storage\n",
+        "               mem: none: nothing survives a stop\n",
+    ] {
+        assert!(checked.contains(line), "{line}: {checked}");
+    }
+    let programs: serde_json::Value =
+        serde_json::from_str(&said(&["chkconfig", "--json"])).unwrap();
+    assert_eq!(programs["backend"], "prefix_multi");
+    let backends = programs["backends"].as_array().unwrap();
+    let of = |name: &str, field: &str| {
+        let backend = backends.iter().find(|it| it["name"] == name).unwrap();
+        backend[field].clone()
+    };
+    assert_eq!(
+        (of("bc", "default"), of("ldb", "default")),
+        (true.into(), false.into())
+    );
+    assert_eq!(of("ldb", "engine"), "leveldb");
+    assert_eq!(of("mem", "durability"), "none: nothing survives a stop");
+    let _server = site.start();
+    let stats: serde_json::Value = serde_json::from_str(&get(&site, "/stats")).unwrap();
+    assert_eq!(stats["storage_backend"], "riak_kv_multi_prefix_backend");
+    assert_eq!(stats["storage_backends"], several);
+    let status = said(&["admin", "status"]);
+    assert!(status.contains(several), "{status}");
+    let vnodes = said(&["admin", "vnode-status"]);
+    assert!(
+        vnodes.lines().next().unwrap().ends_with(several),
+        "{vnodes}"
+    );
+}
+
+/// Each had a cache of its own, of the size that is meant for all.
+#[test]
+fn backends_of_innostore_share_one_cache_of_pages_whose_size_the_metrics_tell() {
+    let mut site = site();
+    for (name, bytes) in [("in1", "64MB"), ("in2", "128MB")] {
+        let backend = format!("multi_backend.{name}");
+        let size = "innostore.buffer_pool_size";
+        site.settings
+            .push(format!("{backend}.storage_backend=innostore"));
+        site.settings.push(format!("{backend}.{size}={bytes}"));
+    }
+    let _server = site.start();
+    create_type(&site, "ranges", "in2");
+    put(&site, "/types/ranges/buckets/b/keys/k", "in innostore");
+    assert_eq!(get(&site, "/types/ranges/buckets/b/keys/k"), "in innostore");
+    let metrics = get(&site, "/metrics");
+    let gauge = |name: &str| {
+        let lines = metrics.lines();
+        let value = lines
+            .filter_map(|line| line.strip_prefix(name))
+            .find_map(|it| it.trim().parse::<f64>().ok());
+        value.unwrap_or_else(|| panic!("{name} is in {metrics}"))
+    };
+    let bytes_max = gauge("kvorum_innostore_cache_bytes_max ");
+    assert!((1.0..=64e6 * 1.05).contains(&bytes_max), "{bytes_max}");
+    assert!(gauge("kvorum_innostore_cache_bytes ") <= bytes_max);
 }
 
 #[test]

@@ -19,6 +19,8 @@ mod requests;
 
 use crate::key::{Key, Section};
 
+pub(crate) use multi::ENGINE;
+
 /// All keys, in the order of the reference page.
 pub(crate) const SECTIONS: [Section; 16] = [
     section("Node and directories", node::KEYS),

@@ -4,12 +4,24 @@
 use crate::key::Key;
 use crate::kind::Kind;
 
+use super::node::ENGINES;
+
 pub(super) const KEYS: &[Key] = &[Key::new(
     "multi_backend.default",
     Kind::Word(|settings, value| settings.multi.default = value),
     None,
     "With `storage_backend = multi` and `prefix_multi`: the name of the backend of all buckets that name none \
      by their property `backend` or that of their type; not set, the first by name. \
-     Each backend is declared by `multi_backend.NAME.storage_backend`, and any key of its engine may follow \
-     as `multi_backend.NAME.KEY`; what is not set there is as it is for the node.",
+     Each backend is declared by `multi_backend.NAME.storage_backend`, which takes the name of an engine, and \
+     any key of that engine may follow as `multi_backend.NAME.KEY`; what is not set there is as it is for the \
+     node.",
 )];
+
+/// `storage_backend` of one of several backends, which is none of the mixes of several.
+pub(crate) const ENGINE: Key = Key::new(
+    "storage_backend",
+    Kind::Choice(&ENGINES),
+    None,
+    "Declares the backend, by the engine that has its data. \
+     Without it, the other keys of the backend are refused on a node of several.",
+);

@@ -4,6 +4,28 @@ use crate::key::{Change, Key, key, own_key};
 use crate::kind::{Choice, Kind};
 use crate::settings::StorageBackend;
 
+/// What `storage_backend` may be, but for the mixes of several: all that one of several may be.
+pub(super) const ENGINES: [Choice; 6] = [
+    Choice("bitcask", |settings| {
+        settings.node.storage_backend = StorageBackend::Bitcask;
+    }),
+    Choice("leveldb", |settings| {
+        settings.node.storage_backend = StorageBackend::Leveldb;
+    }),
+    Choice("leveled", |settings| {
+        settings.node.storage_backend = StorageBackend::Leveled;
+    }),
+    Choice("hanoidb", |settings| {
+        settings.node.storage_backend = StorageBackend::Hanoidb;
+    }),
+    Choice("innostore", |settings| {
+        settings.node.storage_backend = StorageBackend::Innostore;
+    }),
+    Choice("memory", |settings| {
+        settings.node.storage_backend = StorageBackend::Memory;
+    }),
+];
+
 pub(super) const KEYS: &[Key] = &[
     key(
         "nodename",
@@ -63,24 +85,12 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "storage_backend",
         Kind::Choice(&[
-            Choice("bitcask", |settings| {
-                settings.node.storage_backend = StorageBackend::Bitcask;
-            }),
-            Choice("leveldb", |settings| {
-                settings.node.storage_backend = StorageBackend::Leveldb;
-            }),
-            Choice("leveled", |settings| {
-                settings.node.storage_backend = StorageBackend::Leveled;
-            }),
-            Choice("hanoidb", |settings| {
-                settings.node.storage_backend = StorageBackend::Hanoidb;
-            }),
-            Choice("innostore", |settings| {
-                settings.node.storage_backend = StorageBackend::Innostore;
-            }),
-            Choice("memory", |settings| {
-                settings.node.storage_backend = StorageBackend::Memory;
-            }),
+            ENGINES[0],
+            ENGINES[1],
+            ENGINES[2],
+            ENGINES[3],
+            ENGINES[4],
+            ENGINES[5],
             Choice("multi", |settings| {
                 settings.node.storage_backend = StorageBackend::Multi;
             }),

@@ -429,6 +429,38 @@ fn several_backends_of_advanced_config_replace_those_of_riak_conf() {
     assert!(refusal(unknown).contains("riak_kv.multi_backend"));
 }
 
+/// Riak takes the first prefix of its list that fits, a node here the longest of all.
+#[test]
+fn a_prefix_behind_one_that_fits_its_buckets_is_ignored() {
+    let advanced = |list: &str| {
+        format!(
+            "[{{riak_kv, [{{storage_backend, riak_kv_multi_prefix_backend}}, \
+             {{multi_backend_prefix_list, [{list}]}}, \
+             {{multi_backend, [{{<<\"a\">>, riak_kv_bitcask_backend, []}}, \
+                              {{<<\"b\">>, riak_kv_memory_backend, []}}]}}]}}]."
+        )
+    };
+    let starts = |list: &str| {
+        let loaded = load("", &advanced(list)).unwrap();
+        let backends = loaded.settings.multi.backends.iter();
+        let starts: Vec<_> = backends.map(|it| it.bucket_prefixes.clone()).collect();
+        (starts, loaded.report())
+    };
+    let (behind, report) =
+        starts(r#"{<<"x">>, <<"a">>}, {<<"x_y">>, <<"b">>}, {<<"x">>, <<"b">>}"#);
+    assert_eq!(behind, [vec!["x".to_owned()], vec![]]);
+    for name in ["(x_y)", "(x)"] {
+        let name = format!("riak_kv.multi_backend_prefix_list {name}");
+        let line = report.lines().find(|line| line.contains(&name)).unwrap();
+        assert!(line.contains("ignored because an earlier prefix"), "{line}");
+    }
+    let (before, _) = starts(r#"{<<"x_y">>, <<"b">>}, {<<"x">>, <<"a">>}"#);
+    assert_eq!(before, [["x"], ["x_y"]]);
+    let comma = advanced(r#"{<<"x,y">>, <<"a">>}"#);
+    let refused = load("", &comma).unwrap_err().to_string();
+    assert!(refused.contains("prefixes that have no comma"), "{refused}");
+}
+
 #[test]
 fn several_backends_that_cannot_be_are_refused() {
     let problems = |conf: &str| load(conf, "").unwrap_err().to_string();

@@ -8,6 +8,7 @@ mod errors;
 mod keys;
 mod precedence;
 mod riak_files;
+mod several_backends;
 mod texts;
 
 use kvorum_settings::{Configuration, Problems};
