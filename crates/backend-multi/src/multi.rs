@@ -27,7 +27,7 @@ use crate::key_merge::bucket_of_key;
 use crate::move_record;
 use crate::mover::{Going, Job, Mover, Next, StrayBuckets, Wanted};
 use crate::opening::{CardFiles, DrawNumber, erase, known};
-use crate::pin::{Pin, PinnedRoutes};
+use crate::pin::{self, Pin, PinnedRoutes};
 use crate::placement::{Homes, Placement, Strays};
 use crate::routes::{RouteTable, Routes};
 use crate::snapshot::MultiSnapshot;
@@ -1067,6 +1067,11 @@ impl Backups for MultiBackend {
         for name in CARD_NAMES {
             replace_file(disk, &directory.join(name), &card)?;
             all.files.count_copy(card.len() as u64);
+        }
+        // The record of a move is left out: what has to move is found without it.
+        for (name, pin) in pin::kept_copies(&self.files)? {
+            replace_file(disk, &directory.join(name), &pin)?;
+            all.files.count_copy(pin.len() as u64);
         }
         Ok(all)
     }

@@ -219,6 +219,17 @@ fn read(files: &CardFiles, identity: u64) -> Result<Option<Record>> {
     Ok(newest)
 }
 
+/// The copies as they are on the disk, for a backup.
+pub(crate) fn kept_copies(files: &CardFiles) -> Result<Vec<(&'static str, Vec<u8>)>> {
+    let mut copies = Vec::new();
+    for (name, path) in PIN_NAMES.into_iter().zip(paths(files)) {
+        if files.disk.info(&path)?.is_some() {
+            copies.push((name, read_file(&*files.disk, &path, BYTES_MAX)?));
+        }
+    }
+    Ok(copies)
+}
+
 fn paths(files: &CardFiles) -> [PathBuf; 2] {
     PIN_NAMES.map(|name| files.directory.join(name))
 }

@@ -489,7 +489,7 @@ impl Engines {
             false => self.routes.clone(),
         };
         let (disk, draw) = (self.disk.clone(), self.draw());
-        let moves = (!is_of_hints).then(|| Box::new(object_kinds::index_entries) as Box<_>);
+        let moves = (!is_of_hints).then(|| Box::new(kvorum_vnode::index_entries) as Box<_>);
         let opened = MultiBackend::open(disk, directory, belonging, children, routes, draw, moves);
         let store = opened.with_context(told)?;
         self.parts.lock().insert(store.identity(), parts);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use kvorum_backend::{IndexEntry, Tag};
 use kvorum_backend_leveled::encode_index_list;
-use kvorum_object::{Encoded, IndexTerms, Object, ObjectTag, OpenedHead, Retention};
+use kvorum_object::{Encoded, Object, ObjectTag, OpenedHead, Retention};
 
 /// True for kinds whose removals a journal need not keep. Tombstones are of no such kind.
 pub(super) fn is_forgotten(tag: Tag) -> bool {
@@ -22,26 +22,15 @@ pub(super) fn recalculated(
     if retention_of(tag) != Some(Retention::Recalc) {
         return None;
     }
-    let terms = terms_of(tag, head, &body()?)?.into_iter();
+    let kind = ObjectTag::numbered(tag.0)?;
+    let opened = OpenedHead::of(tag.0, head).ok()?;
+    let Encoded { head, body } = opened.with_body(body()?);
+    let object = Object::from_engine(&head, body).ok()?;
+    let terms = kind.index_terms(&object).into_iter();
     let entries: BTreeSet<IndexEntry> = terms
         .map(|(field, term)| IndexEntry { field, term })
         .collect();
     Some(encode_index_list(&entries))
-}
-
-/// The index entries of an object as a put of it makes them; none for a tombstone, and for what cannot be read.
-pub(super) fn index_entries(tag: Tag, head: &Bytes, body: &Bytes) -> Vec<IndexEntry> {
-    let terms = terms_of(tag, head, body).unwrap_or_default().into_iter();
-    let entries = terms.map(|(field, term)| IndexEntry { field, term });
-    entries.collect()
-}
-
-fn terms_of(tag: Tag, head: &Bytes, body: &Bytes) -> Option<IndexTerms> {
-    let kind = ObjectTag::numbered(tag.0)?;
-    let opened = OpenedHead::of(tag.0, head).ok()?;
-    let Encoded { head, body } = opened.with_body(body.clone());
-    let object = Object::from_engine(&head, body).ok()?;
-    Some(kind.index_terms(&object))
 }
 
 fn retention_of(tag: Tag) -> Option<Retention> {

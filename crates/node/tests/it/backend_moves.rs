@@ -169,7 +169,10 @@ fn check(site: &Site, may: &May) {
     for (number, values) in may {
         let (status, body) = http(site, &format!("GET /buckets/b/keys/busy{number}"), "");
         let value = status.contains("200").then_some(body);
-        assert!(values.contains(&value), "busy{number}: {value:?} of {values:?}");
+        assert!(
+            values.contains(&value),
+            "busy{number}: {value:?} of {values:?}"
+        );
         there += usize::from(value.is_some());
     }
     let listed: Value =
@@ -206,7 +209,10 @@ fn move_with_kills(from: &str, to: &str) {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(kills > 0, "the move from {from} to {to} was over before a kill");
+    assert!(
+        kills > 0,
+        "the move from {from} to {to} was over before a kill"
+    );
     until_moved(&site);
     let may = load.stop();
     check(&site, &may);
@@ -214,8 +220,23 @@ fn move_with_kills(from: &str, to: &str) {
         assert!(indexed(&site) >= STEADY_KEYS);
     }
     server.stop();
+    let verified = site.run_alone(&["verify", "data"]);
+    assert!(verified.status.success(), "{verified:?}");
+    assert!(inspected(&site).contains("record of a move between backends"));
     let _server = site.start();
     check(&site, &may);
+}
+
+/// The record of a partition's move, taken apart.
+fn inspected(site: &Site) -> String {
+    let stores = site.path().join("data/multi");
+    let mut partitions = std::fs::read_dir(stores)
+        .unwrap()
+        .map(|it| it.unwrap().path());
+    let record = partitions.find_map(|it| Some(it.join("move-0")).filter(|it| it.exists()));
+    let output = site.run_alone(&["inspect", record.unwrap().to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
@@ -237,7 +258,11 @@ fn a_bucket_a_type_a_partition_and_everything_move_and_are_taken_back() {
     create_type(&site, "tables", "old");
     for number in 0..24 {
         put(&site, &format!("/buckets/b/keys/k{number}"), "plain");
-        put(&site, &format!("/types/tables/buckets/b/keys/k{number}"), "typed");
+        put(
+            &site,
+            &format!("/types/tables/buckets/b/keys/k{number}"),
+            "typed",
+        );
     }
     let would = admin(&site, &["migrate", "--all", "--to", "new", "--dry-run"]);
     assert_eq!((&would["keys"], &would["fits"]), (&48.into(), &true.into()));
@@ -252,13 +277,19 @@ fn a_bucket_a_type_a_partition_and_everything_move_and_are_taken_back() {
     assert_eq!((keys_of(&site, "old"), keys_of(&site, "new")), (48, 0));
 
     let partition = admin(&site, &["status"])["partitions"][3]["partition"].to_string();
-    admin(&site, &["migrate", "--partition", &partition, "--to", "new"]);
+    admin(
+        &site,
+        &["migrate", "--partition", &partition, "--to", "new"],
+    );
     until_moved(&site);
     let moved = keys_of(&site, "new");
     assert!(moved > 0 && moved < 48, "{moved}");
     let status = site.run(&["admin", "backend", "status"]);
     let told = String::from_utf8(status.stdout).unwrap();
-    assert!(told.contains(&format!("partition {partition} is pinned to new")), "{told}");
+    assert!(
+        told.contains(&format!("partition {partition} is pinned to new")),
+        "{told}"
+    );
     admin(&site, &["cancel", "--partition", &partition]);
     until_moved(&site);
     assert_eq!((keys_of(&site, "old"), keys_of(&site, "new")), (48, 0));
@@ -267,7 +298,11 @@ fn a_bucket_a_type_a_partition_and_everything_move_and_are_taken_back() {
     until_moved(&site);
     assert_eq!((keys_of(&site, "old"), keys_of(&site, "new")), (0, 48));
     for number in 0..24 {
-        let typed = http(&site, &format!("GET /types/tables/buckets/b/keys/k{number}"), "");
+        let typed = http(
+            &site,
+            &format!("GET /types/tables/buckets/b/keys/k{number}"),
+            "",
+        );
         let plain = http(&site, &format!("GET /buckets/b/keys/k{number}"), "");
         assert_eq!((&typed.1[..], &plain.1[..]), ("typed", "plain"));
     }
@@ -294,15 +329,48 @@ fn a_move_under_way_is_taken_back() {
     assert_eq!(keys_of(&site, "old"), STEADY_KEYS as u64);
 }
 
+/// What is in one backend, the other, or both, is in the backup, which is a data directory where the move goes on.
+#[test]
+fn a_backup_in_the_middle_of_a_move_has_everything() {
+    let mut site = site("leveldb", "bitcask");
+    let server = site.start();
+    for number in 0..STEADY_KEYS {
+        let key = format!("k{number}");
+        put(&site, &format!("/buckets/b/keys/{key}"), &value_of(&key));
+    }
+    admin(&site, &["migrate", "--type", "default", "--to", "new"]);
+    let deadline = Instant::now() + ENDS_WITHIN;
+    while !is_in_the_middle(&site) {
+        assert!(Instant::now() < deadline, "nothing is copied");
+    }
+    let backup = site.run(&["admin", "backup", "copy"]);
+    assert!(backup.status.success(), "{backup:?}");
+    assert!(left(&site) > 0, "the move was over before the backup");
+    server.stop();
+    site.settings.push("platform_data_dir=copy".to_owned());
+    let _server = site.start();
+    until_moved(&site);
+    check(&site, &May::new());
+}
+
 #[test]
 fn orders_that_cannot_be_carried_out_are_refused_with_reasons() {
     let site = site("bitcask", "leveldb");
     let _server = site.start();
     for (words, why) in [
-        (&["migrate", "--all", "--to", "other"][..], "no backend of this name"),
-        (&["migrate", "--type", "none", "--to", "new"], "not an existing bucket type"),
+        (
+            &["migrate", "--all", "--to", "other"][..],
+            "no backend of this name",
+        ),
+        (
+            &["migrate", "--type", "none", "--to", "new"],
+            "not an existing bucket type",
+        ),
         (&["migrate", "--bucket", "b", "--to", "new"], "TYPE/BUCKET"),
-        (&["migrate", "--partition", "99", "--to", "new"], "no partition 99"),
+        (
+            &["migrate", "--partition", "99", "--to", "new"],
+            "no partition 99",
+        ),
         (&["migrate", "--to", "new"], "required"),
         (&["cancel", "--partition", "0"], "was not moved by itself"),
     ] {
