@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvorum_backend::{
     Result, StoreCopy, begin_copy, end_copy, open_copy, put_label, take_label, write_two_copies,
@@ -120,8 +121,10 @@ impl Record {
 pub(crate) struct PinnedRoutes {
     routes: Arc<dyn Routes>,
     names: Vec<String>,
-    /// The pin, and the number of its changes. It is read by each operation.
+    /// The pin, and the number of its changes.
     kept: RwLock<(u64, Pin)>,
+    /// That number, which each operation reads.
+    generation: AtomicU64,
     /// Held while it is written down.
     changing: Mutex<()>,
 }
@@ -141,6 +144,7 @@ impl PinnedRoutes {
         Ok(Self {
             routes,
             names: children.iter().map(|it| it.name.clone()).collect(),
+            generation: AtomicU64::new(kept.0),
             kept: RwLock::new(kept),
             changing: Mutex::new(()),
         })
@@ -164,15 +168,21 @@ impl PinnedRoutes {
         };
         let (disk, directory) = (&*files.disk, &files.directory);
         write_two_copies(disk, directory, PIN_NAMES, &record.encode()).both()?;
-        *self.kept.write() = (record.generation, record.pin);
+        self.set(record.generation, record.pin);
         Ok(())
     }
 
     /// The store was erased, and what is written down is of another one.
     pub(crate) fn forget(&self) {
         let _turn = self.changing.lock();
-        let mut kept = self.kept.write();
-        *kept = (kept.0 + 1, Pin::None);
+        let generation = self.kept.read().0;
+        self.set(generation + 1, Pin::None);
+    }
+
+    /// The number is changed last, so that what it stands for is there when it is seen.
+    fn set(&self, generation: u64, pin: Pin) {
+        *self.kept.write() = (generation, pin);
+        self.generation.store(generation, Ordering::Release);
     }
 
     /// `None` for a child that is not configured any more; it had nothing, or the store would not be open.
@@ -184,7 +194,7 @@ impl PinnedRoutes {
 impl Routes for PinnedRoutes {
     /// Neither part goes back, so the sum is another one when either changes.
     fn version(&self) -> u64 {
-        self.kept.read().0 + self.routes.version()
+        self.generation.load(Ordering::Acquire) + self.routes.version()
     }
 
     fn table(&self) -> (u64, Arc<RouteTable>) {
