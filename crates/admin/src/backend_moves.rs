@@ -20,16 +20,16 @@ use kvorum_vnode::Vnode;
 use serde_json::json;
 
 use crate::bucket_type_view;
-use crate::cluster::{no_partition, partition_named};
+use crate::cluster::{ClusterAdmin, no_partition, partition_named};
 use crate::move_scope::MoveScope;
 use crate::request::{AdminReply, Replied};
 
-use self::moves_view::StoreMoves;
+use self::moves_view::AllMoves;
 use self::place::{Place, Places};
 
 /// The verbs, at one moment.
 pub(crate) struct BackendMoves<'a> {
-    pub(crate) node_name: &'a str,
+    pub(crate) cluster: &'a ClusterAdmin,
     pub(crate) coordinator: &'a Coordinator,
     pub(crate) vnodes: &'a VnodeTable,
     pub(crate) now: Timestamp,
@@ -123,7 +123,7 @@ impl BackendMoves<'_> {
                  that are created from now on"
             );
         }
-        text.push_str("\n`kvorum admin backend status` shows how far it is, on each node for its own partitions");
+        text.push_str("\n`kvorum admin backend status` shows how far it is");
         Ok(ordered(text, &what, target, &room))
     }
 
@@ -151,9 +151,9 @@ impl BackendMoves<'_> {
 
     pub(crate) fn status(&self) -> Replied {
         self.check_has_several()?;
-        let stores = self.stores();
-        let text = moves_view::text(self.node_name, &stores);
-        Ok(AdminReply::ok(text.trim_end(), moves_view::json(&stores)))
+        let all = self.all();
+        let text = moves_view::text(&all);
+        Ok(AdminReply::ok(text.trim_end(), moves_view::json(&all)))
     }
 
     pub(crate) fn cancel(&self, partition: Option<&str>) -> Replied {
@@ -180,10 +180,11 @@ impl BackendMoves<'_> {
         ))
     }
 
-    /// Gives each place back the backend that it is leaving.
+    /// Gives each place back the backend that it is leaving on any node; pins are of this one.
     fn cancel_all(&self) -> Replied {
         let mut taken_back = Vec::new();
-        let sources = self.sources();
+        let all = self.all();
+        let sources = Self::sources(&all);
         for (place, sources) in &sources {
             let [source] = &sources.iter().collect::<Vec<_>>()[..] else {
                 let names: Vec<&str> = sources.iter().map(String::as_str).collect();
@@ -204,19 +205,25 @@ impl BackendMoves<'_> {
             }
         }
         if taken_back.is_empty() {
-            return Err(AdminReply::refused(
-                "no move is under way on this node; what has moved is moved back with `kvorum admin backend \
-                 migrate`",
-            ));
+            let why = match all.is_looking() {
+                true => {
+                    "what has to move is still being looked for: ask again when `backend status` shows it"
+                }
+                false => {
+                    "no move is under way; what has moved is moved back with `kvorum admin backend \
+                     migrate`"
+                }
+            };
+            return Err(AdminReply::refused(why));
         }
         let text = format!("goes back to where it came from: {}", taken_back.join(", "));
         Ok(AdminReply::ok(text, json!({ "taken_back": taken_back })))
     }
 
     /// The places that are leaving a backend, and which.
-    fn sources(&self) -> BTreeMap<Place, BTreeSet<String>> {
+    fn sources(all: &AllMoves) -> BTreeMap<Place, BTreeSet<String>> {
         let mut sources: BTreeMap<Place, BTreeSet<String>> = BTreeMap::new();
-        for status in self.stores().into_iter().flat_map(|it| it.moves) {
+        for status in all.statuses() {
             let is_moving = !status.is_taken_back && !(status.has_ended() && !status.has_failed());
             if let Some(place) = Place::of_scope(&status.scope)
                 && is_moving
@@ -227,21 +234,9 @@ impl BackendMoves<'_> {
         sources
     }
 
-    fn stores(&self) -> Vec<StoreMoves> {
-        let mut stores = Vec::new();
-        for vnode in self.vnodes.all() {
-            let store = vnode.store_for_upkeep();
-            let Some(moves) = store.moves() else {
-                continue;
-            };
-            stores.push(StoreMoves {
-                partition: vnode.partition().number(),
-                moves: moves.moves(),
-                is_looking: moves.is_looking(),
-                pinned: moves.pinned(),
-            });
-        }
-        stores
+    fn all(&self) -> AllMoves {
+        let (nodes, down) = self.cluster.backend_moves();
+        AllMoves { nodes, down }
     }
 
     /// True when it had a pin.

@@ -284,7 +284,7 @@ impl AdminServer {
 
     fn backend_moves(&self) -> BackendMoves<'_> {
         BackendMoves {
-            node_name: &self.parts.node_name,
+            cluster: &self.cluster,
             coordinator: &self.parts.coordinator,
             vnodes: &self.parts.vnodes,
             now: Timestamp(self.parts.runtime.wall_time().micros()),

@@ -151,7 +151,7 @@ pub(crate) struct SwitchArguments {
 pub(crate) enum BackendVerb {
     /// Move data to another backend while the node serves; all nodes of the cluster do so, but for a partition
     Migrate(MigrateArguments),
-    /// Moves between backends on this node: how far they are, and how long they will take
+    /// Moves between backends on all nodes: how far they are, and how long they will take
     Status,
     /// Take back the moves that are under way: all goes back to the backend that it came from
     Cancel {

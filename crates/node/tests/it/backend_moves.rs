@@ -288,7 +288,9 @@ fn a_bucket_a_type_a_partition_and_everything_move_and_are_taken_back() {
     let status = site.run(&["admin", "backend", "status"]);
     let told = String::from_utf8(status.stdout).unwrap();
     assert!(
-        told.contains(&format!("partition {partition} is pinned to new")),
+        told.contains(&format!(
+            "partition {partition} of 'kvorum@127.0.0.1' is pinned to new"
+        )),
         "{told}"
     );
     admin(&site, &["cancel", "--partition", &partition]);
