@@ -22,7 +22,7 @@ pub(crate) fn show(member: &Member) -> AdminReply {
     let whole =
         |overlay: &PropertyOverlay| BucketProperties::untyped_defaults().with(overlay).to_json();
     let agreed = whole(state.default_properties());
-    let configured = whole(&member.settings().default_properties);
+    let configured = whole(&configured(member));
     let text = table(&member.settings().name, &agreed, &configured);
     let differing: Vec<&String> = differing(&agreed, &configured).collect();
     let data = json!({"agreed": agreed, "configured": configured, "differing": differing});
@@ -31,7 +31,7 @@ pub(crate) fn show(member: &Member) -> AdminReply {
 
 /// Proposes the values that this node is configured with.
 pub(crate) fn apply(member: &Member, propose: Propose<'_>) -> AdminReply {
-    let configured = member.settings().default_properties.clone();
+    let configured = configured(member);
     let done = "The defaults of buckets are those that this node is configured with, on all nodes";
     propose(Command::SetDefaultProperties(configured), done)
 }
@@ -52,6 +52,13 @@ pub(crate) fn set(member: &Member, change: &PropertyOverlay, propose: Propose<'_
     };
     let done = format!("The defaults of buckets are changed on all nodes; {after}");
     propose(Command::SetDefaultProperties(merged), &done)
+}
+
+/// What this node is configured with, beside the backend that is agreed on.
+fn configured(member: &Member) -> PropertyOverlay {
+    let state = member.state().current();
+    let own = &member.settings().default_properties;
+    own.staying_in_backend_of(state.default_properties())
 }
 
 fn differing<'a>(

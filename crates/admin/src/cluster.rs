@@ -34,6 +34,8 @@ use crate::readiness;
 use crate::request::{AdminReply, Replied};
 use crate::tls_view;
 
+pub(crate) use self::partitions_view::{named as partition_named, no_partition};
+
 pub(crate) use self::cluster_admin::ClusterAdmin;
 use self::members_view::{Names, PartitionRow, Seen};
 use self::plan_view::PlanCosts;

@@ -3,12 +3,14 @@
 //! A node fills [`Parts`] and serves an [`AdminServer`]; the command line sends it an [`AdminRequest`].
 //! Views are pure: they make texts, in Kvorum's words and in Riak's, of what verbs found.
 
+mod backend_moves;
 mod bucket_defaults;
 mod bucket_type_view;
 mod cluster;
 mod framed_table;
 mod health_view;
 mod host_address;
+mod move_scope;
 mod readiness;
 mod request;
 mod server;
@@ -19,6 +21,7 @@ mod vnode_view;
 pub use framed_table::framed;
 pub use health_view::for_clients;
 pub use host_address::ip_of;
+pub use move_scope::MoveScope;
 pub use readiness::announce;
 pub use request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
 pub use server::{AdminServer, Parts, stop_this_process};

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::move_scope::MoveScope;
+
 /// The longest request or reply line, in bytes.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 
@@ -64,6 +66,22 @@ pub enum AdminRequest {
         /// As those of a bucket type.
         properties: String,
     },
+    /// Move data to another backend.
+    BackendMigrate {
+        /// What moves.
+        scope: MoveScope,
+        /// The backend that is to have it.
+        target: String,
+        /// Only report what would move, and the room for it.
+        is_dry_run: bool,
+    },
+    /// Moves between backends.
+    BackendStatus,
+    /// Take back moves between backends: those under way, or that of one partition.
+    BackendCancel {
+        /// Its number or its index.
+        partition: Option<String>,
+    },
     /// A verb about the cluster.
     Cluster {
         /// The verb and its arguments.
@@ -72,7 +90,7 @@ pub enum AdminRequest {
 }
 
 /// The requests that are a verb alone.
-const BARE: [(&str, AdminRequest); 11] = [
+const BARE: [(&str, AdminRequest); 12] = [
     ("ping", AdminRequest::Ping),
     ("health", AdminRequest::Health),
     ("stop", AdminRequest::Stop),
@@ -84,6 +102,7 @@ const BARE: [(&str, AdminRequest); 11] = [
     ("bucket-defaults show", AdminRequest::BucketDefaultsShow),
     ("bucket-defaults apply", AdminRequest::BucketDefaultsApply),
     ("bucket-type list", AdminRequest::BucketTypeList),
+    ("backend status", AdminRequest::BackendStatus),
 ];
 
 /// A reply, or one that refuses.
@@ -111,6 +130,20 @@ impl AdminRequest {
             }
             Self::Backup { directory } => {
                 return json!({"verb": "backup", "directory": directory}).to_string();
+            }
+            Self::BackendMigrate {
+                scope,
+                target,
+                is_dry_run,
+            } => {
+                let scope = scope.to_json();
+                return json!({
+                    "verb": "backend migrate", "scope": scope, "to": target, "dry_run": is_dry_run,
+                })
+                .to_string();
+            }
+            Self::BackendCancel { partition } => {
+                return json!({"verb": "backend cancel", "partition": partition}).to_string();
             }
             Self::BucketDefaultsSet { properties } => {
                 ("bucket-defaults set", None, Some(properties))
@@ -150,6 +183,15 @@ impl AdminRequest {
             "cluster" => Self::Cluster { words: words() },
             "backup" => Self::Backup {
                 directory: text("directory").ok_or("the request names no directory")?,
+            },
+            "backend migrate" => Self::BackendMigrate {
+                scope: MoveScope::from_json(&value["scope"])
+                    .ok_or("the request does not say what is to move")?,
+                target: text("to").ok_or("the request names no backend")?,
+                is_dry_run: value["dry_run"].as_bool().unwrap_or(false),
+            },
+            "backend cancel" => Self::BackendCancel {
+                partition: text("partition"),
             },
             "bucket-defaults set" => Self::BucketDefaultsSet {
                 properties: properties(),
@@ -259,6 +301,21 @@ mod tests {
             AdminRequest::BucketTypeUpdate {
                 name: name(),
                 properties: properties(),
+            },
+            AdminRequest::BackendMigrate {
+                scope: MoveScope::Bucket("t/b".to_owned()),
+                target: name(),
+                is_dry_run: true,
+            },
+            AdminRequest::BackendMigrate {
+                scope: MoveScope::All,
+                target: name(),
+                is_dry_run: false,
+            },
+            AdminRequest::BackendStatus,
+            AdminRequest::BackendCancel { partition: None },
+            AdminRequest::BackendCancel {
+                partition: Some("7".to_owned()),
             },
             AdminRequest::Cluster {
                 words: vec!["leave".to_owned(), name()],

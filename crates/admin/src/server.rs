@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use kvorum_backend::Timestamp;
 use kvorum_backup::Backups;
 use kvorum_cluster::{Command, ProposeError, TypeStatus};
 use kvorum_coordinator::Coordinator;
@@ -20,6 +21,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
+use crate::backend_moves::BackendMoves;
 use crate::bucket_defaults;
 use crate::bucket_type_view;
 use crate::cluster::ClusterAdmin;
@@ -146,6 +148,15 @@ impl AdminServer {
                     |command, done: &str| self.propose(command, passed_over.clone(), done);
                 bucket_defaults::set(&self.cluster.member, &change, &propose)
             }
+            AdminRequest::BackendMigrate {
+                scope,
+                target,
+                is_dry_run,
+            } => self.backend_moves().migrate(&scope, &target, is_dry_run)?,
+            AdminRequest::BackendStatus => self.backend_moves().status()?,
+            AdminRequest::BackendCancel { partition } => {
+                self.backend_moves().cancel(partition.as_deref())?
+            }
             AdminRequest::BucketTypeList => self.bucket_type_list(),
             AdminRequest::BucketTypeStatus { name } => self.bucket_type_status(&name)?,
             AdminRequest::BucketTypeCreate { name, properties } => {
@@ -270,6 +281,15 @@ impl AdminServer {
             fields.insert("backups".to_owned(), backups_data);
         }
         AdminReply::ok(text, data)
+    }
+
+    fn backend_moves(&self) -> BackendMoves<'_> {
+        BackendMoves {
+            cluster: &self.cluster,
+            coordinator: &self.parts.coordinator,
+            vnodes: &self.parts.vnodes,
+            now: Timestamp(self.parts.runtime.wall_time().micros()),
+        }
     }
 
     fn back_up(&self, directory: &Path) -> Replied {

@@ -215,6 +215,24 @@ impl Migration {
         self.progress
     }
 
+    /// The part of the work that is done, by estimate, in thousandths: copy, comparison and removal are a third
+    /// each. Of one that is taken back no more is known than its phase.
+    pub fn done_permille(&self) -> u16 {
+        let (progress, is_known) = (&self.progress, !self.is_taken_back);
+        let part = |done: u64, all: u64| match is_known {
+            true => permille(done, all),
+            false => 0,
+        };
+        let thirds = match self.phase {
+            Phase::Room | Phase::Ended(End::NoRoom | End::Differs) => 0,
+            Phase::Copy => part(progress.bytes_copied, progress.bytes_estimate),
+            Phase::Verify => 1_000 + part(progress.keys_verified, progress.keys_copied),
+            Phase::Remove => 2_000 + part(progress.keys_removed, progress.keys_copied),
+            Phase::Ended(End::Moved | End::TakenBack) => 3_000,
+        };
+        thirds / 3
+    }
+
     /// The free space that it needs, in bytes.
     pub fn room_needed_bytes(&self) -> u64 {
         room_needed(self.plan.bytes_estimate)
@@ -345,6 +363,12 @@ impl Migration {
             }
         }
     }
+}
+
+/// At most 1,000; what is done twice counts twice.
+fn permille(done: u64, all: u64) -> u16 {
+    let part = u128::from(done.min(all)) * 1_000 / u128::from(all.max(1));
+    u16::try_from(part).unwrap_or(1_000)
 }
 
 #[cfg(test)]

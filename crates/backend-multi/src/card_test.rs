@@ -57,7 +57,9 @@ fn it_is_read_as_written_and_no_flip_or_cut_is_believed() {
         assert_eq!(Card::decode(&bytes[..at], path), Ok(None), "cut at {at}");
         let disk = written([&flipped, &bytes[..at]]);
         for name in CARD_NAMES {
-            let piece = crate::anatomy::card_piece(&disk, &Path::new("s").join(name)).unwrap();
+            let piece = crate::anatomy::MultiFile::Card
+                .piece(&disk, &Path::new("s").join(name))
+                .unwrap();
             assert!(piece.is_damaged(), "byte {at} of {name}");
         }
         // The other copy counts, whichever it is.

@@ -42,6 +42,7 @@ mod move_record;
 mod mover;
 mod multi;
 mod opening;
+mod pin;
 mod placement;
 mod routes;
 mod snapshot;

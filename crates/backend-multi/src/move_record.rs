@@ -11,7 +11,7 @@ use crate::opening::CardFiles;
 /// The files of the record in the store's directory.
 pub(crate) const RECORD_NAMES: [&str; 2] = ["move-0", "move-1"];
 /// Room for the longest names, a scope and a key.
-const BYTES_MAX: u64 = 1 << 20;
+pub(crate) const BYTES_MAX: u64 = 1 << 20;
 
 /// Reads the newest whole record of the store with this identity. One of another store, a damaged one and none are
 /// the same: what has to move is found without it.

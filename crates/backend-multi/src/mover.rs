@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use bytes::Bytes;
-use kvorum_backend::{MoveStatus, Result};
+use kvorum_backend::{MoveStatus, Result, Timestamp};
 use kvorum_backend_migration::{End, Migration, Phase, Plan};
 use parking_lot::Mutex;
 
@@ -35,6 +36,10 @@ pub(crate) struct Mover {
     /// Held by the step that goes on with a move.
     pub(crate) turn: Mutex<()>,
     pub(crate) state: Mutex<State>,
+    /// Says to queries that a part waits for them.
+    pub(crate) is_waiting: AtomicBool,
+    /// Parts in a row that had to be put off.
+    pub(crate) put_off: AtomicU32,
 }
 
 /// What a move is at.
@@ -72,6 +77,26 @@ pub(crate) struct State {
     last: Option<Migration>,
     generation: u64,
     parts_unrecorded: u32,
+    pace: Option<Pace>,
+}
+
+/// How fast the move of a job goes in this run.
+struct Pace {
+    job: Job,
+    begun: Timestamp,
+    begun_permille: u16,
+    last: Timestamp,
+}
+
+impl Pace {
+    /// The time to the end at this rate, in seconds.
+    fn seconds_left(&self, done_permille: u16) -> Option<u64> {
+        let done = u64::from(done_permille.checked_sub(self.begun_permille)?);
+        let left = u64::from(1_000_u16.saturating_sub(done_permille));
+        let micros = self.last.0.saturating_sub(self.begun.0);
+        let seconds = (micros / 1_000_000).saturating_mul(left);
+        seconds.checked_div(done)
+    }
 }
 
 impl Mover {
@@ -92,6 +117,8 @@ impl Mover {
             index_entries,
             turn: Mutex::new(()),
             state: Mutex::new(state),
+            is_waiting: AtomicBool::new(false),
+            put_off: AtomicU32::new(0),
         })
     }
 }
@@ -221,8 +248,25 @@ impl State {
         is_due.then_some(self.generation + 1)
     }
 
-    /// The move has gone on, and is recorded under a generation if there is one.
-    pub(crate) fn went_on(&mut self, job: &Job, migration: Migration, recorded: Option<u64>) {
+    /// The move has gone on by now, and is recorded under a generation if there is one.
+    pub(crate) fn went_on(
+        &mut self,
+        job: &Job,
+        migration: Migration,
+        recorded: Option<u64>,
+        now: Timestamp,
+    ) {
+        match &mut self.pace {
+            Some(pace) if pace.job == *job => pace.last = now,
+            _ => {
+                self.pace = Some(Pace {
+                    job: job.clone(),
+                    begun: now,
+                    begun_permille: migration.done_permille(),
+                    last: now,
+                });
+            }
+        }
         match recorded {
             Some(generation) => (self.generation, self.parts_unrecorded) = (generation, 0),
             None => self.parts_unrecorded += 1,
@@ -262,7 +306,7 @@ impl State {
     /// The last move, and those that wait.
     pub(crate) fn statuses(&self, children: &[Child]) -> Vec<MoveStatus> {
         let last = self.last.iter().filter(|it| self.is_shown(it, children));
-        let mut all: Vec<MoveStatus> = last.map(shown).collect();
+        let mut all: Vec<MoveStatus> = last.map(|it| self.shown(it)).collect();
         for job in self.jobs.keys() {
             let is_last = |it: &Migration| continued(it, job, children).is_some();
             if self.moved.contains(job)
@@ -289,9 +333,22 @@ impl State {
                 keys_copied: 0,
                 keys_verified: 0,
                 keys_removed: 0,
+                done_permille: 0,
+                seconds_left: None,
             });
         }
         all
+    }
+
+    fn shown(&self, migration: &Migration) -> MoveStatus {
+        let mut status = shown(migration);
+        let is_under_way = self.current.is_some() && !status.has_ended() && !status.is_taken_back;
+        if let Some(pace) = &self.pace
+            && is_under_way
+        {
+            status.seconds_left = pace.seconds_left(status.done_permille);
+        }
+        status
     }
 
     /// A move that did not come to its end and of which nothing is left to do was finished by writes.
@@ -347,5 +404,7 @@ fn shown(migration: &Migration) -> MoveStatus {
         keys_copied: progress.keys_copied,
         keys_verified: progress.keys_verified,
         keys_removed: progress.keys_removed,
+        done_permille: migration.done_permille(),
+        seconds_left: None,
     }
 }

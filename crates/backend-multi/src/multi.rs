@@ -27,6 +27,7 @@ use crate::key_merge::bucket_of_key;
 use crate::move_record;
 use crate::mover::{Going, Job, Mover, Next, StrayBuckets, Wanted};
 use crate::opening::{CardFiles, DrawNumber, erase, known};
+use crate::pin::{self, Pin, PinnedRoutes};
 use crate::placement::{Homes, Placement, Strays};
 use crate::routes::{RouteTable, Routes};
 use crate::snapshot::MultiSnapshot;
@@ -40,8 +41,11 @@ use crate::walk::Count;
 const SURVEY_COST_BYTES: u64 = 64 * BUCKET_BYTES;
 /// Keys that a step counts before a move.
 const COUNTED_A_STEP: usize = 4096;
-/// A part of a move waits so long for those who need keys to stay where they are.
+/// A part of a move waits so long for puts and queries that need keys to stay where they are.
 const HELD_WAIT: Duration = Duration::from_millis(5);
+/// It waits twice as long after each time in vain, up to 5 ms multiplied by 2 to the power of this: no load of puts
+/// keeps a move from going on.
+const DOUBLINGS_MAX: u32 = 4;
 
 /// What is held while a part of a move changes two children.
 type Held<'a> = (RwLockReadGuard<'a, Placement>, RwLockWriteGuard<'a, ()>);
@@ -49,7 +53,7 @@ type Held<'a> = (RwLockReadGuard<'a, Placement>, RwLockWriteGuard<'a, ()>);
 /// A store made of several; see the crate's documentation.
 pub struct MultiBackend {
     children: Vec<Child>,
-    routes: Arc<dyn Routes>,
+    routes: PinnedRoutes,
     /// Read by each put for as long as it lasts: behind a change no put goes by the routes before it.
     placement: RwLock<Placement>,
     survey: Mutex<Option<Survey>>,
@@ -92,6 +96,7 @@ impl MultiBackend {
             directory: directory.to_owned(),
         };
         let card = files.settle(belonging, &children, &draw)?;
+        let routes = PinnedRoutes::open(&files, card.identity, &children, routes)?;
         let (version, table) = routes.table();
         let placement = Placement::new(version, table, children.len());
         let last = children.iter().map(|it| it.store.durable().0);
@@ -383,9 +388,16 @@ impl MultiBackend {
             *survey = Some(current);
             return Ok(StepOutcome::partial(step.cost_bytes));
         };
-        let mut placement = self.placement.write();
-        if placement.version == version {
-            placement.strays = Strays::Known(Arc::new(found));
+        let is_settled = found.is_empty();
+        {
+            let mut placement = self.placement.write();
+            if placement.version == version {
+                placement.strays = Strays::Known(Arc::new(found));
+            }
+        }
+        if is_settled && self.routes.pin() == Pin::Back {
+            let identity = self.card.lock().identity;
+            self.routes.change(&self.files, identity, Pin::None)?;
         }
         Ok(StepOutcome::done(step.cost_bytes))
     }
@@ -494,13 +506,20 @@ impl MultiBackend {
                 else {
                     return Ok(StepOutcome::partial(0));
                 };
-                self.record(mover, job, migration, event)?;
+                self.record(mover, job, migration, event, now)?;
                 Ok(StepOutcome::partial(cost))
             }
         }
     }
 
-    fn record(&self, mover: &Mover, job: &Job, before: &Migration, event: MoveEvent) -> Result<()> {
+    fn record(
+        &self,
+        mover: &Mover,
+        job: &Job,
+        before: &Migration,
+        event: MoveEvent,
+        now: Timestamp,
+    ) -> Result<()> {
         let mut migration = before.clone();
         migration.step(event);
         let due = {
@@ -511,7 +530,7 @@ impl MultiBackend {
             let identity = self.card.lock().identity;
             move_record::write(&self.files, identity, generation, &migration)?;
         }
-        mover.state.lock().went_on(job, migration, due);
+        mover.state.lock().went_on(job, migration, due, now);
         Ok(())
     }
 
@@ -548,7 +567,7 @@ impl MultiBackend {
             MoveOrder::Remove(_) => pair.target.named(pair.target.store.sync())?,
             _ => Sequence::default(),
         };
-        let Some(_held) = self.hold_still(&next.table) else {
+        let Some(_held) = self.hold_still(mover, &next.table) else {
             return Ok(None);
         };
         let put = |batch: &Batch| {
@@ -570,13 +589,58 @@ impl MultiBackend {
 
     /// Keeps puts to buckets that are in several children, queries and snapshots from beginning, and the routes
     /// as they are in a table. `None` where they are others by now, or who is at it takes its time.
-    fn hold_still(&self, table: &Arc<RouteTable>) -> Option<Held<'_>> {
+    fn hold_still(&self, mover: &Mover, table: &Arc<RouteTable>) -> Option<Held<'_>> {
         let placement = self.placement();
         if !Arc::ptr_eq(&placement.table, table) {
             return None;
         }
-        let moving = self.staying.try_write_for(HELD_WAIT)?;
-        Some((placement, moving))
+        let put_off = mover.put_off.load(Ordering::Relaxed);
+        let wait = HELD_WAIT * (1 << put_off.min(DOUBLINGS_MAX));
+        mover.is_waiting.store(true, Ordering::Relaxed);
+        let moving = self.staying.try_write_for(wait);
+        mover.is_waiting.store(false, Ordering::Relaxed);
+        let put_off = moving.as_ref().map_or(put_off.saturating_add(1), |_| 0);
+        mover.put_off.store(put_off, Ordering::Relaxed);
+        Some((placement, moving?))
+    }
+
+    /// A query of a bucket that is in several children keeps its keys where they are, and lets a part of a move
+    /// go first that waits for that. A part changes no entry's place in the order, and the query goes on behind
+    /// the last one.
+    fn fold_index_in_turns(
+        &self,
+        homes: Homes,
+        range: &IndexRange,
+        lease: Lease,
+        now: Timestamp,
+        visitor: &mut IndexVisitor<'_>,
+    ) -> Result<FoldEnd> {
+        let is_waiting = || {
+            let mover = self.mover.as_ref();
+            mover.is_some_and(|it| it.is_waiting.load(Ordering::Relaxed))
+        };
+        let mut range = range.clone();
+        loop {
+            let (mut gives_way, mut last) = (false, None);
+            let end = {
+                let _staying = self.staying.read();
+                self.fold_index_in(homes, &range, lease, now, &mut |term, key| {
+                    if visitor(term, key) == Flow::Stop {
+                        return Flow::Stop;
+                    }
+                    gives_way = is_waiting();
+                    if gives_way {
+                        last = Some((term.clone(), key.clone()));
+                        return Flow::Stop;
+                    }
+                    Flow::Continue
+                })?
+            };
+            if !gives_way {
+                return Ok(end);
+            }
+            range.after = last;
+        }
     }
 
     fn fold_index_in(
@@ -782,6 +846,7 @@ impl Backend for MultiBackend {
         if let Some(mover) = &self.mover {
             mover.state.lock().clear();
         }
+        self.routes.forget();
         self.is_erasing.store(false, Ordering::Release);
         Ok(())
     }
@@ -853,10 +918,7 @@ impl Moves for MultiBackend {
 
     fn estimate(&self, scope: &[u8], target: &str, now: Timestamp) -> Result<MoveEstimate> {
         let target = self.children.iter().position(|it| it.name == target);
-        let target = target.ok_or_else(|| {
-            let detail = "the store has no backend of this name";
-            BackendError::new(ErrorKind::Misuse, detail)
-        })?;
+        let target = target.ok_or_else(no_such_child)?;
         let table = self.placement().table.clone();
         let mut estimate = MoveEstimate {
             available_bytes: self.room_for(target)?,
@@ -880,6 +942,26 @@ impl Moves for MultiBackend {
         estimate.needed_bytes = room_needed(estimate.bytes);
         Ok(estimate)
     }
+
+    fn pin(&self, target: Option<&str>) -> Result<()> {
+        let pin = match target {
+            Some(name) if self.children.iter().any(|it| it.name == name) => {
+                Pin::To(name.to_owned())
+            }
+            Some(_) => return Err(no_such_child()),
+            None if self.routes.pin() == Pin::None => return Ok(()),
+            None => Pin::Back,
+        };
+        let identity = self.card.lock().identity;
+        self.routes.change(&self.files, identity, pin)
+    }
+
+    fn pinned(&self) -> Option<String> {
+        match self.routes.pin() {
+            Pin::To(name) => Some(name),
+            Pin::None | Pin::Back => None,
+        }
+    }
 }
 
 /// The buckets of a child in a scope, in order, without those of a type whose backend is chosen otherwise.
@@ -894,7 +976,7 @@ fn buckets_of(
     let mut buckets = Vec::new();
     let end = snapshot.fold_buckets(&range, &filter, &mut |visited| {
         let bucket = bucket_of_key(visited.key);
-        if bucket == scope || !table.is_apart_from_type(bucket) {
+        if bucket == scope || scope.is_empty() || !table.is_apart_from_type(bucket) {
             buckets.push(Bytes::copy_from_slice(bucket));
         }
         Flow::Continue
@@ -911,9 +993,10 @@ impl IndexFolds for MultiBackend {
         visitor: &mut IndexVisitor<'_>,
     ) -> Result<FoldEnd> {
         let (homes, table) = self.homes(&range.bucket_prefix);
-        let is_spread = !homes.others.is_empty();
-        let _staying = is_spread.then(|| self.staying.read());
-        let end = self.fold_index_in(homes, range, lease, now, visitor)?;
+        let end = match homes.others.is_empty() {
+            true => self.fold_index_in(homes, range, lease, now, visitor)?,
+            false => self.fold_index_in_turns(homes, range, lease, now, visitor)?,
+        };
         if self.is_outdated(&table) {
             return Err(outdated("query"));
         }
@@ -990,8 +1073,17 @@ impl Backups for MultiBackend {
             replace_file(disk, &directory.join(name), &card)?;
             all.files.count_copy(card.len() as u64);
         }
+        // The record of a move is left out: what has to move is found without it.
+        for (name, pin) in pin::kept_copies(&self.files)? {
+            replace_file(disk, &directory.join(name), &pin)?;
+            all.files.count_copy(pin.len() as u64);
+        }
         Ok(all)
     }
+}
+
+fn no_such_child() -> BackendError {
+    BackendError::new(ErrorKind::Misuse, "the store has no backend of this name")
 }
 
 fn outdated(asked: &str) -> BackendError {

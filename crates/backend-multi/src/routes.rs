@@ -23,6 +23,19 @@ pub struct RouteTable {
     by_bucket: HashMap<Bytes, ChildNumber>,
     /// By [`type_prefix`].
     by_type: HashMap<Bytes, ChildNumber>,
+    moving: Moving,
+}
+
+/// Which of the buckets that are elsewhere have to move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Moving {
+    /// Those whose child was chosen for them or their type.
+    #[default]
+    Chosen,
+    /// All.
+    All,
+    /// All, as one.
+    Whole,
 }
 
 impl RouteTable {
@@ -31,6 +44,22 @@ impl RouteTable {
         Self {
             default,
             ..Self::default()
+        }
+    }
+
+    /// All buckets are in one child, and what is elsewhere moves there.
+    pub(crate) fn pinned(child: ChildNumber) -> Self {
+        Self {
+            moving: Moving::Whole,
+            ..Self::to(child)
+        }
+    }
+
+    /// The same routes, by which all that is elsewhere moves.
+    pub(crate) fn moving_all(&self) -> Self {
+        Self {
+            moving: Moving::All,
+            ..self.clone()
         }
     }
 
@@ -68,11 +97,14 @@ impl RouteTable {
     }
 
     /// The length of the beginning of a key by which its child was chosen for its bucket or its type; `None` where
-    /// the beginning of the bucket's name or the default says it.
+    /// the beginning of the bucket's name or the default says it, unless that moves too.
     pub(crate) fn chosen_scope(&self, key: &[u8]) -> Option<usize> {
         let (type_len, bucket_len) = prefix_lens(key).ok()?;
-        if self.by_start_of_name(key).is_some() {
-            return None;
+        match self.moving {
+            Moving::Whole => return Some(0),
+            Moving::All => return Some(bucket_len),
+            Moving::Chosen if self.by_start_of_name(key).is_some() => return None,
+            Moving::Chosen => {}
         }
         match self.by_bucket.contains_key(&key[..bucket_len]) {
             true => Some(bucket_len),

@@ -11,7 +11,8 @@ pub struct MoveStatus {
     pub source: String,
     /// The store that is to have it, by name.
     pub target: String,
-    /// The bytes that all storage keys of what moves start with: of a type, or of a bucket.
+    /// The bytes that all storage keys of what moves start with: of a type, of a bucket, or none for all of a
+    /// pinned store.
     pub scope: Bytes,
     /// How far it is, in a word of [`MoveStatus::PHASES`].
     pub phase: &'static str,
@@ -27,6 +28,10 @@ pub struct MoveStatus {
     pub keys_verified: u64,
     /// Entries that were taken out of the source.
     pub keys_removed: u64,
+    /// The part of the work that is done, by estimate, in thousandths.
+    pub done_permille: u16,
+    /// The time to its end at the rate of this run, in seconds; `None` where nothing is known of that.
+    pub seconds_left: Option<u64>,
 }
 
 impl MoveStatus {
@@ -81,4 +86,14 @@ pub trait Moves: Send + Sync {
     /// # Errors
     /// Those of reading; [`crate::ErrorKind::Misuse`] for a name that there is not.
     fn estimate(&self, scope: &[u8], target: &str, now: Timestamp) -> Result<MoveEstimate>;
+
+    /// Has everything in the store of this name, whatever the routes say, until it is taken back by `None`: then
+    /// what the routes have elsewhere moves back. It lasts over restarts, and ends with the store.
+    ///
+    /// # Errors
+    /// Those of writing it down; [`crate::ErrorKind::Misuse`] for a name that there is not.
+    fn pin(&self, target: Option<&str>) -> Result<()>;
+
+    /// The store that has everything.
+    fn pinned(&self) -> Option<String>;
 }

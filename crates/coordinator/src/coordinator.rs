@@ -411,6 +411,13 @@ impl Coordinator {
         self.property_changes.propose(command, passed_over)
     }
 
+    /// Proposes another backend for a bucket or a type, and waits until it is agreed; belongs on the blocking pool.
+    /// What there is moves there on each node. This is an operator's order: clients change the backend of what is
+    /// empty alone ([`Coordinator::change_properties`]).
+    pub fn move_to_backend(&self, command: Command) -> Result<PropertiesChanged, ProposeError> {
+        self.property_changes.propose_move(command, Vec::new())
+    }
+
     /// Logs properties that an earlier version accepted and this server does not keep: types that were
     /// created as consistent, hooks, and other backends' names. Called once, at the start.
     pub fn log_properties_not_kept(&self) {

@@ -41,8 +41,18 @@ impl PropertyChanges {
         }
     }
 
-    /// Proposes a change and waits until it is agreed.
+    /// Proposes a change and waits until it is agreed. Whatever holds data keeps its backend.
     pub(crate) fn propose(
+        &self,
+        command: Command,
+        passed_over: Vec<WithoutEffect>,
+    ) -> Result<PropertiesChanged, ProposeError> {
+        self.check_stays(&command).map_err(Refusal::from)?;
+        self.propose_move(command, passed_over)
+    }
+
+    /// The same for an operator's order to move what there is.
+    pub(crate) fn propose_move(
         &self,
         command: Command,
         passed_over: Vec<WithoutEffect>,
@@ -89,9 +99,18 @@ impl PropertyChanges {
         let Some((overlay, current)) = changed(&self.parts.cluster.current(), command) else {
             return Ok(Vec::new());
         };
-        let without_effect =
-            overlay.check_kept(&current, self.backend_names.all(), &tag_names())?;
-        let is_moved = overlay.backend.is_some() && overlay.backend != current.backend;
+        overlay.check_kept(&current, self.backend_names.all(), &tag_names())
+    }
+
+    /// Refuses another backend for what holds data. A name that there is not is refused as such.
+    fn check_stays(&self, command: &Command) -> Result<(), PropertyErrors> {
+        let Some((overlay, current)) = changed(&self.parts.cluster.current(), command) else {
+            return Ok(());
+        };
+        let names = self.backend_names.all();
+        let wanted = overlay.backend.as_deref();
+        let is_moved =
+            wanted.is_some_and(|it| names.contains(&it)) && overlay.backend != current.backend;
         if let Some(place) = moved_place(command)
             && is_moved
             && self.backend_names.are_several()
@@ -99,7 +118,7 @@ impl PropertyChanges {
         {
             return Err(PropertyErrors::one("backend", Reason::BackendHoldsData));
         }
-        Ok(without_effect)
+        Ok(())
     }
 
     /// True when one of this node's vnodes has something of a bucket, or of any bucket of a type. A cluster of
@@ -177,7 +196,8 @@ fn changed<'a>(
             Some((properties, BucketProperties::clone(current)))
         }
         Command::SetDefaultProperties(properties) => {
-            Some((properties, BucketProperties::untyped_defaults()))
+            let current = BucketProperties::untyped_defaults().with(state.default_properties());
+            Some((properties, current))
         }
         _ => None,
     }
@@ -199,6 +219,9 @@ fn has_any(vnode: &Vnode, range: &FoldRange, filter: &FoldFilter) -> bool {
 fn moved_place(command: &Command) -> Option<BucketOrType> {
     match command {
         Command::UpdateType { .. } | Command::SetBucketProperties { .. } => changed_place(command),
+        Command::SetDefaultProperties(_) => {
+            Some(BucketOrType::new(&BucketType::default_type(), None))
+        }
         _ => None,
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use kvorum_backend::{LOST_INDEX_BYTES_MAX, lost_index_piece};
 use kvorum_backend_bitcask::anatomy::{SEGMENT_KINDS, StoreFile, dissect_front};
 use kvorum_backend_innostore::check::{LOST_PAGES, LOST_PAGES_MAGIC};
+use kvorum_backend_multi::anatomy::MultiFile;
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, Pieces};
 use kvorum_disk::{Disk, EntryKind, OpenMode, Reading, read_file};
 use kvorum_index_entries::keyspace::key_shown;
@@ -65,8 +66,8 @@ pub enum Kind {
     Engine,
     /// How far a repair of a leveldb store has come.
     RepairProgress,
-    /// The card of a store of several backends.
-    MultiCard,
+    /// A file of a store of several backends.
+    Multi(MultiFile),
     /// A lock or a mark: what it says is for people.
     Text,
 }
@@ -124,8 +125,8 @@ fn by_begin(begin: &[u8]) -> Option<Kind> {
     if let Some(file) = LsmFile::of_magic(magic) {
         return Some(Kind::Lsm(file));
     }
-    if magic == kvorum_backend_multi::anatomy::CARD_MAGIC {
-        return Some(Kind::MultiCard);
+    if let Some(file) = MultiFile::of_magic(magic) {
+        return Some(Kind::Multi(file));
     }
     if let Some(file) = PageTreeFile::of_magic(magic) {
         return Some(Kind::PageTree(file));
@@ -172,7 +173,7 @@ fn by_name(name: &str) -> Option<Kind> {
         "cluster" | "cluster.previous" => Some(Kind::ClusterState),
         "snapshot" | "snapshot.previous" => Some(Kind::AgreedSnapshot),
         _ if name.starts_with("agreed_log-") => Some(Kind::AgreedEnd),
-        _ if kvorum_backend_multi::anatomy::is_card_name(name) => Some(Kind::MultiCard),
+        _ if MultiFile::of_name(name).is_some() => MultiFile::of_name(name).map(Kind::Multi),
         _ if ValueLogFile::of_name(name).is_some() => {
             ValueLogFile::of_name(name).map(Kind::ValueLog)
         }
@@ -228,7 +229,7 @@ pub fn open_pieces(disk: &dyn Disk, path: &Path, kind: Kind, from: u64) -> Resul
         Kind::Format => one(format_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
         Kind::Engine => one(engine_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
         Kind::RepairProgress => one(progress_piece(disk, path)?),
-        Kind::MultiCard => one(kvorum_backend_multi::anatomy::card_piece(disk, path)?),
+        Kind::Multi(file) => one(file.piece(disk, path)?),
         Kind::Text => one(text_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
     })
 }

@@ -246,8 +246,9 @@ pub(crate) fn settled_alone(state: &ClusterState, settings: &MemberSettings) -> 
     if state.name() != settings.cluster_name {
         commands.push(Command::NameCluster(settings.cluster_name.clone()));
     }
-    if *state.default_properties() != settings.default_properties {
-        let defaults = settings.default_properties.clone();
+    let agreed = state.default_properties();
+    let defaults = settings.default_properties.staying_in_backend_of(agreed);
+    if *agreed != defaults {
         commands.push(Command::SetDefaultProperties(defaults));
     }
     commands
@@ -290,7 +291,9 @@ pub(crate) fn warn_of_overruled(state: &ClusterState, settings: &MemberSettings)
             "the name of a cluster of several nodes is the one that they agreed on",
         );
     }
-    if state.members().len() > 1 && *state.default_properties() != settings.default_properties {
+    let agreed = state.default_properties();
+    let configured = settings.default_properties.staying_in_backend_of(agreed);
+    if state.members().len() > 1 && *agreed != configured {
         tracing::warn!(
             event = "default_properties_kept",
             "buckets.default.* differs from what the cluster has agreed on, which counts; `kvorum admin \

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::health::{Health, HealthWatch};
+use crate::moves_of_stores::{StoreMoves, moves_of};
 use crate::vnode_table::VnodeTable;
 
 /// The first byte of every message of this service.
@@ -55,6 +56,8 @@ pub enum Operation {
     Health,
     /// The plan that the member has shown an operator last.
     ShownPlan,
+    /// Moves between the backends of its stores.
+    BackendMoves,
     /// Which version of the agreed state it knows.
     Version,
     /// Which version of the agreed state it knows, and whether that has this node as a member.
@@ -85,6 +88,8 @@ pub enum Outcome {
     Health(Box<Health>),
     /// The plan that the member has shown an operator last, unless it was committed there.
     ShownPlan(Option<u32>),
+    /// Moves between the backends of its stores; none of stores with one backend.
+    BackendMoves(Vec<StoreMoves>),
     /// The version of the agreed state that it knows.
     Version(u64),
     /// What it knows of a node.
@@ -195,6 +200,10 @@ impl Operations {
             Operation::Sizes => {
                 let vnodes = self.vnodes.clone();
                 Outcome::Sizes(self.runtime.blocking(move || sizes(&vnodes)).await)
+            }
+            Operation::BackendMoves => {
+                let vnodes = self.vnodes.clone();
+                Outcome::BackendMoves(self.runtime.blocking(move || moves_of(&vnodes)).await)
             }
             Operation::LimitTransfers(limit) => {
                 self.transfers.set_transfers_max(limit);

@@ -1,7 +1,7 @@
 //! The command line's verbs about the cluster, by the names that Riak's runbooks use.
 
 use clap::{Args, Subcommand};
-use kvorum_admin::AdminRequest;
+use kvorum_admin::{AdminRequest, MoveScope};
 
 #[derive(Subcommand)]
 pub(crate) enum ClusterVerb {
@@ -147,6 +147,49 @@ pub(crate) struct SwitchArguments {
     all: bool,
 }
 
+#[derive(Subcommand)]
+pub(crate) enum BackendVerb {
+    /// Move data to another backend while the node serves; all nodes of the cluster do so, but for a partition
+    Migrate(MigrateArguments),
+    /// Moves between backends on all nodes: how far they are, and how long they will take
+    Status,
+    /// Take back the moves that are under way: all goes back to the backend that it came from
+    Cancel {
+        /// Take back the move of one partition of this node, ended or not
+        #[arg(long, value_name = "PARTITION")]
+        partition: Option<String>,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct MigrateArguments {
+    #[command(flatten)]
+    scope: MigrateScope,
+    /// The backend that is to have it, by its name in multi_backend
+    #[arg(long, value_name = "NAME")]
+    to: String,
+    /// Only report what would move, and the room for it
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct MigrateScope {
+    /// All buckets of a type without a backend of their own; `default` for buckets without a type
+    #[arg(long = "type", value_name = "TYPE")]
+    of_type: Option<String>,
+    /// One bucket; `default/BUCKET` for one without a type
+    #[arg(long, value_name = "TYPE/BUCKET")]
+    bucket: Option<String>,
+    /// All that this node has of a partition, by its number or its index
+    #[arg(long, value_name = "PARTITION")]
+    partition: Option<String>,
+    /// Everything
+    #[arg(long)]
+    all: bool,
+}
+
 /// A verb and what follows it, as the node takes them.
 fn request(verb: &str, rest: impl IntoIterator<Item = String>) -> AdminRequest {
     let words = std::iter::once(verb.to_owned()).chain(rest).collect();
@@ -176,6 +219,29 @@ impl ClusterVerb {
             Self::PartitionCount => request("partition-count", []),
             Self::Partition { which } => request("partition", [which]),
         }
+    }
+}
+
+impl BackendVerb {
+    pub(crate) fn into_request(self) -> AdminRequest {
+        match self {
+            Self::Migrate(arguments) => AdminRequest::BackendMigrate {
+                scope: arguments.scope.into_scope(),
+                target: arguments.to,
+                is_dry_run: arguments.dry_run,
+            },
+            Self::Status => AdminRequest::BackendStatus,
+            Self::Cancel { partition } => AdminRequest::BackendCancel { partition },
+        }
+    }
+}
+
+impl MigrateScope {
+    fn into_scope(self) -> MoveScope {
+        let of_type = self.of_type.map(MoveScope::Type);
+        let bucket = self.bucket.map(MoveScope::Bucket);
+        let partition = self.partition.map(MoveScope::Partition);
+        of_type.or(bucket).or(partition).unwrap_or(MoveScope::All)
     }
 }
 

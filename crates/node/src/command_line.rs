@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use kvorum_settings::{Configuration, Effective};
 use serde_json::Value;
 
-use crate::admin_verbs::{ClusterVerb, RingVerb};
+use crate::admin_verbs::{BackendVerb, ClusterVerb, RingVerb};
 use crate::arguments::{AdminArguments, ConfigurationArguments};
 use crate::configuration_file;
 use crate::console::{exit_code, say, say_error};
@@ -155,6 +155,9 @@ enum AdminVerb {
     /// Properties of buckets without a type, agreed on by all nodes
     #[command(subcommand)]
     BucketDefaults(BucketDefaultsVerb),
+    /// Moves of data between the backends of a node that has several
+    #[command(subcommand)]
+    Backend(BackendVerb),
     /// Members, staged changes and plans
     #[command(subcommand)]
     Cluster(ClusterVerb),
@@ -398,6 +401,7 @@ fn administer(verb: AdminVerb, arguments: &AdminArguments) -> anyhow::Result<Exi
             }
         },
         AdminVerb::BucketType(verb) => verb.into_request(),
+        AdminVerb::Backend(verb) => verb.into_request(),
         AdminVerb::Cluster(verb) => verb.into_request(),
         AdminVerb::Ring(verb) => verb.into_request(),
         AdminVerb::Show { keys } => {

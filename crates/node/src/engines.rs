@@ -481,15 +481,15 @@ impl Engines {
             children.push(engines.open_part(name, &directory.join(name), its, size, log)?);
         }
         let parts = children.iter().map(|it| it.store.identity()).collect();
-        let routes: Arc<dyn Routes> = match belonging.label == HINTS_LABEL {
+        let is_of_hints = belonging.label == HINTS_LABEL;
+        let routes: Arc<dyn Routes> = match is_of_hints {
             true => Arc::new(FixedRoutes::new(RouteTable::to(
                 self.settings.multi.default_number(),
             ))),
             false => self.routes.clone(),
         };
         let (disk, draw) = (self.disk.clone(), self.draw());
-        // There is no command for them yet.
-        let moves = None;
+        let moves = (!is_of_hints).then(|| Box::new(kvorum_vnode::index_entries) as Box<_>);
         let opened = MultiBackend::open(disk, directory, belonging, children, routes, draw, moves);
         let store = opened.with_context(told)?;
         self.parts.lock().insert(store.identity(), parts);

@@ -138,8 +138,8 @@ impl Reason {
                  and check or react in the client"
             }
             Self::BackendHoldsData => {
-                "there is data in the present backend, and this version moves none between backends; \
-                 leave backend as it is, or delete what is there first"
+                "there is data in the present backend; `kvorum admin backend migrate` moves it and changes \
+                 the property"
             }
             Self::NoSuchBackend { known } => {
                 return format!(

@@ -38,6 +38,16 @@ impl PropertyOverlay {
         errors.or_else_ok(without_effect)
     }
 
+    /// This layer in the place of `before`, with the backend of that if it names none: a configuration has no
+    /// key for the backend of buckets without a type, and a migration that has set one is to last.
+    #[must_use]
+    pub fn staying_in_backend_of(&self, before: &Self) -> Self {
+        Self {
+            backend: self.backend.as_ref().or(before.backend.as_ref()).cloned(),
+            ..self.clone()
+        }
+    }
+
     /// The names in `wanted` that cannot be set, such as `name` and `claimant`. One whose value is the one
     /// in `shown`, which is what a client reads, asks for nothing and is left out.
     pub fn passed_over(

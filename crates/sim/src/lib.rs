@@ -33,6 +33,7 @@ mod node_log;
 mod node_settings;
 mod operator;
 mod plan;
+mod routes;
 mod run;
 mod scenario;
 mod shrink;

@@ -29,8 +29,8 @@ pub enum Engine {
     Hanoidb,
     /// Pages, with the node's value log as their redo log, on disks that can fail.
     Innostore,
-    /// Bitcask and leveldb side by side, each with some buckets: which of them has a bucket is drawn anew each
-    /// time that a store is opened, and what was written before stays where it is.
+    /// Bitcask and leveldb side by side, each with some buckets: which of them has a bucket is drawn anew every few
+    /// seconds and each time that a store is opened, and what was written before moves there.
     Multi,
     /// Memory: quick, for faults that no disk has a part in.
     Memory,

@@ -24,7 +24,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 16] = SCENARIOS;
+    pub const ALL: [Self; 17] = SCENARIOS;
 
     /// The one with this number.
     pub fn of_id(id: &str) -> Option<Self> {
@@ -46,7 +46,7 @@ use FaultKind::{
     ResetConnections, Restart, Rollback, SyncError, Wipe, WriteError,
 };
 
-const SCENARIOS: [Scenario; 16] = [
+const SCENARIOS: [Scenario; 17] = [
     Scenario {
         id: "R-01",
         name: "lww-partition",
@@ -239,6 +239,15 @@ const SCENARIOS: [Scenario; 16] = [
                 fault.length = fault.length.min(Duration::from_secs(3));
             }
         },
+    },
+    Scenario {
+        id: "R-38",
+        name: "moves-between-backends",
+        holds: "nothing is lost, and nothing old comes back, while buckets move between backends there and back",
+        kinds: &[
+            Crash, CrashAll, Restart, DiskFull, WriteError, SyncError, Join, Leave, IsolateOne,
+        ],
+        adapt: |plan| plan.engine = Engine::Multi,
     },
 ];
 

@@ -19,20 +19,17 @@ use kvorum_backend_innostore::{Innostore, InnostoreSettings};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_backend_leveled::{JournalPolicy, LeveledSettings};
 use kvorum_backend_memory::MemoryBackend;
-use kvorum_backend_multi::{
-    Child, FixedRoutes, KnownChild, MultiBackend, RouteTable, known_children,
-};
+use kvorum_backend_multi::{Child, KnownChild, MultiBackend, known_children};
 use kvorum_disk::Disk;
-use kvorum_encoding::{Bucket, BucketType};
 use kvorum_member::{Found, StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
 use kvorum_value_log::{Admission, Tenant, ValueLog};
 use parking_lot::Mutex;
 
-use crate::buckets::{BUCKET, STEADY_BUCKET};
 use crate::node_log;
 use crate::plan::Engine;
+use crate::routes::DrawnRoutes;
 
 /// Stores have only in files of their own what the value log collected.
 const COLLECTED_FILE_BYTES_MAX: u64 = 8 << 10;
@@ -327,8 +324,9 @@ impl SimulatedStores {
         let parts = children.iter().map(|it| it.store.identity()).collect();
         let randomness = self.runtime.randomness();
         let draw = Arc::new(move || randomness.next_u64());
-        let (disk, routes) = (self.disk.clone(), Arc::new(self.drawn_routes()));
-        let opened = MultiBackend::open(disk, path, &belonging, children, routes, draw, None);
+        let (disk, routes) = (self.disk.clone(), Arc::new(DrawnRoutes::new(&self.runtime)));
+        let moves = Some(Box::new(kvorum_vnode::index_entries) as Box<_>);
+        let opened = MultiBackend::open(disk, path, &belonging, children, routes, draw, moves);
         let store = opened.with_context(told)?;
         self.parts.lock().insert(store.identity(), parts);
         Ok(Arc::new(store))
@@ -356,17 +354,6 @@ impl SimulatedStores {
             store: self.one(engine, &place, belonging)?,
             erased,
         })
-    }
-
-    /// The hints, whose keys are no keys of buckets, stay in the first child.
-    fn drawn_routes(&self) -> FixedRoutes {
-        let mut table = RouteTable::to(0);
-        for name in [BUCKET, STEADY_BUCKET] {
-            let child = usize::from(self.runtime.random_u64() % 2 == 1);
-            let bucket = Bucket::new(name.to_vec());
-            table.route_bucket(&BucketType::default_type(), &bucket, child);
-        }
-        FixedRoutes::new(table)
     }
 
     /// A store of one engine, which keeps files.

@@ -50,6 +50,6 @@ pub use replica_request::{
     ReplicaRequest,
 };
 pub use scanning::{ScanLimits, ScanPage, ScanRequest, Scanned, StoredObject};
-pub use stored_form::TOMBSTONE_TAG;
+pub use stored_form::{TOMBSTONE_TAG, index_entries};
 pub use term_pattern::{InvalidPattern, TermPattern};
 pub use vnode::{TombstonesKept, Vnode, VnodeSettings, VnodeStatus};

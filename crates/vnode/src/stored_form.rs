@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_backend::{Fields, Tag, Timestamp};
+use kvorum_backend::{Fields, IndexEntry, Tag, Timestamp};
 use kvorum_encoding::{StorageKey, checksum};
 use kvorum_object::{DecodeError, Encoded, Head, Object, ObjectTag, OpenedHead, Resolution};
 
@@ -58,6 +58,19 @@ pub(crate) fn object_of(tag: Tag, head: &Bytes, body: Bytes) -> Result<Arc<Objec
 /// The encoded head and body of the object of an entry.
 pub(crate) fn parts_of(tag: Tag, head: &Bytes, body: Bytes) -> Result<Encoded, DecodeError> {
     Ok(OpenedHead::of(tag.0, head)?.with_body(body))
+}
+
+/// The index entries of what is stored, as its put made them; none for a tombstone, and for what cannot be read.
+pub fn index_entries(tag: Tag, head: &Bytes, body: &Bytes) -> Vec<IndexEntry> {
+    let Some(kind) = ObjectTag::numbered(tag.0) else {
+        return Vec::new();
+    };
+    let object = object_of(tag, head, body.clone());
+    let terms = object.map(|it| kind.index_terms(&it)).unwrap_or_default();
+    let entries = terms.into_iter();
+    entries
+        .map(|(field, term)| IndexEntry { field, term })
+        .collect()
 }
 
 /// Nearly all are.

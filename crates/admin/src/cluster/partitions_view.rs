@@ -32,7 +32,7 @@ pub(super) fn one(state: &ClusterState, which: &str) -> AdminReply {
 }
 
 /// A partition by its number or its index.
-pub(super) fn named(size: RingSize, which: &str) -> Option<Partition> {
+pub(crate) fn named(size: RingSize, which: &str) -> Option<Partition> {
     let by_id = |id: &str| size.partition(id.parse().ok()?);
     let by_index = |index: &str| {
         let mut all = size.partitions();
@@ -61,7 +61,7 @@ fn unknown(which: &str) -> AdminReply {
 }
 
 /// A verb named a partition that there is not.
-pub(super) fn no_partition(which: &str) -> AdminReply {
+pub(crate) fn no_partition(which: &str) -> AdminReply {
     AdminReply::refused(format!("Failed: there is no partition {which}"))
 }
 

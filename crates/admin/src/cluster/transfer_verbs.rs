@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use kvorum_cluster::ClusterState;
 use kvorum_maintenance::counted;
-use kvorum_member::{Health, Operation, Outcome, TransferView};
+use kvorum_member::{Health, Operation, Outcome, StoreMoves, TransferView};
 use kvorum_ring::NodeId;
 use serde_json::json;
 
@@ -60,6 +60,21 @@ impl ClusterAdmin {
                 _ => None,
             });
         sizes.collect()
+    }
+
+    /// Moves between backends on all nodes that answer, by the nodes' names, and the names of the others.
+    pub(crate) fn backend_moves(&self) -> (BTreeMap<String, Vec<StoreMoves>>, Vec<String>) {
+        let state = self.state();
+        let answers = self.ask(self.reachable(&state), &Operation::BackendMoves);
+        let (mut moves, mut down) = (BTreeMap::new(), self.unreachable(&state));
+        for (node, answer) in answers {
+            let name = name_of(&state, node);
+            match answer {
+                Ok(Outcome::BackendMoves(its)) => drop(moves.insert(name, its)),
+                _ => down.push(name),
+            }
+        }
+        (moves, down)
     }
 
     /// The plans last shown to operators, on this node first. A node that has just joined may not count as

@@ -23,17 +23,23 @@ const BEFORE: Timestamp = Timestamp(5);
 const AFTER: Timestamp = Timestamp(500);
 const EXPIRY: Timestamp = Timestamp(100);
 const KEYS: u8 = 60;
-const PAIRS: [(Engine, Engine); 9] = [
-    (Engine::Bitcask, Engine::Leveldb),
-    (Engine::Leveldb, Engine::Bitcask),
-    (Engine::Bitcask, Engine::Hanoidb),
-    (Engine::Hanoidb, Engine::Bitcask),
-    (Engine::Leveldb, Engine::Hanoidb),
-    (Engine::Hanoidb, Engine::Leveldb),
-    (Engine::Memory, Engine::Leveldb),
-    (Engine::Leveldb, Engine::Memory),
-    (Engine::Memory, Engine::Bitcask),
-];
+/// Every engine to every other one, without a value log where both do without, and over one.
+fn pairs() -> Vec<(Engine, Engine, bool)> {
+    let mut pairs = Vec::new();
+    for from in Engine::ALL {
+        for to in Engine::ALL {
+            let over_log = [Engine::Bitcask, Engine::Hanoidb, Engine::Leveldb];
+            if from != to {
+                pairs.push((from, to, false));
+            }
+            if from != to && over_log.contains(&from) && over_log.contains(&to) {
+                pairs.push((from, to, true));
+            }
+        }
+    }
+    assert_eq!(pairs.iter().filter(|it| !it.2).count(), 30);
+    pairs
+}
 
 struct Switched(Mutex<(u64, Arc<RouteTable>)>);
 
@@ -89,6 +95,7 @@ struct Trial {
     engines: [(&'static str, Engine); 2],
     routes: Arc<Switched>,
     draw: DrawNumber,
+    is_over_log: bool,
     store: MultiBackend,
     model: BTreeMap<StorageKey, May>,
     now: Timestamp,
@@ -100,14 +107,24 @@ fn open(
     engines: &[(&'static str, Engine); 2],
     routes: &Arc<Switched>,
     draw: &DrawNumber,
+    is_over_log: bool,
 ) -> kvorum_backend::Result<MultiBackend> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let (routes, moves) = (routes.clone(), Box::new(entries_of));
-    children::open_with(&disk, Path::new("s"), engines, routes, draw, Some(moves))
+    let place = Path::new("s");
+    children::open_with(
+        &disk,
+        place,
+        engines,
+        routes,
+        draw,
+        Some(moves),
+        is_over_log,
+    )
 }
 
 impl Trial {
-    fn new((source, target): (Engine, Engine)) -> Self {
+    fn new((source, target, is_over_log): (Engine, Engine, bool)) -> Self {
         let drawn = AtomicU64::new(1);
         let draw: DrawNumber = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
         let (disk, engines) = (
@@ -115,12 +132,13 @@ impl Trial {
             [("from", source), ("to", target)],
         );
         let routes = Arc::new(Switched(Mutex::new((0, Arc::new(RouteTable::to(0))))));
-        let store = open(&disk, &engines, &routes, &draw).unwrap();
+        let store = open(&disk, &engines, &routes, &draw, is_over_log).unwrap();
         let mut trial = Self {
             disk,
             engines,
             routes,
             draw,
+            is_over_log,
             store,
             model: BTreeMap::new(),
             now: BEFORE,
@@ -240,7 +258,7 @@ impl Trial {
 
     fn crash(&mut self, options: CrashOptions) {
         self.disk = self.disk.crash_image(options);
-        self.store = open(&self.disk, &self.engines, &self.routes, &self.draw).unwrap();
+        self.reopen();
         for (_, engine) in self.engines {
             if engine == Engine::Memory {
                 self.forget();
@@ -248,6 +266,11 @@ impl Trial {
         }
         self.look();
         self.settle();
+    }
+
+    fn reopen(&mut self) {
+        let (engines, is_over_log) = (&self.engines, self.is_over_log);
+        self.store = open(&self.disk, engines, &self.routes, &self.draw, is_over_log).unwrap();
     }
 
     /// Memory has lost what only it had.
@@ -327,7 +350,7 @@ impl Trial {
 
 #[test]
 fn a_bucket_moves_under_writes_and_its_index_comes_along() {
-    for pair in PAIRS {
+    for pair in pairs() {
         let mut trial = Trial::new(pair);
         trial.finish();
         assert_eq!(trial.moves(), []);
@@ -350,13 +373,17 @@ fn a_bucket_moves_under_writes_and_its_index_comes_along() {
 
 #[test]
 fn a_cut_in_the_middle_of_a_move_loses_nothing_and_the_move_goes_on() {
-    for pair in PAIRS {
+    for pair in pairs() {
         let mut whole = Trial::new(pair);
         let before = whole.disk.operations();
         whole.route(1);
         (0..60).all(|number| whole.turn(number));
         let operations = whole.disk.operations() - before;
-        let stride = (operations / 12).max(1);
+        let rounds = match std::env::var("KVORUM_TEST_LONG") {
+            Ok(_) => 12,
+            Err(_) => 3,
+        };
+        let stride = (operations / rounds).max(1);
         for cut in (0..operations).step_by(usize::try_from(stride).unwrap()) {
             let mut trial = Trial::new(pair);
             trial.disk.cut_after(trial.disk.operations() + cut);
@@ -378,7 +405,7 @@ fn a_cut_in_the_middle_of_a_move_loses_nothing_and_the_move_goes_on() {
 
 #[test]
 fn a_move_is_taken_back_when_the_route_goes_back() {
-    for pair in PAIRS {
+    for pair in pairs() {
         let mut trial = Trial::new(pair);
         trial.route(1);
         for number in 0..40 {
@@ -397,7 +424,7 @@ fn a_move_is_taken_back_when_the_route_goes_back() {
 /// Nothing is copied where there is no room, everything stays in sight, and the move begins when there is room.
 #[test]
 fn a_move_waits_for_room() {
-    let mut trial = Trial::new((Engine::Bitcask, Engine::Leveldb));
+    let mut trial = Trial::new((Engine::Bitcask, Engine::Leveldb, false));
     let estimate = {
         let (of_type, bucket) = names();
         let scope = bucket_prefix(&of_type, &bucket);
@@ -407,15 +434,7 @@ fn a_move_waits_for_room() {
     assert_eq!(estimate.keys, u64::from(KEYS));
     assert!(estimate.bytes > 6_000 && estimate.needed_bytes > estimate.bytes);
     assert!(estimate.available_bytes > estimate.needed_bytes);
-    let room = trial.disk.space(Path::new("s")).unwrap().available;
-    let filler = Path::new("filler");
-    kvorum_disk::replace_file(&trial.disk, filler, &[]).unwrap();
-    let file = trial
-        .disk
-        .open(filler, kvorum_disk::OpenMode::ReadWrite)
-        .unwrap();
-    let taken = room - estimate.needed_bytes / 2;
-    file.allocate(taken).unwrap();
+    let filler = Filler::leaving(&trial.disk, estimate.needed_bytes / 2);
     trial.route(1);
     for _ in 0..40 {
         trial.turn(2);
@@ -423,8 +442,154 @@ fn a_move_waits_for_room() {
     trial.look();
     assert_eq!(trial.keys_in(1), 0);
     assert_eq!(trial.moves()[0].phase, "no_room");
-    drop(file);
-    trial.disk.remove_file(filler).unwrap();
+    filler.remove();
     trial.finish();
     trial.check_all_in(1);
+}
+
+/// A file that takes most of a disk.
+struct Filler(MemoryDisk);
+
+impl Filler {
+    const PATH: &str = "filler";
+
+    fn leaving(disk: &MemoryDisk, left_bytes: u64) -> Self {
+        let (path, room) = (
+            Path::new(Self::PATH),
+            disk.space(Path::new("s")).unwrap().available,
+        );
+        kvorum_disk::replace_file(disk, path, &[]).unwrap();
+        let file = disk.open(path, kvorum_disk::OpenMode::ReadWrite).unwrap();
+        file.allocate(room - left_bytes).unwrap();
+        Self(disk.clone())
+    }
+
+    fn remove(self) {
+        self.0.remove_file(Path::new(Self::PATH)).unwrap();
+    }
+}
+
+/// The disk is full once some copies are made. Nothing is lost, what was acknowledged is read, and the move goes on
+/// when there is room.
+#[test]
+fn a_disk_that_fills_in_the_middle_loses_nothing_and_the_move_goes_on() {
+    for pair in pairs() {
+        let mut trial = Trial::new(pair);
+        trial.route(1);
+        for turn in 0.. {
+            assert!(turn < 200, "nothing is copied: {pair:?}");
+            if trial.keys_in(1) >= 12 {
+                break;
+            }
+            trial.turn(2);
+        }
+        let filler = Filler::leaving(&trial.disk, 200);
+        for number in 0..40 {
+            trial.turn(number);
+            trial.look();
+        }
+        filler.remove();
+        // A store that has failed at the full disk serves again when it is opened again.
+        trial.crash(CrashOptions::everything());
+        trial.look();
+        trial.finish();
+        trial.check_all_in(1);
+    }
+}
+
+/// Queries that follow one another without a gap, each longer than a part of the move would wait.
+#[test]
+fn queries_without_a_break_do_not_hold_off_a_move() {
+    let trial = Trial::new((Engine::Leveldb, Engine::Hanoidb, false));
+    trial.finish();
+    trial.route(1);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let bucket = {
+        let (of_type, bucket) = names();
+        bucket_prefix(&of_type, &bucket)
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let found = slowly_indexed(&trial.store, &bucket);
+                    assert_eq!(found, usize::from(KEYS));
+                }
+            });
+        }
+        trial.finish();
+        is_over.store(true, Ordering::Relaxed);
+    });
+    trial.check_all_in(1);
+}
+
+/// The entries of a query that takes some time for each, in order and without one twice.
+fn slowly_indexed(store: &MultiBackend, bucket: &[u8]) -> usize {
+    let range = IndexRange {
+        bucket_prefix: Bytes::copy_from_slice(bucket),
+        field: Bytes::from_static(b"f_bin"),
+        from: std::ops::Bound::Unbounded,
+        to: std::ops::Bound::Unbounded,
+        after: None,
+    };
+    let indexes = store.indexes_of(bucket).unwrap();
+    let mut found = Vec::new();
+    let end = indexes.fold_index(&range, Lease::Unlimited, BEFORE, &mut |term, key| {
+        std::thread::sleep(std::time::Duration::from_micros(300));
+        found.push((term.clone(), key.clone()));
+        Flow::Continue
+    });
+    end.unwrap();
+    assert!(found.is_sorted_by(|one, next| one < next));
+    found.len()
+}
+
+/// A pin counts before all routes, outlives a stop, and all goes back when it is taken back.
+#[test]
+fn a_pinned_store_has_all_in_one_child_until_it_is_taken_back() {
+    for pair in [
+        (Engine::Bitcask, Engine::Leveldb, false),
+        (Engine::Leveled, Engine::Innostore, false),
+    ] {
+        let mut trial = Trial::new(pair);
+        trial.finish();
+        let moves = trial.store.moves().unwrap();
+        assert!(moves.pin(Some("other")).is_err());
+        moves.pin(Some("to")).unwrap();
+        for number in 0..10 {
+            trial.turn(number);
+            trial.look();
+        }
+        trial.crash(CrashOptions::nothing_unsynced());
+        assert_eq!(trial.store.moves().unwrap().pinned().as_deref(), Some("to"));
+        trial.finish();
+        trial.check_all_in(1);
+        assert_eq!(all_in(&trial, 0), 0, "the other bucket went too");
+        trial.store.moves().unwrap().pin(None).unwrap();
+        for number in 0..10 {
+            trial.turn(number);
+            trial.look();
+        }
+        trial.crash(CrashOptions::everything());
+        trial.finish();
+        trial.check_all_in(0);
+        assert_eq!(all_in(&trial, 1), 0);
+        assert_eq!(trial.store.moves().unwrap().pinned(), None);
+        // From here on the default moves nothing by itself.
+        *trial.routes.0.lock() = (99, Arc::new(RouteTable::to(1)));
+        trial.finish();
+        assert!(all_in(&trial, 0) > 0);
+    }
+}
+
+/// Keys in a child, whatever their bucket.
+fn all_in(trial: &Trial, child: usize) -> usize {
+    let store = &trial.store.children()[child].store;
+    let snapshot = store.snapshot(Lease::Unlimited).unwrap();
+    let (mut keys, filter) = (0, FoldFilter::unexpired(trial.now));
+    let end = snapshot.fold(FoldDetail::Keys, &FoldRange::all(), &filter, &mut |_| {
+        keys += 1;
+        Flow::Continue
+    });
+    end.map(|_| keys).unwrap()
 }

@@ -10,6 +10,7 @@ use kvorum_backend::{BackendError, Belonging, FoundStore, Result, StoreId};
 use kvorum_backend_multi::{ChildNumber, RouteTable, Routes};
 use kvorum_cluster::{AgreedState, ClusterState};
 use kvorum_disk::Disk;
+use kvorum_encoding::BucketType;
 use kvorum_properties::PropertyOverlay;
 use kvorum_settings::MultiSettings;
 
@@ -60,6 +61,10 @@ impl AgreedRoutes {
         let mut table = RouteTable::to(self.default);
         for (start, child) in &self.prefixes {
             table.route_names(start.as_bytes(), *child);
+        }
+        let untyped = BucketType::default_type();
+        if let Some(child) = self.named(state.default_properties(), &untyped) {
+            table.route_type(&untyped, child);
         }
         for (of_type, entry) in state.bucket_types() {
             if let Some(child) = self.named(&entry.properties, of_type) {

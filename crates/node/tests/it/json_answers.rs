@@ -87,6 +87,10 @@ const CASES: &[Case] = &[
     // Its store is open.
     refused("cluster accept-loss", &["3"]),
     refused("down", &[OWN]),
+    // It has one backend.
+    refused("backend migrate", &["--all", "--to", "leveldb"]),
+    refused("backend status", &[]),
+    refused("backend cancel", &[]),
 ];
 
 /// Verbs that print nothing for programs.

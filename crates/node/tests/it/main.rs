@@ -6,6 +6,7 @@
 )]
 
 mod advise;
+mod backend_moves;
 mod backup;
 #[path = "../../../import-bitcask/tests/it/basho.rs"]
 mod basho;

@@ -25,7 +25,7 @@ fn site() -> Site {
     site
 }
 
-fn create_type(site: &Site, name: &str, backend: &str) {
+pub(crate) fn create_type(site: &Site, name: &str, backend: &str) {
     let properties = format!("{{\"props\":{{\"backend\":\"{backend}\"}}}}");
     for words in [
         &["admin", "bucket-type", "create", name, &properties][..],
@@ -36,7 +36,7 @@ fn create_type(site: &Site, name: &str, backend: &str) {
     }
 }
 
-fn put(site: &Site, path: &str, body: &str) {
+pub(crate) fn put(site: &Site, path: &str, body: &str) {
     let indexed = format!("PUT {path}?w=1&dw=1\r\nx-riak-index-age_int: 7");
     let (status, _) = http(site, &indexed, body);
     assert!(status.contains("204"), "{path}: {status}");
@@ -81,7 +81,7 @@ fn directories(site: &Site) -> BTreeSet<String> {
 }
 
 /// Keys of each backend in all partitions, as `vnode-status --json` tells.
-fn keys_of(site: &Site, backend: &str) -> u64 {
+pub(crate) fn keys_of(site: &Site, backend: &str) -> u64 {
     let output = site.run(&["admin", "vnode-status", "--json"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let start = format!("{backend}: ");
@@ -244,7 +244,7 @@ fn a_backend_is_refused_when_it_is_unknown_and_when_there_is_data() {
     assert_eq!(keys_of(&site, "ldb"), 1);
     let (status, body) = set_backend(&site, "/buckets/b", "bc");
     assert!(status.contains("400"), "{status}");
-    let why = "there is data in the present backend";
+    let why = "kvorum admin backend migrate";
     assert!(body.contains(why), "{body}");
     let (status, body) = set_backend(&site, "/buckets/b", "ldb");
     assert!(status.contains("204"), "{status}: {body}");
