@@ -180,6 +180,19 @@ impl Execution {
         self.noted(taken)
     }
 
+    /// Ends the job because an object that was asked for could not be read.
+    pub fn object_failed(&mut self, ticket: u64, error: String) -> Failure {
+        let failure = match self.reading.remove(&ticket) {
+            Some((phase, input)) => Failure::Read {
+                phase,
+                error,
+                input: printed(&input.term()),
+            },
+            None => Failure::Inputs { error },
+        };
+        self.end(failure)
+    }
+
     /// Ends the job because its time is over.
     pub fn time_out(&mut self) -> Failure {
         self.end(Failure::Timeout)

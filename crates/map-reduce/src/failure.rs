@@ -63,6 +63,16 @@ pub enum Failure {
         /// Which part has none.
         error: String,
     },
+    /// An object could not be read.
+    #[error("phase {phase}: {error} on {input}")]
+    Read {
+        /// The phase that needs it.
+        phase: usize,
+        /// The reason, from the caller.
+        error: String,
+        /// The object's place.
+        input: String,
+    },
     /// The inputs could not be read.
     #[error("inputs: {error}")]
     Inputs {
@@ -96,6 +106,15 @@ impl Failure {
                 ("input", Text(input)),
                 ("type", Text("error")),
                 ("stack", Text("[]")),
+            ]),
+            Self::Read {
+                phase,
+                error,
+                input,
+            } => object(&[
+                ("phase", Number(*phase)),
+                ("error", Text(error)),
+                ("input", Text(input)),
             ]),
             Self::NonListResult { phase, input } => object(&[
                 ("phase", Number(*phase)),

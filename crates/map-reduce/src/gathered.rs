@@ -25,6 +25,11 @@ impl Gathered {
         }
     }
 
+    /// About what they hold in memory.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Adds results.
     ///
     /// # Errors
