@@ -3,7 +3,7 @@
 //! A job of keys is as large as its text; one that lists keys is small, and takes memory as it goes on.
 
 use bytes::Bytes;
-use kvorum_map_reduce::{Job, Refusal};
+use kvorum_map_reduce::{Job, JobForm, Refusal};
 use kvorum_runtime::{Room, Runtime, Taken};
 
 /// The longest text of a job, in bytes: some hundred thousand keys.
@@ -51,12 +51,17 @@ impl NotAdmitted {
 }
 
 impl AdmittedJob {
-    /// Reads a job in JSON.
+    /// Reads a job.
     ///
     /// # Errors
     ///
     /// It is no job that can run, or there is no room for it.
-    pub async fn read(runtime: &Runtime, room: &Room, text: Bytes) -> Result<Self, NotAdmitted> {
+    pub async fn read(
+        runtime: &Runtime,
+        room: &Room,
+        form: JobForm,
+        text: Bytes,
+    ) -> Result<Self, NotAdmitted> {
         let bytes = text.len();
         if bytes > TEXT_BYTES_MAX {
             let bytes_max = TEXT_BYTES_MAX;
@@ -66,8 +71,8 @@ impl AdmittedJob {
             .take(bytes * READ_BYTES_PER_BYTE)
             .ok_or(NotAdmitted::Overload)?;
         let job = match bytes <= READ_IN_PLACE_BYTES_MAX {
-            true => Job::from_json(&text),
-            false => runtime.blocking(move || Job::from_json(&text)).await,
+            true => Job::read(form, &text),
+            false => runtime.blocking(move || Job::read(form, &text)).await,
         };
         match job {
             Ok(job) => Ok(Self { job, room }),

@@ -17,6 +17,6 @@ mod run;
 mod run_error;
 
 pub use admission::{AdmittedJob, NotAdmitted};
-pub use kvorum_map_reduce::{HttpRefusal, Output, Refusal};
+pub use kvorum_map_reduce::{HttpRefusal, JobForm, Output, Refusal};
 pub use run::{JobRun, answer};
 pub use run_error::RunError;

@@ -55,9 +55,9 @@ pub enum Failure {
         /// What a job may hold.
         bytes_max: usize,
     },
-    /// Results that have no form in JSON.
+    /// Results that have no form in JSON, or in Erlang's external term format for a job in that form.
     #[error("phase {phase}: {error}")]
-    NoJson {
+    NoForm {
         /// The phase whose results they are.
         phase: usize,
         /// Which part has none.
@@ -142,7 +142,7 @@ impl Failure {
                 ("type", Text("error")),
                 ("stack", Text("[]")),
             ]),
-            Self::Memory { phase, .. } | Self::NoJson { phase, .. } => object(&[
+            Self::Memory { phase, .. } | Self::NoForm { phase, .. } => object(&[
                 ("phase", Number(*phase)),
                 ("error", Text(&self.to_string())),
             ]),

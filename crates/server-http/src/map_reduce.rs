@@ -10,7 +10,7 @@ use futures_util::{Stream, stream};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, StatusCode};
 use kvorum_map_reduce_run::{
-    AdmittedJob, JobRun, NotAdmitted, Output, Refusal as JobRefusal, RunError, answer,
+    AdmittedJob, JobForm, JobRun, NotAdmitted, Output, Refusal as JobRefusal, RunError, answer,
 };
 
 use crate::body::Abandoned;
@@ -31,7 +31,13 @@ pub(crate) async fn run(mut exchange: Exchange<'_>) -> Outcome {
     }
     let body = exchange.body().await?;
     let coordinator = exchange.coordinator();
-    let admitted = AdmittedJob::read(coordinator.runtime(), &exchange.service.room, body).await;
+    let admitted = AdmittedJob::read(
+        coordinator.runtime(),
+        &exchange.service.room,
+        JobForm::Json,
+        body,
+    )
+    .await;
     let admitted = admitted.map_err(not_admitted)?;
     origin::check(&exchange)?;
     check_is_json(&exchange)?;

@@ -2,7 +2,7 @@
 //! any.
 
 use bytes::Bytes;
-use kvorum_map_reduce_run::{AdmittedJob, JobRun};
+use kvorum_map_reduce_run::{AdmittedJob, JobForm, JobRun, RunError};
 use kvorum_protocol::pb;
 use prost::Message as _;
 
@@ -13,22 +13,21 @@ impl Connection {
     pub(crate) async fn map_reduce(&mut self, payload: Bytes) -> Result<(), Failure> {
         self.check_job(self.shared.settings.jobs.map_reduce, "map_reduce")?;
         let request = pb::RpbMapRedReq::decode(payload)?;
-        if request.content_type.as_ref() != b"application/json" {
-            let content_type = request.content_type;
-            return Err(Refusal::UnknownContentType(content_type).into());
-        }
+        let form = match request.content_type.as_ref() {
+            b"application/json" => JobForm::Json,
+            b"application/x-erlang-binary" => JobForm::ErlangTerms,
+            _ => return Err(Refusal::UnknownContentType(request.content_type).into()),
+        };
         let coordinator = self.shared.coordinator.clone();
         let (runtime, room) = (coordinator.runtime(), &self.shared.room);
-        let admitted = AdmittedJob::read(runtime, room, request.request).await?;
+        let admitted = AdmittedJob::read(runtime, room, form, request.request).await?;
         let mut run = JobRun::begin(&coordinator, admitted);
         while let Some(output) = run.next().await {
             let output = output?;
-            let response = output
-                .json()
-                .map_err(kvorum_map_reduce_run::RunError::from)?;
+            let response = output.in_form(form).map_err(RunError::from)?;
             self.reply(&pb::RpbMapRedResp {
                 phase: u32::try_from(output.phase).ok(),
-                response: Some(response.into()),
+                response: Some(response),
                 done: None,
             })?;
             self.send().await.map_err(Failure::Lost)?;
