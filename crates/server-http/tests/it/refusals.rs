@@ -230,7 +230,6 @@ fn each_mistake_has_its_status_and_text() {
                 403,
                 "Forbidden",
             ),
-            ("POST", "/mapred", &[], 501, "MapReduce is not supported"),
             ("GET", "/riak/b?props=false", &[], 404, "Not Found"),
         ];
         for (method, path, headers, status, text) in cases {
