@@ -288,12 +288,9 @@ fn a_job_that_holds_too_much_ends_with_the_phase_that_wanted_more() {
             "{failure}"
         );
         assert!(failure["phase"].is_u64(), "{failure}");
-        let counted = results(
-            &mut client,
-            json!("large"),
-            &[map("map_identity"), reduce("reduce_count_inputs")],
-        );
-        assert_eq!(counted.await, json!([70]), "and the next job runs");
+        let count = [map("map_identity"), reduce("reduce_count_inputs")];
+        let counted = results(&mut client, json!("large"), &count).await;
+        assert_eq!(counted, json!([70]), "and the next job runs");
     });
 }
 
