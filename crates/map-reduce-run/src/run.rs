@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use kvorum_coordinator::{Coordinator, RequestError};
-use kvorum_map_reduce::{Execution, Gathered, JOB_BYTES_MAX, Next, Output, Wanted};
+use kvorum_map_reduce::{Execution, Gathered, JOB_BYTES_MAX, Next, Output, Reducing, Wanted};
 use kvorum_runtime::{Moment, Taken};
 
 use crate::admission::AdmittedJob;
@@ -22,6 +22,9 @@ const STEPS_AT_A_TIME: u32 = 64;
 
 /// Room for what a job holds is taken in pieces of this many bytes.
 const ROOM_PIECE_BYTES: usize = 1 << 20;
+
+/// Results of more bytes are written where that holds up nobody.
+const WRITTEN_IN_PLACE_BYTES_MAX: usize = 256 << 10;
 
 type Reading = Pin<Box<dyn Future<Output = Read> + Send>>;
 
@@ -41,7 +44,12 @@ pub async fn answer(
         run.held_elsewhere_bytes = gathered.bytes();
         run.take_room()?;
     }
-    Ok(gathered.json()?)
+    let bytes = gathered.bytes();
+    if bytes <= WRITTEN_IN_PLACE_BYTES_MAX {
+        return Ok(gathered.json()?);
+    }
+    let written = coordinator.runtime().blocking(move || gathered.json());
+    Ok(written.await?)
 }
 
 /// A job in progress.
@@ -104,6 +112,7 @@ impl JobRun {
                 Next::Done => return Ok(None),
                 Next::ReadInputs => self.keys.want(),
                 Next::ReadObject(wanted) => self.begin_to_read(wanted).await?,
+                Next::Reduce(reducing) => self.reduce(reducing).await?,
                 Next::Wait => self.wait().await?,
             }
         }
@@ -154,6 +163,16 @@ impl JobRun {
                 self.reading.push(reading);
                 Ok(())
             }
+        }
+    }
+
+    /// Applies a reduce function to much where it holds up nobody, until the deadline.
+    async fn reduce(&mut self, reducing: Reducing) -> Result<(), RunError> {
+        let runtime = self.coordinator.runtime();
+        let reduced = runtime.blocking(move || reducing.run());
+        match runtime.timeout(self.remaining(), reduced).await {
+            Ok(reduced) => Ok(self.execution.take_reduced(reduced)?),
+            Err(_) => Err(self.execution.time_out().into()),
         }
     }
 

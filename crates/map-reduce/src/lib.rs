@@ -34,7 +34,7 @@ mod term_inputs;
 mod term_phases;
 mod term_text;
 
-pub use execution::{Execution, Next, OBJECTS_AT_A_TIME_MAX, Output, Wanted};
+pub use execution::{Execution, Next, OBJECTS_AT_A_TIME_MAX, Output, Reduced, Reducing, Wanted};
 pub use failure::Failure;
 pub use filter::FilterChain;
 pub use gathered::Gathered;

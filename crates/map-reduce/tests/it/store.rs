@@ -140,6 +140,7 @@ impl Store {
                 Next::Emit(output) => outputs.push(output),
                 Next::Done => break,
                 Next::ReadObject(object) => wanted.push(object),
+                Next::Reduce(reducing) => execution.take_reduced(reducing.run())?,
                 Next::ReadInputs => {
                     let keys = pages.get_or_insert_with(|| self.listed(execution.inputs()));
                     let page: Vec<String> =
