@@ -53,7 +53,7 @@ pub async fn answer(
 }
 
 /// A job in progress.
-pub struct JobRun {
+pub(crate) struct JobRun {
     coordinator: Arc<Coordinator>,
     execution: Execution,
     keys: KeySource,
@@ -76,7 +76,7 @@ enum Arrival {
 
 impl JobRun {
     /// Begins a job. Its time runs from now on.
-    pub fn begin(coordinator: &Arc<Coordinator>, admitted: AdmittedJob) -> Self {
+    pub(crate) fn begin(coordinator: &Arc<Coordinator>, admitted: AdmittedJob) -> Self {
         let AdmittedJob { job, room } = admitted;
         let timeout = job.timeout;
         let execution = Execution::new(job, JOB_BYTES_MAX);
@@ -95,7 +95,7 @@ impl JobRun {
     }
 
     /// The next results; `None` when all are there, and after an error.
-    pub async fn next(&mut self) -> Option<Result<Output, RunError>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Output, RunError>> {
         if self.has_ended {
             return None;
         }
@@ -118,14 +118,14 @@ impl JobRun {
         }
     }
 
-    /// After some steps: lets others run, and looks at the bounds.
+    /// Looks at the bounds, and lets others run after some steps.
     async fn pause_between_steps(&mut self) -> Result<(), RunError> {
+        self.take_room()?;
         self.steps += 1;
         if self.steps < STEPS_AT_A_TIME {
             return Ok(());
         }
         self.steps = 0;
-        self.take_room()?;
         if self.remaining().is_zero() {
             return Err(self.execution.time_out().into());
         }
@@ -149,7 +149,8 @@ impl JobRun {
         }
     }
 
-    fn remaining(&self) -> Duration {
+    /// The time that is left.
+    pub(crate) fn remaining(&self) -> Duration {
         self.deadline.since(self.coordinator.runtime().now())
     }
 

@@ -10,7 +10,7 @@ use futures_util::{Stream, stream};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, StatusCode};
 use kvorum_map_reduce_run::{
-    AdmittedJob, JobForm, JobRun, NotAdmitted, Output, Refusal as JobRefusal, RunError, answer,
+    AdmittedJob, JobForm, JobOutputs, NotAdmitted, Output, Refusal as JobRefusal, RunError, answer,
 };
 
 use crate::body::Abandoned;
@@ -96,7 +96,7 @@ async fn in_parts(exchange: &Exchange<'_>, admitted: AdmittedJob) -> Outcome {
     let runtime = coordinator.runtime();
     let boundary = format!("{:016x}{:016x}", runtime.random_u64(), runtime.random_u64());
     let content_type = HeaderValue::from_str(&format!("multipart/mixed;boundary={boundary}"));
-    let mut run = JobRun::begin(coordinator, admitted);
+    let mut run = JobOutputs::begin(coordinator, admitted);
     let first = run
         .next()
         .await
@@ -107,7 +107,7 @@ async fn in_parts(exchange: &Exchange<'_>, admitted: AdmittedJob) -> Outcome {
 }
 
 fn parts(
-    run: JobRun,
+    run: JobOutputs,
     first: Option<Output>,
     boundary: String,
 ) -> impl Stream<Item = Result<Bytes, Abandoned>> {

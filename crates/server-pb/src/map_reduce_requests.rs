@@ -2,7 +2,7 @@
 //! any.
 
 use bytes::Bytes;
-use kvorum_map_reduce_run::{AdmittedJob, JobForm, JobRun, RunError};
+use kvorum_map_reduce_run::{AdmittedJob, JobForm, JobOutputs, RunError};
 use kvorum_protocol::pb;
 use prost::Message as _;
 
@@ -21,8 +21,8 @@ impl Connection {
         let coordinator = self.shared.coordinator.clone();
         let (runtime, room) = (coordinator.runtime(), &self.shared.room);
         let admitted = AdmittedJob::read(runtime, room, form, request.request).await?;
-        let mut run = JobRun::begin(&coordinator, admitted);
-        while let Some(output) = run.next().await {
+        let mut outputs = JobOutputs::begin(&coordinator, admitted);
+        while let Some(output) = outputs.next().await {
             let output = output?;
             let response = output.in_form(form).map_err(RunError::from)?;
             self.reply(&pb::RpbMapRedResp {

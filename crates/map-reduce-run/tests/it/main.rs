@@ -8,11 +8,13 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_coordinator::{Condition, Coordinator, PutKind, PutOptions, PutRequest, RequestError};
 use kvorum_encoding::{Address, Bucket, BucketType, Key};
-use kvorum_map_reduce_run::{AdmittedJob, JobForm, JobRun, NotAdmitted, RunError, answer};
+use kvorum_map_reduce::Failure;
+use kvorum_map_reduce_run::{AdmittedJob, JobForm, JobOutputs, NotAdmitted, RunError, answer};
 use kvorum_object::{Clock, Content, IndexEntry, Limits, Metadata};
 use kvorum_runtime::{Room, Runtime};
 use kvorum_test_cluster::{LoneNode, coordinator_settings};
@@ -129,18 +131,41 @@ fn results_wait_until_they_are_taken() {
             world.put(number, number.to_string().into()).await;
         }
         let admitted = world.admit(job(r#""b""#, &[VALUE])).await.unwrap();
-        let mut run = JobRun::begin(&world.coordinator, admitted);
+        let mut run = JobOutputs::begin(&world.coordinator, admitted);
         let first = run.next().await.unwrap().unwrap();
         assert!((1..=100).contains(&first.results.len()));
         drop(run);
         let admitted = world.admit(job(r#""b""#, &[VALUE])).await.unwrap();
-        let mut run = JobRun::begin(&world.coordinator, admitted);
+        let mut run = JobOutputs::begin(&world.coordinator, admitted);
         let mut results = 0;
         while let Some(output) = run.next().await {
             results += output.unwrap().results.len();
         }
         assert_eq!(results, KEYS);
         assert!(run.next().await.is_none(), "and no more comes");
+    });
+}
+
+#[test]
+fn results_that_are_not_taken_in_time_end_the_job_and_give_back_its_memory() {
+    with_node(true, |world| async move {
+        for number in 0..300 {
+            world.put(number, number.to_string().into()).await;
+        }
+        let text = job(r#""b""#, &[VALUE]).replace("\"query\"", "\"timeout\":5000,\"query\"");
+        let admitted = world.admit(text).await.unwrap();
+        let mut run = JobOutputs::begin(&world.coordinator, admitted);
+        assert!(run.next().await.unwrap().is_ok());
+        let runtime = world.coordinator.runtime();
+        runtime.sleep(Duration::from_secs(4)).await;
+        assert!(world.room.taken_bytes() > 0);
+        runtime.sleep(Duration::from_secs(2)).await;
+        assert_eq!(world.room.taken_bytes(), 0);
+        let mut last = None;
+        while let Some(output) = run.next().await {
+            last = Some(output.map(drop));
+        }
+        assert_eq!(last, Some(Err(Failure::Timeout.into())));
     });
 }
 

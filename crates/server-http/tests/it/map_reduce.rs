@@ -323,6 +323,11 @@ fn a_stream_that_is_not_taken_in_time_ends_with_the_time_out() {
         );
         client.send(head.as_bytes()).await;
         world.runtime.sleep(Duration::from_secs(6)).await;
+        assert_eq!(
+            world.room.taken_bytes(),
+            0,
+            "it is over whether or not it is looked at"
+        );
         let answer = client.receive(false).await.unwrap();
         let end: String = answer.text().chars().rev().take(19).collect();
         let end: String = end.chars().rev().collect();
