@@ -6,6 +6,8 @@
 //!      take_keys(keys, last) <-- a page of them
 //!   ReadObject(wanted) --------> reads it; others are read at the same time
 //!      take_object(ticket, ..) <-
+//!   Reduce(reducing) ----------> runs it where it holds up nobody
+//!      take_reduced(reduced) <--
 //!   Emit(output) --------------> sends it to the client
 //!   Wait ----------------------> waits for what it was asked for, or for the time-out
 //!   Done
@@ -41,6 +43,9 @@ const WAITING_INPUTS_MAX: usize = 1000;
 /// How many results go out together.
 const OUTPUT_RESULTS_MAX: usize = 100;
 
+/// A reduce function is applied in place to so many terms at most; to more, the caller applies it.
+const REDUCED_IN_PLACE_TERMS_MAX: usize = 10_000;
+
 /// What a job needs, or has.
 #[derive(Debug)]
 pub enum Next {
@@ -48,6 +53,8 @@ pub enum Next {
     ReadInputs,
     /// An object, for [`Execution::take_object`].
     ReadObject(Wanted),
+    /// Work that may take long, for [`Execution::take_reduced`].
+    Reduce(Reducing),
     /// Results for the client.
     Emit(Output),
     /// Nothing, until what was asked for is taken in.
@@ -74,6 +81,33 @@ pub struct Output {
     pub phase: usize,
     /// Some of its results, at least one.
     pub results: Vec<Term>,
+}
+
+/// A reduce function that is to be applied to what its phase holds.
+#[derive(Debug)]
+pub struct Reducing {
+    phase: usize,
+    function: ReduceFunction,
+    held: Vec<Term>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Reduced {
+    phase: usize,
+    bytes_before: usize,
+    results: Result<Vec<Term>, String>,
+}
+
+impl Reducing {
+    /// Applies the function.
+    pub fn run(self) -> Reduced {
+        Reduced {
+            phase: self.phase,
+            bytes_before: bytes_of(&self.held),
+            results: self.function.apply(self.held),
+        }
+    }
 }
 
 /// A running job.
@@ -108,6 +142,8 @@ struct Stage {
     unreduced: usize,
     reading: usize,
     reduced_once: bool,
+    /// What it held is with the caller.
+    is_reducing: bool,
     ended: bool,
 }
 
@@ -180,6 +216,26 @@ impl Execution {
         self.noted(taken)
     }
 
+    /// Takes in what a reduce function gave.
+    pub fn take_reduced(&mut self, reduced: Reduced) -> Result<(), Failure> {
+        self.stages[reduced.phase].is_reducing = false;
+        let taken = self.take_results(reduced);
+        self.noted(taken)
+    }
+
+    /// Ends the job because an object that was asked for could not be read.
+    pub fn object_failed(&mut self, ticket: u64, error: String) -> Failure {
+        let failure = match self.reading.remove(&ticket) {
+            Some((phase, input)) => Failure::Read {
+                phase,
+                error,
+                input: printed(&input.term()),
+            },
+            None => Failure::Inputs { error },
+        };
+        self.end(failure)
+    }
+
     /// Ends the job because its time is over.
     pub fn time_out(&mut self) -> Failure {
         self.end(Failure::Timeout)
@@ -232,8 +288,10 @@ impl Execution {
 
     fn has_work(&self) -> bool {
         let room = self.reading.len() < OBJECTS_AT_A_TIME_MAX;
-        let works = |it: &Stage| {
-            !it.waiting.is_empty() && (room || matches!(it.phase.work, Work::Reduce(..)))
+        let works = |it: &Stage| match it.phase.work {
+            _ if it.waiting.is_empty() => false,
+            Work::Reduce(..) => !it.is_reducing,
+            _ => room,
         };
         self.stages.iter().any(works)
     }
@@ -374,10 +432,7 @@ impl Execution {
     fn advance_stages(&mut self) -> Result<Option<Next>, Failure> {
         for index in (0..self.stages.len()).rev() {
             let next = match self.stages[index].phase.work {
-                Work::Reduce(function, batch) => {
-                    self.reduce_waiting(index, function, batch)?;
-                    None
-                }
+                Work::Reduce(function, batch) => self.reduce_waiting(index, function, batch)?,
                 _ => self.ask_for_object(index)?,
             };
             if next.is_some() {
@@ -447,42 +502,76 @@ impl Execution {
         index: usize,
         function: ReduceFunction,
         batch: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<Next>, Failure> {
+        if self.stages[index].is_reducing {
+            return Ok(None);
+        }
         while let Some(input) = self.stages[index].waiting.pop_front() {
             let stage = &mut self.stages[index];
             stage.held.push(input);
             stage.unreduced += 1;
-            if stage.unreduced >= batch.max(stage.held.len() / 2) {
-                self.reduce(index, function)?;
+            if stage.unreduced >= batch.max(stage.held.len() / 2)
+                && let Some(next) = self.reduce(index, function)?
+            {
+                return Ok(Some(next));
             }
         }
-        Ok(())
+        match self.is_to_be_reduced_at_the_end(index) {
+            true => self.reduce(index, function),
+            false => Ok(None),
+        }
     }
 
-    /// Applies the function to all that the phase holds.
-    fn reduce(&mut self, index: usize, function: ReduceFunction) -> Result<(), Failure> {
-        let stage = &mut self.stages[index];
+    /// Applies the function to all that the phase holds, or has the caller apply it.
+    fn reduce(&mut self, phase: usize, function: ReduceFunction) -> Result<Option<Next>, Failure> {
+        let stage = &mut self.stages[phase];
         let held = std::mem::take(&mut stage.held);
         stage.unreduced = 0;
         stage.reduced_once = true;
-        let bytes = bytes_of(&held);
-        let results = function.apply(held).map_err(|error| Failure::Reduce {
-            phase: index,
-            error,
-        })?;
-        self.memory.give(bytes);
-        self.memory.take(index, bytes_of(&results))?;
-        self.stages[index].held = results;
+        stage.is_reducing = held.len() > REDUCED_IN_PLACE_TERMS_MAX;
+        let reducing = Reducing {
+            phase,
+            function,
+            held,
+        };
+        if self.stages[phase].is_reducing {
+            return Ok(Some(Next::Reduce(reducing)));
+        }
+        self.take_results(reducing.run())?;
+        Ok(None)
+    }
+
+    fn take_results(&mut self, reduced: Reduced) -> Result<(), Failure> {
+        let phase = reduced.phase;
+        let results = reduced
+            .results
+            .map_err(|error| Failure::Reduce { phase, error })?;
+        self.memory.give(reduced.bytes_before);
+        self.memory.take(phase, bytes_of(&results))?;
+        self.stages[phase].held = results;
         Ok(())
     }
 
-    /// Ends the phases to which nothing comes any more; whether one has ended.
+    /// Whether nothing comes to a reduce phase any more and its function is not applied to all of it. One
+    /// without any input applies it once, to nothing: the count is then 0.
+    fn is_to_be_reduced_at_the_end(&self, index: usize) -> bool {
+        let (stage, before) = (&self.stages[index], &self.stages[..index]);
+        let gets_no_more = self.inputs.ended && before.iter().all(|it| it.ended);
+        let has_more_to_do = stage.unreduced > 0 || !stage.reduced_once;
+        gets_no_more && has_more_to_do && matches!(stage.phase.work, Work::Reduce(..))
+    }
+
+    /// Ends the phases to which nothing comes any more; whether one has ended, or is to be reduced first.
     fn end_stages(&mut self) -> Result<bool, Failure> {
         let mut before_ended = self.inputs.ended;
         for index in 0..self.stages.len() {
             let stage = &self.stages[index];
-            if !before_ended || !stage.waiting.is_empty() || stage.reading > 0 {
+            let is_busy = !stage.waiting.is_empty() || stage.reading > 0 || stage.is_reducing;
+            if !before_ended || is_busy {
                 return Ok(false);
+            }
+            if self.is_to_be_reduced_at_the_end(index) {
+                return Ok(true);
             }
             if !stage.ended {
                 self.end_stage(index)?;
@@ -493,15 +582,9 @@ impl Execution {
         Ok(false)
     }
 
-    /// A reduce phase without any input applies its function once, to nothing: the count is then 0.
+    /// Gives out what a reduce phase holds.
     fn end_stage(&mut self, index: usize) -> Result<(), Failure> {
         self.stages[index].ended = true;
-        let Work::Reduce(function, _) = self.stages[index].phase.work else {
-            return Ok(());
-        };
-        if self.stages[index].unreduced > 0 || !self.stages[index].reduced_once {
-            self.reduce(index, function)?;
-        }
         let held = std::mem::take(&mut self.stages[index].held);
         self.memory.give(bytes_of(&held));
         self.deliver(index, held)
@@ -517,6 +600,7 @@ impl Stage {
             unreduced: 0,
             reading: 0,
             reduced_once: false,
+            is_reducing: false,
             ended: false,
         }
     }

@@ -55,13 +55,23 @@ pub enum Failure {
         /// What a job may hold.
         bytes_max: usize,
     },
-    /// Results that have no form in JSON.
+    /// Results that have no form in JSON, or in Erlang's external term format for a job in that form.
     #[error("phase {phase}: {error}")]
-    NoJson {
+    NoForm {
         /// The phase whose results they are.
         phase: usize,
         /// Which part has none.
         error: String,
+    },
+    /// An object could not be read.
+    #[error("phase {phase}: {error} on {input}")]
+    Read {
+        /// The phase that needs it.
+        phase: usize,
+        /// The reason, from the caller.
+        error: String,
+        /// The object's place.
+        input: String,
     },
     /// The inputs could not be read.
     #[error("inputs: {error}")]
@@ -97,6 +107,15 @@ impl Failure {
                 ("type", Text("error")),
                 ("stack", Text("[]")),
             ]),
+            Self::Read {
+                phase,
+                error,
+                input,
+            } => object(&[
+                ("phase", Number(*phase)),
+                ("error", Text(error)),
+                ("input", Text(input)),
+            ]),
             Self::NonListResult { phase, input } => object(&[
                 ("phase", Number(*phase)),
                 ("error", Text("non_list_result")),
@@ -123,7 +142,7 @@ impl Failure {
                 ("type", Text("error")),
                 ("stack", Text("[]")),
             ]),
-            Self::Memory { phase, .. } | Self::NoJson { phase, .. } => object(&[
+            Self::Memory { phase, .. } | Self::NoForm { phase, .. } => object(&[
                 ("phase", Number(*phase)),
                 ("error", Text(&self.to_string())),
             ]),

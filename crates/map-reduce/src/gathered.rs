@@ -1,8 +1,11 @@
 //! Results put together into one answer, for clients that do not take a stream.
 
+use bytes::Bytes;
+
 use crate::execution::Output;
+use crate::external::external_of_list;
 use crate::failure::Failure;
-use crate::job::Job;
+use crate::job::{Job, JobForm};
 use crate::json::json_of_term;
 use crate::term::Term;
 
@@ -23,6 +26,11 @@ impl Gathered {
             bytes: 0,
             bytes_max,
         }
+    }
+
+    /// About what they hold in memory.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Adds results.
@@ -64,7 +72,7 @@ impl Gathered {
 }
 
 impl Output {
-    /// The results as a JSON array: the `response` of a message.
+    /// The results as a JSON array.
     ///
     /// # Errors
     ///
@@ -72,10 +80,27 @@ impl Output {
     pub fn json(&self) -> Result<String, Failure> {
         json_of_results(self.phase, &self.results)
     }
+
+    /// The results in a job's form: the `response` of a message.
+    ///
+    /// # Errors
+    ///
+    /// A result has none.
+    pub fn in_form(&self, form: JobForm) -> Result<Bytes, Failure> {
+        match form {
+            JobForm::Json => self.json().map(Bytes::from),
+            JobForm::ErlangTerms => {
+                external_of_list(&self.results).map_err(|error| Failure::NoForm {
+                    phase: self.phase,
+                    error: error.to_string(),
+                })
+            }
+        }
+    }
 }
 
 fn json_of_results(phase: usize, results: &[Term]) -> Result<String, Failure> {
-    json_of_term(&Term::List(results.to_vec())).map_err(|error| Failure::NoJson {
+    json_of_term(&Term::List(results.to_vec())).map_err(|error| Failure::NoForm {
         phase,
         error: error.to_string(),
     })

@@ -179,6 +179,15 @@ fn index_of_json(
     (start, end): (&Value, &Value),
 ) -> Result<Inputs, Refusal> {
     let index = index.as_str().ok_or_else(|| unrecognized(inputs))?;
+    index_inputs(bucket, index, (start, end))
+}
+
+/// A part of an index, from one value to another.
+pub(crate) fn index_inputs(
+    bucket: BucketName,
+    index: &str,
+    (start, end): (&Value, &Value),
+) -> Result<Inputs, Refusal> {
     Ok(Inputs::Index(IndexRange {
         bucket,
         index: index.to_string(),

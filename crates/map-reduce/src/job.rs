@@ -1,12 +1,17 @@
-//! A job: inputs, phases and a time-out, as a client's JSON gives them.
+//! A job: inputs, phases and a time-out, as a client's JSON or Erlang terms give them.
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::Value;
 
+use crate::external::term_of_external;
 use crate::inputs::{Inputs, inputs_of_json};
 use crate::phase::{Phase, Work, phases_of_json};
 use crate::refusal::Refusal;
+use crate::term::Term;
+use crate::term_inputs::inputs_of_term;
+use crate::term_phases::phases_of_term;
 
 /// A job that can be run.
 #[derive(Debug)]
@@ -17,6 +22,17 @@ pub struct Job {
     pub phases: Vec<Phase>,
     /// How long it may take.
     pub timeout: Duration,
+    /// In which form it came, and its results go.
+    pub form: JobForm,
+}
+
+/// The form of a job's text and of its results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobForm {
+    /// JSON.
+    Json,
+    /// Erlang's external term format.
+    ErlangTerms,
 }
 
 /// How long a job may take if it does not say.
@@ -43,11 +59,52 @@ impl Job {
             inputs: inputs_of_json(inputs)?,
             phases: phases_of_json(query)?,
             timeout: timeout_of_json(members.get("timeout")),
+            form: JobForm::Json,
         })
     }
 
-    /// Whether results are inputs, which are then shown as lists: no phase has a function.
+    /// Reads a job in a form.
+    ///
+    /// # Errors
+    ///
+    /// As [`Job::from_json`] and [`Job::from_terms`].
+    pub fn read(form: JobForm, text: &Bytes) -> Result<Self, Refusal> {
+        match form {
+            JobForm::Json => Self::from_json(text),
+            JobForm::ErlangTerms => Self::from_terms(text),
+        }
+    }
+
+    /// Reads a job that is a list of `{inputs, Inputs}`, `{query, Phases}` and `{timeout, Milliseconds}` in
+    /// Erlang's external term format. A compressed one is not read: a client could have it inflate to any
+    /// size.
+    ///
+    /// # Errors
+    ///
+    /// What Riak refuses is refused with its text, functions of Erlang among it.
+    pub fn from_terms(text: &Bytes) -> Result<Self, Refusal> {
+        let Some(Term::List(members)) = term_of_external(text) else {
+            return Err(Refusal::NoTerm);
+        };
+        let member = |name| members.iter().find_map(|it| value_of(it, name));
+        Ok(Self {
+            inputs: inputs_of_term(member("inputs"))?,
+            phases: phases_of_term(member("query"))?,
+            timeout: match member("timeout") {
+                Some(Term::Integer(millis)) => timeout_of_millis(*millis as f64),
+                Some(Term::Float(millis)) => timeout_of_millis(*millis),
+                _ => TIMEOUT,
+            },
+            form: JobForm::ErlangTerms,
+        })
+    }
+
+    /// Whether results are inputs that are shown as lists: in JSON, where no phase has a function.
     pub(crate) fn shows_inputs(&self) -> bool {
+        self.form == JobForm::Json && self.has_no_function()
+    }
+
+    fn has_no_function(&self) -> bool {
         self.phases
             .iter()
             .all(|it| matches!(it.work, Work::Link(..)))
@@ -63,12 +120,26 @@ impl Job {
     }
 }
 
-/// Milliseconds; what is no number above zero is as if it were not there.
+/// The value of a pair of this name.
+fn value_of<'a>(member: &'a Term, name: &str) -> Option<&'a Term> {
+    match member {
+        Term::Tuple(parts) => match parts.as_slice() {
+            [found, value] if found.is_atom(name) => Some(value),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 fn timeout_of_json(timeout: Option<&Value>) -> Duration {
-    match timeout.and_then(Value::as_f64) {
-        Some(millis) if millis > 0.0 => {
-            Duration::from_secs_f64(millis.min(TIMEOUT_MILLIS_MAX) / 1000.0)
-        }
-        _ => TIMEOUT,
+    let millis = timeout.and_then(Value::as_f64);
+    millis.map_or(TIMEOUT, timeout_of_millis)
+}
+
+/// What is no number above zero is as if it were not there.
+fn timeout_of_millis(millis: f64) -> Duration {
+    match millis > 0.0 {
+        true => Duration::from_secs_f64(millis.min(TIMEOUT_MILLIS_MAX) / 1000.0),
+        false => TIMEOUT,
     }
 }

@@ -1,6 +1,6 @@
 //! MapReduce as Riak's clients use it: jobs in JSON, built-in functions, key filters, and their execution.
 //!
-//! [`Job::from_json`] reads a job or refuses it with Riak's text ([`Refusal`]). [`Execution`] runs it
+//! [`Job::read`] reads a job, in JSON or as Erlang's terms, or refuses it with Riak's text ([`Refusal`]). [`Execution`] runs it
 //! without I/O: it asks for pages of keys and for objects, and gives out the results of the phases that
 //! are kept. [`Gathered`] puts them together into one answer; in a stream each [`Output`] is sent by
 //! itself. A job holds at most [`JOB_BYTES_MAX`].
@@ -13,6 +13,7 @@
 
 mod edit_distance;
 mod execution;
+mod external;
 mod failure;
 mod filter;
 mod gathered;
@@ -29,15 +30,17 @@ mod print;
 mod reduce_function;
 mod refusal;
 mod term;
+mod term_inputs;
+mod term_phases;
 mod term_text;
 
-pub use execution::{Execution, Next, OBJECTS_AT_A_TIME_MAX, Output, Wanted};
+pub use execution::{Execution, Next, OBJECTS_AT_A_TIME_MAX, Output, Reduced, Reducing, Wanted};
 pub use failure::Failure;
 pub use filter::FilterChain;
 pub use gathered::Gathered;
 pub use input::Input;
 pub use inputs::{IndexRange, Inputs};
-pub use job::Job;
+pub use job::{Job, JobForm};
 pub use map_function::MapFunction;
 pub use memory::JOB_BYTES_MAX;
 pub use object::{BucketName, ObjectLink, ObjectSibling, ReadObject};

@@ -36,7 +36,7 @@ pub enum Work {
 const MODULE: &str = "riak_kv_mapreduce";
 
 /// How many inputs a reduce function takes at a time if the job does not say.
-const BATCH_INPUTS: usize = 20;
+pub(crate) const BATCH_INPUTS: usize = 20;
 
 /// Reads the value of `query`.
 ///
@@ -82,8 +82,9 @@ struct Step<'a> {
     keep: bool,
 }
 
+/// What kinds of phases there are.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Map,
     Reduce,
     Link,
@@ -226,7 +227,9 @@ fn checked(index: usize, step: Step<'_>) -> Result<Phase, Refusal> {
         (_, Call::Source) => Work::Source,
         (kind, Call::JavaScript) => return Err(refused(no_javascript(kind))),
         (kind, Call::Function(module, function)) => {
-            built_in(kind, module, function, step.argument).map_err(refused)?
+            let argument = step.argument.map_or(Term::atom("none"), term_of_json);
+            let call = (module, function);
+            built_in(kind, call, argument, batch_inputs(step.argument)).map_err(refused)?
         }
     };
     Ok(Phase {
@@ -235,7 +238,8 @@ fn checked(index: usize, step: Step<'_>) -> Result<Phase, Refusal> {
     })
 }
 
-fn no_javascript(kind: Kind) -> String {
+/// The refusal of a phase in JavaScript.
+pub(crate) fn no_javascript(kind: Kind) -> String {
     let part = if kind == Kind::Map {
         "riak_kv_mrc_map"
     } else {
@@ -246,11 +250,12 @@ fn no_javascript(kind: Kind) -> String {
     )
 }
 
-fn built_in(
+/// The work of a phase that names a function of a module; else why there is none.
+pub(crate) fn built_in(
     kind: Kind,
-    module: &str,
-    function: &str,
-    argument: Option<&Value>,
+    (module, function): (&str, &str),
+    argument: Term,
+    batch: usize,
 ) -> Result<Work, String> {
     if module != MODULE {
         return Err(format!(
@@ -259,16 +264,12 @@ fn built_in(
     }
     let (work, arity) = match kind {
         Kind::Map => {
-            let argument = argument.map_or(Term::atom("none"), term_of_json);
             let function = MapFunction::by_name(function);
             (function.map(|it| Work::Map(it, argument)), 3)
         }
         _ => {
             let function = ReduceFunction::by_name(function);
-            (
-                function.map(|it| Work::Reduce(it, batch_inputs(argument))),
-                2,
-            )
+            (function.map(|it| Work::Reduce(it, batch)), 2)
         }
     };
     work.ok_or_else(|| {

@@ -9,6 +9,8 @@ use crate::term::Term;
 pub enum Refusal {
     /// The body is no JSON; the parser's reason.
     InvalidJson(String),
+    /// The bytes are no list of Erlang's terms that can be read.
+    NoTerm,
     /// The body is JSON, but no object.
     NotAnObject,
     /// `inputs` or `query` is missing.
@@ -70,6 +72,7 @@ impl Refusal {
             Self::InvalidJson(reason) => format!(
                 "The POST body was not valid JSON.\nThe error from the parser was:\n{reason}\n"
             ),
+            Self::NoTerm => "badarg".to_string(),
             Self::NotAnObject => "The POST body was not a JSON object.\n".to_string(),
             Self::MissingField => {
                 "The post body was missing the \"inputs\" or \"query\" field.\n".to_string()
@@ -98,6 +101,7 @@ impl Refusal {
                 let reason = Term::characters(reason.as_bytes());
                 printed(&Term::pair(Term::atom("invalid_json"), reason))
             }
+            Self::NoTerm => "badarg".to_string(),
             Self::NotAnObject => "not_json".to_string(),
             Self::MissingField => "missing_field".to_string(),
             Self::Inputs(reason) => printed(&Term::pair(Term::atom("inputs"), reason.clone())),

@@ -311,6 +311,7 @@ fn http_settings(settings: &Settings) -> kvorum_server_http::HttpSettings {
             stream_list_keys: jobs.stream_list_keys,
             secondary_index: jobs.secondary_index,
             stream_secondary_index: jobs.stream_secondary_index,
+            map_reduce: jobs.map_reduce,
         },
         index_timeout: settings.requests.secondary_index_timeout,
         server_header: SERVER_HEADER.to_owned(),

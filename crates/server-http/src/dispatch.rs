@@ -19,10 +19,10 @@ use crate::body::RequestBody;
 use crate::exchange::{Exchange, Service};
 use crate::preconditions::{Preconditions, Verdict};
 use crate::reply::{Answer, Outcome, Refusal, empty, method_not_allowed, page, text};
-use crate::route::{self, Missing, Route};
+use crate::route::{self, Route};
 use crate::{
-    compressing, counter, data_type, index, listing, object, preference_list, properties, range,
-    root, statistics,
+    compressing, counter, data_type, index, listing, map_reduce, object, preference_list,
+    properties, range, root, statistics,
 };
 
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
@@ -112,6 +112,7 @@ async fn serve(exchange: Exchange<'_>, route: Route) -> Outcome {
         Route::Health(probe) => Ok(root::health(&exchange, probe)),
         Route::Stats => statistics::stats(&exchange),
         Route::Metrics => Ok(statistics::metrics(&exchange)),
+        Route::MapReduce => map_reduce::run(exchange).await,
         Route::Buckets(_, bucket_type) => listing::buckets(&exchange, &bucket_type).await,
         Route::OldBucket(path) => match *method {
             Method::POST => object::store(exchange, path, None).await,
@@ -150,7 +151,8 @@ async fn serve(exchange: Exchange<'_>, route: Route) -> Outcome {
         },
         Route::Index(path) => index::query(&exchange, &path).await,
         Route::PreferenceList(path, key) => preference_list::get(&exchange, &path, key),
-        Route::Missing(missing) => Ok(not_here(&exchange, missing)),
+        Route::LinkWalk(path, key, steps) => object::walk(&exchange, &path, key, &steps).await,
+        Route::InvalidLinkWalk => Ok(text(StatusCode::BAD_REQUEST, INVALID_LINK_WALK)),
     }
 }
 
@@ -166,21 +168,7 @@ async fn old_bucket(exchange: &Exchange<'_>, path: &route::BucketPath) -> Outcom
     properties::of_bucket(exchange, path)
 }
 
-/// What Riak has and this server has not.
-fn not_here(exchange: &Exchange<'_>, missing: Missing) -> Answer {
-    if missing == Missing::InvalidLinkWalk {
-        return text(StatusCode::BAD_REQUEST, INVALID_LINK_WALK);
-    }
-    exchange.service.note_not_supported(exchange.head);
-    let reason = match missing {
-        Missing::LinkWalking | Missing::InvalidLinkWalk => {
-            "link walking is not supported by this server\n"
-        }
-        Missing::MapReduce => "MapReduce is not supported by this server\n",
-    };
-    text(StatusCode::NOT_IMPLEMENTED, reason)
-}
-
+/// The answer to links to walk that are not `bucket,tag,keep`.
 const INVALID_LINK_WALK: &str = "Invalid link walk query submitted. Valid link walk query format is: \
     /riak/some_bucket/some_key/<bucket>,<riaktag>,0|1/...";
 

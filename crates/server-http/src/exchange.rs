@@ -27,8 +27,6 @@ pub(crate) struct Service {
     pub(crate) server_header: HeaderValue,
     /// For bodies that are larger than a connection's usual buffers.
     pub(crate) room: Room,
-    /// Bounds the lines about requests for features that are not here.
-    pub(crate) not_supported_log: LogQuota,
     /// Bounds the lines about changes of properties that failed.
     pub(crate) not_agreed_log: LogQuota,
 }
@@ -40,19 +38,6 @@ impl Service {
         if let Some(left_out) = self.not_agreed_log.take(now) {
             let error = failure.in_full();
             tracing::error!(event = "cluster_state_not_changed", error, left_out);
-        }
-    }
-
-    /// Logs a request for what Riak has and this server has not.
-    pub(crate) fn note_not_supported(&self, head: &Parts) {
-        let now = self.coordinator.runtime().now().elapsed();
-        if let Some(left_out) = self.not_supported_log.take(now) {
-            tracing::warn!(
-                event = "http_not_supported",
-                method = %head.method,
-                path = head.uri.path(),
-                left_out,
-            );
         }
     }
 }

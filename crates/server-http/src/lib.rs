@@ -24,6 +24,7 @@ mod facts;
 mod failure;
 mod index;
 mod listing;
+mod map_reduce;
 mod name_list;
 mod object;
 mod opening;

@@ -14,7 +14,7 @@ use crate::route::Probe;
 
 /// Riak's names for what is served, and the first path piece of each. Clients switch features on by
 /// these names, so nothing is listed that is not here.
-const RESOURCES: [(&str, &str); 21] = [
+const RESOURCES: [(&str, &str); 25] = [
     ("riak_kv_wm_bucket_type", "/types"),
     ("riak_kv_wm_buckets", "/buckets"),
     ("riak_kv_wm_buckets", "/riak"),
@@ -26,6 +26,10 @@ const RESOURCES: [(&str, &str); 21] = [
     ("riak_kv_wm_keylist", "/buckets"),
     ("riak_kv_wm_keylist", "/riak"),
     ("riak_kv_wm_keylist", "/types"),
+    ("riak_kv_wm_link_walker", "/buckets"),
+    ("riak_kv_wm_link_walker", "/riak"),
+    ("riak_kv_wm_link_walker", "/types"),
+    ("riak_kv_wm_mapred", "/mapred"),
     ("riak_kv_wm_object", "/buckets"),
     ("riak_kv_wm_object", "/riak"),
     ("riak_kv_wm_object", "/types"),

@@ -80,13 +80,13 @@ impl BucketPath {
     }
 }
 
-/// What of Riak's interface is not here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
-    LinkWalking,
-    /// Links to walk that are not `bucket,tag,keep`.
-    InvalidLinkWalk,
-    MapReduce,
+/// Links to follow from each object: those to this bucket and of this tag, of any where there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LinkStep {
+    pub(crate) bucket: Option<Bytes>,
+    pub(crate) tag: Option<Bytes>,
+    /// The objects that they lead to are part of the answer.
+    pub(crate) is_kept: bool,
 }
 
 /// A question about a node's health.
@@ -106,6 +106,8 @@ pub(crate) enum Route {
     Health(Probe),
     Stats,
     Metrics,
+    /// Where MapReduce jobs are posted.
+    MapReduce,
     /// The buckets of a type.
     Buckets(Form, BucketType),
     /// `/riak/B`: properties, keys, or where to post an object without key.
@@ -123,7 +125,10 @@ pub(crate) enum Route {
     DataType(BucketPath, Key),
     PreferenceList(BucketPath, Key),
     Index(IndexPath),
-    Missing(Missing),
+    /// Links to walk from an object on.
+    LinkWalk(BucketPath, Key, Vec<LinkStep>),
+    /// Links to walk that are not `bucket,tag,keep`.
+    InvalidLinkWalk,
 }
 
 impl Route {
@@ -144,7 +149,7 @@ impl Route {
             },
             Some("stats") => Self::Stats,
             Some("metrics") => Self::Metrics,
-            Some("mapred") => Self::Missing(Missing::MapReduce),
+            Some("mapred") => Self::MapReduce,
             Some(OLD_PREFIX) => return Some(old(&mut pieces)),
             Some("buckets") => {
                 return within(&mut pieces, Form::Untyped, BucketType::default_type());
@@ -176,7 +181,9 @@ impl Route {
             // What is not posted finds nothing there, as in Riak.
             Self::DataTypes(_) => &KNOWN_METHODS,
             Self::DataType(..) => &["GET", "HEAD", "POST"],
-            Self::Missing(_) => &KNOWN_METHODS,
+            Self::MapReduce | Self::LinkWalk(..) | Self::InvalidLinkWalk => {
+                &["GET", "HEAD", "POST"]
+            }
         }
     }
 }
@@ -231,25 +238,49 @@ fn old(pieces: &mut Pieces<'_>) -> Route {
         None => Route::OldBucket(path),
         Some(key) => match pieces.next_raw() {
             None => Route::Object(path, key.into()),
-            Some(first) => link_walk(first, pieces),
+            Some(first) => link_walk(path, key.into(), first, pieces),
         },
     }
 }
 
 /// The part behind a key: links to walk, each `bucket,tag,keep`.
-fn link_walk(first: &str, pieces: &mut Pieces<'_>) -> Route {
-    let is_link = |step: &str| {
-        let parts: Vec<&str> = step.split(',').collect();
-        matches!(parts[..], [_, _, "0" | "1" | "_"])
-    };
-    let mut are_links = is_link(first);
-    while let Some(step) = pieces.next_raw() {
-        are_links &= is_link(step);
+fn link_walk(path: BucketPath, key: Key, first: &str, pieces: &mut Pieces<'_>) -> Route {
+    let mut raw = vec![first];
+    raw.extend(std::iter::from_fn(|| pieces.next_raw()));
+    let last = raw.len() - 1;
+    let steps = raw.iter().enumerate();
+    let steps: Option<Vec<LinkStep>> = steps.map(|(at, raw)| link_step(raw, at == last)).collect();
+    match steps {
+        None => Route::InvalidLinkWalk,
+        Some(mut steps) => {
+            if let [only] = &mut steps[..] {
+                only.is_kept = true;
+            }
+            Route::LinkWalk(path, key, steps)
+        }
     }
-    Route::Missing(if are_links {
-        Missing::LinkWalking
-    } else {
-        Missing::InvalidLinkWalk
+}
+
+/// Empty parts do not count. What is neither 0 nor 1 keeps the last step alone, as in Riak.
+fn link_step(raw: &str, is_last: bool) -> Option<LinkStep> {
+    let parts: Vec<&str> = raw.split(',').filter(|it| !it.is_empty()).collect();
+    let [bucket, tag, keep] = parts[..] else {
+        return None;
+    };
+    let pattern = |raw: &str| match raw {
+        "_" => None,
+        raw => Some(Bytes::from(
+            decode_percent_and_plus(raw.as_bytes()).into_owned(),
+        )),
+    };
+    Some(LinkStep {
+        bucket: pattern(bucket),
+        tag: pattern(tag),
+        is_kept: match keep {
+            "1" => true,
+            "0" => false,
+            _ => is_last,
+        },
     })
 }
 
@@ -310,13 +341,13 @@ fn keys(pieces: &mut Pieces<'_>, path: BucketPath) -> Option<Route> {
     match pieces.next_raw() {
         None => Some(Route::Object(path, key.into())),
         Some("preflist") if pieces.is_at_end() => Some(Route::PreferenceList(path, key.into())),
-        Some(first) => Some(link_walk(first, pieces)),
+        Some(first) => Some(link_walk(path, key.into(), first, pieces)),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BucketPath, Form, IndexPath, Missing, Probe, Route};
+    use super::{BucketPath, Form, IndexPath, LinkStep, Probe, Route};
     use kvorum_encoding::{Bucket, BucketType, Key};
 
     fn path(form: Form, bucket_type: &'static str, bucket: &'static str) -> BucketPath {
@@ -335,6 +366,11 @@ mod tests {
         let typed = || path(Form::Typed, "t", "b");
         let key = || Key::from("k");
         let default_type = BucketType::default_type;
+        let step = |bucket: Option<&'static str>, tag: Option<&'static str>, is_kept| LinkStep {
+            bucket: bucket.map(Into::into),
+            tag: tag.map(Into::into),
+            is_kept,
+        };
         let cases = [
             ("/", Some(Route::Root)),
             ("", Some(Route::Root)),
@@ -354,7 +390,19 @@ mod tests {
             ("//riak//b/k/", Some(Route::Object(old(), key()))),
             (
                 "/riak/b/k/_,_,1",
-                Some(Route::Missing(Missing::LinkWalking)),
+                Some(Route::LinkWalk(old(), key(), vec![step(None, None, true)])),
+            ),
+            (
+                "/riak/b/k/c%2Fd,a+b,1/_,,_,_/_,t,0",
+                Some(Route::LinkWalk(
+                    old(),
+                    key(),
+                    vec![
+                        step(Some("c/d"), Some("a b"), true),
+                        step(None, None, false),
+                        step(None, Some("t"), false),
+                    ],
+                )),
             ),
             (
                 "/buckets",
@@ -370,13 +418,24 @@ mod tests {
                 Some(Route::PreferenceList(untyped(), key())),
             ),
             (
-                "/buckets/b/keys/k/b,_,1",
-                Some(Route::Missing(Missing::LinkWalking)),
+                "/buckets/b/keys/k/b,_,0/",
+                Some(Route::LinkWalk(
+                    untyped(),
+                    key(),
+                    vec![step(Some("b"), None, true)],
+                )),
             ),
             (
-                "/buckets/b/keys/k/preflist/x",
-                Some(Route::Missing(Missing::InvalidLinkWalk)),
+                "/types/t/buckets/b/keys/k/_,_,x",
+                Some(Route::LinkWalk(
+                    typed(),
+                    key(),
+                    vec![step(None, None, true)],
+                )),
             ),
+            ("/buckets/b/keys/k/_,_,1/_,_", Some(Route::InvalidLinkWalk)),
+            ("/buckets/b/keys/k/,,", Some(Route::InvalidLinkWalk)),
+            ("/buckets/b/keys/k/preflist/x", Some(Route::InvalidLinkWalk)),
             (
                 "/buckets/b/index/f_bin/v",
                 Some(Route::Index(IndexPath {
@@ -405,10 +464,7 @@ mod tests {
                     last: None,
                 })),
             ),
-            (
-                "/riak/b/index/f_bin/v",
-                Some(Route::Missing(Missing::InvalidLinkWalk)),
-            ),
+            ("/riak/b/index/f_bin/v", Some(Route::InvalidLinkWalk)),
             ("/buckets/b/index/f_bin/1/2/3", None),
             (
                 "/buckets/b/counters/k",
@@ -447,7 +503,8 @@ mod tests {
             ("/types/t/buckets/b/datatypes/k/more", None),
             ("/types/t/buckets/b/counters/k", None),
             ("/types/t/other", None),
-            ("/mapred", Some(Route::Missing(Missing::MapReduce))),
+            ("/mapred", Some(Route::MapReduce)),
+            ("/mapred/x", None),
             ("/nowhere", None),
             ("*", None),
         ];

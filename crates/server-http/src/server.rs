@@ -88,7 +88,6 @@ impl Server {
             facts,
             server_header,
             room,
-            not_supported_log: LogQuota::new(),
             not_agreed_log: LogQuota::new(),
         };
         Self {

@@ -53,6 +53,8 @@ pub struct JobSwitches {
     pub secondary_index: bool,
     /// Index queries in a stream.
     pub stream_secondary_index: bool,
+    /// MapReduce.
+    pub map_reduce: bool,
 }
 
 impl Default for JobSwitches {
@@ -64,6 +66,7 @@ impl Default for JobSwitches {
             stream_list_keys: true,
             secondary_index: true,
             stream_secondary_index: true,
+            map_reduce: true,
         }
     }
 }

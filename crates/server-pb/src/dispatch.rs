@@ -45,7 +45,7 @@ impl Connection {
             MessageCode::RPB_GET_BUCKET_TYPE_REQ => self.type_properties(payload),
             MessageCode::RPB_SET_BUCKET_TYPE_REQ => self.set_type_properties(payload).await,
             MessageCode::RPB_GET_BUCKET_KEY_PREFLIST_REQ => self.preference_list(payload),
-            MessageCode::RPB_MAP_RED_REQ => self.refuse_map_reduce(),
+            MessageCode::RPB_MAP_RED_REQ => self.map_reduce(payload).await,
             MessageCode::RPB_INDEX_REQ => self.query_index(payload).await,
             MessageCode::RPB_CS_BUCKET_REQ => self.list_objects(payload).await,
             MessageCode::RPB_COUNTER_UPDATE_REQ => self.update_counter(payload).await,
@@ -90,12 +90,6 @@ impl Connection {
             server_version: Some(settings.server_version.clone().into()),
         };
         self.reply(&reply)
-    }
-
-    fn refuse_map_reduce(&mut self) -> Result<(), Failure> {
-        self.check_job(self.shared.settings.jobs.map_reduce, "map_reduce")?;
-        let what = "map-reduce is";
-        Err(Refusal::NotSupported { what }.into())
     }
 
     /// Refuses a request whose class is switched off.

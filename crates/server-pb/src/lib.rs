@@ -22,6 +22,7 @@ mod dispatch;
 mod fault_log;
 mod index_requests;
 mod listing_requests;
+mod map_reduce_requests;
 mod object_reply;
 mod object_requests;
 mod output;

@@ -4,10 +4,12 @@
 
 use std::io;
 
+use bytes::Bytes;
 use kvorum_cluster::{ProposeError, UnknownBucketType};
 use kvorum_coordinator::{IndexQueryError, RequestError};
 use kvorum_data_types::Kind;
 use kvorum_encoding::BucketType;
+use kvorum_map_reduce_run::{NotAdmitted, RunError};
 use kvorum_properties::PropertyErrors;
 use kvorum_protocol::MessageCode;
 use kvorum_protocol::frame::FrameError;
@@ -73,6 +75,15 @@ pub(crate) enum Refusal {
     /// Fields, values, pattern or continuation of an index query.
     #[error(transparent)]
     InvalidIndexQuery(#[from] IndexQueryError),
+    /// A MapReduce job in a form that is not read.
+    #[error("{{unknown_content_type,<<\"{}\">>}}", String::from_utf8_lossy(.0))]
+    UnknownContentType(Bytes),
+    /// A MapReduce job that is not begun.
+    #[error("{}", .0.protocol_buffers())]
+    NoJob(#[from] NotAdmitted),
+    /// A MapReduce job that ended without all of its results.
+    #[error("{}", .0.protocol_buffers())]
+    JobFailed(#[from] RunError),
     /// An equality query without a value.
     #[error("Invalid equality query undefined")]
     InvalidEqualityQuery,
@@ -136,7 +147,7 @@ impl Refusal {
     /// The kind under which it is logged; failures of requests are logged by the coordinator.
     pub(crate) fn fault(&self) -> Option<Fault> {
         Some(match self {
-            Self::Failed(_) => return None,
+            Self::Failed(_) | Self::JobFailed(_) => return None,
             Self::Undecodable(_) => Fault::Undecodable,
             Self::UnknownCode(_) => Fault::UnknownCode,
             Self::NotSupported { .. } | Self::NoSuchQueue | Self::NoTls => Fault::NotSupported,
@@ -149,6 +160,8 @@ impl Refusal {
             | Self::InvalidSyncOnWrite(_)
             | Self::InvalidIndexes(_)
             | Self::InvalidIndexQuery(_)
+            | Self::UnknownContentType(_)
+            | Self::NoJob(_)
             | Self::InvalidEqualityQuery
             | Self::InvalidRangeQuery { .. }
             | Self::NoDataType { .. }

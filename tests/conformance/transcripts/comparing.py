@@ -96,7 +96,8 @@ def documents_in(text):
 
 
 def joined(documents):
-    """The documents of a stream as one: lists of the same name are appended."""
+    """The documents of a stream as one: lists of the same name are appended, results of MapReduce by phase."""
+    documents = [by_phase(it) for it in documents]
     if len(documents) == 1 or not all(isinstance(it, dict) for it in documents):
         return documents[0] if len(documents) == 1 else documents
     whole = {}
@@ -107,6 +108,20 @@ def joined(documents):
             else:
                 whole[name] = value
     return whole
+
+
+def by_phase(document):
+    """A part of a phase's results under the phase's name; anything else as it is."""
+    if not isinstance(document, dict):
+        return document
+    if document.keys() == {'phase', 'data'}:
+        return {f"phase {document['phase']}": document['data']}
+    if 'response' in document:
+        response = document['response']
+        results = documents_in(response) if isinstance(response, str) else []
+        is_list = len(results) == 1 and isinstance(results[0], list)
+        return {f"phase {document.get('phase', 0)}": results[0] if is_list else [response]}
+    return document
 
 
 def of_protobuf(frames, placeholders):

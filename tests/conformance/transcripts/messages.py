@@ -64,6 +64,8 @@ MESSAGES = {
         24: ('repl', 'int'), 25: ('search_index', 'bytes'), 26: ('datatype', 'bytes'),
         27: ('consistent', 'bool'), 28: ('write_once', 'bool'), 29: ('hll_precision', 'int'),
     },
+    'MapReduceRequest': {1: ('request', 'bytes'), 2: ('content_type', 'bytes')},
+    'MapReduceReply': {1: ('phase', 'int'), 2: ('response', 'bytes'), 3: ('done', 'bool')},
     'IndexRequest': {
         1: ('bucket', 'bytes'), 2: ('index', 'bytes'), 3: ('qtype', 'int'), 4: ('key', 'bytes'),
         5: ('range_min', 'bytes'), 6: ('range_max', 'bytes'), 7: ('return_terms', 'bool'),
@@ -148,7 +150,7 @@ MESSAGES = {
 REQUESTS = {
     1: 'Empty', 3: 'Empty', 5: 'ClientId', 7: 'Empty', 9: 'GetRequest', 11: 'PutRequest',
     13: 'DeleteRequest', 15: 'ListBucketsRequest', 17: 'ListKeysRequest', 19: 'BucketRequest',
-    21: 'SetBucketRequest', 25: 'IndexRequest', 27: 'SearchRequest', 29: 'BucketRequest',
+    21: 'SetBucketRequest', 23: 'MapReduceRequest', 25: 'IndexRequest', 27: 'SearchRequest', 29: 'BucketRequest',
     31: 'TypeRequest', 32: 'SetTypeRequest', 33: 'PreferenceListRequest',
     40: 'ObjectsRequest', 50: 'CounterUpdate', 52: 'CounterRequest', 54: 'Empty',
     70: 'CoverageRequest', 80: 'FetchValueRequest', 82: 'UpdateValueRequest', 202: 'FetchRequest', 206: 'Empty', 253: 'AuthRequest',
@@ -156,7 +158,8 @@ REQUESTS = {
 
 REPLIES = {
     0: 'Error', 4: 'ClientId', 8: 'ServerInfo', 10: 'GetReply', 12: 'PutReply',
-    16: 'ListBucketsReply', 18: 'ListKeysReply', 20: 'PropertiesReply', 26: 'IndexReply',
+    16: 'ListBucketsReply', 18: 'ListKeysReply', 20: 'PropertiesReply', 24: 'MapReduceReply',
+    26: 'IndexReply',
     34: 'PreferenceListReply', 41: 'ObjectsReply', 51: 'CounterReply', 53: 'CounterReply',
     81: 'FetchValueReply', 83: 'UpdateValueReply',
 }

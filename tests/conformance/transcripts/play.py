@@ -29,7 +29,7 @@ FOLDER = pathlib.Path(__file__).parent
 PATIENCE_SECONDS = 60
 
 # Requests whose answers are several messages: always, or if they ask for that.
-STREAMED = (17, 40)
+STREAMED = (17, 23, 40)
 STREAMED_IF_ASKED = (15, 25)
 
 

@@ -25,8 +25,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("data-types", 2),
     ("disk", 2),
     ("inspect", 1),
-    // Servers do not run jobs yet.
-    ("map-reduce", 5),
     ("properties", 1),
     ("protocol", 1),
     ("ring", 2),

@@ -56,6 +56,7 @@ fn most_held(
                 let object = object(&wanted, value_bytes);
                 execution.take_object(wanted.ticket, Some(object))?;
             }
+            Next::Reduce(reducing) => execution.take_reduced(reducing.run())?,
             Next::Emit(_) => {}
             Next::Wait => panic!("everything was taken in"),
             Next::Done => return Ok(most),
@@ -100,6 +101,39 @@ fn an_answer_that_would_hold_too_much_is_an_error() {
     };
     gathered.add(&output).unwrap();
     assert!(gathered.add(&output).is_err());
+}
+
+#[test]
+fn a_reduction_of_much_is_handed_out_and_its_results_are_all_there() {
+    let mut execution = Execution::new(job(&format!("{SORT},{COUNT}")), 64 << 20);
+    let (mut given, mut handed_out) = (0, 0);
+    let count = loop {
+        match execution.step().unwrap() {
+            Next::ReadInputs => {
+                execution
+                    .take_keys(page(given, 1_000), given == 39_000)
+                    .unwrap();
+                given += 1_000;
+            }
+            Next::Reduce(reducing) => {
+                handed_out += 1;
+                // Meanwhile nothing else is to be done but to read on, up to a bound.
+                let next = execution.step().unwrap();
+                assert!(matches!(next, Next::ReadInputs | Next::Wait), "{next:?}");
+                if matches!(next, Next::ReadInputs) {
+                    execution
+                        .take_keys(page(given, 1_000), given == 39_000)
+                        .unwrap();
+                    given += 1_000;
+                }
+                execution.take_reduced(reducing.run()).unwrap();
+            }
+            Next::Emit(output) => break output.json().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(count, "[40000]");
+    assert!((2..10).contains(&handed_out), "{handed_out} times");
 }
 
 #[test]

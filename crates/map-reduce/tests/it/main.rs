@@ -11,3 +11,4 @@ mod limits;
 mod model;
 mod recorded;
 mod store;
+mod terms;

@@ -168,7 +168,7 @@ fn failures_name_their_phase() {
         r#"[{"map":{"language":"erlang","module":"riak_kv_mapreduce","function":"map_identity"}}]"#;
     let failure = store_at(0).answer(job(identity), PLAIN).unwrap_err();
     assert!(
-        matches!(failure, Failure::NoJson { phase: 0, .. }),
+        matches!(failure, Failure::NoForm { phase: 0, .. }),
         "{failure}"
     );
     let source = r#"[{"link":{"tag":"none"}},{"map":{"language":"erlang","source":"fun(_,_,_) -> [] end."}}]"#;

@@ -46,7 +46,7 @@ pub(crate) fn link(bucket: &str, key: &str, tag: &str) -> ObjectLink {
 }
 
 fn names(bucket: &BucketName) -> (String, String) {
-    let text = |it: &[u8]| String::from_utf8(it.to_vec()).unwrap();
+    let text = |it: &[u8]| String::from_utf8_lossy(it).into_owned();
     let bucket_type = bucket.bucket_type.as_deref().map(text);
     (bucket_type.unwrap_or_default(), text(&bucket.bucket))
 }
@@ -88,7 +88,7 @@ impl Store {
     }
 
     fn range(&self, range: &IndexRange) -> Vec<String> {
-        let text = |it: &[u8]| String::from_utf8(it.to_vec()).unwrap();
+        let text = |it: &[u8]| String::from_utf8_lossy(it).into_owned();
         let (start, end) = (text(&range.start), text(&range.end));
         match range.index.as_str() {
             "$bucket" => self.keys(&range.bucket),
@@ -101,7 +101,7 @@ impl Store {
                 let within = |(of, term, _): &&Entry| {
                     *of == index
                         && if index.ends_with("_int") {
-                            let number = |it: &str| it.parse::<i64>().unwrap();
+                            let number = |it: &str| it.parse::<i128>().unwrap();
                             (number(&start)..=number(&end)).contains(&number(term))
                         } else {
                             *term >= start && *term <= end
@@ -123,7 +123,7 @@ impl Store {
 
     fn read(&self, wanted: &Wanted) -> Option<ReadObject> {
         let (bucket_type, bucket) = names(&wanted.bucket);
-        let key = String::from_utf8(wanted.key.to_vec()).unwrap();
+        let key = String::from_utf8_lossy(&wanted.key).into_owned();
         self.objects.get(&(bucket_type, bucket, key)).cloned()
     }
 
@@ -140,6 +140,7 @@ impl Store {
                 Next::Emit(output) => outputs.push(output),
                 Next::Done => break,
                 Next::ReadObject(object) => wanted.push(object),
+                Next::Reduce(reducing) => execution.take_reduced(reducing.run())?,
                 Next::ReadInputs => {
                     let keys = pages.get_or_insert_with(|| self.listed(execution.inputs()));
                     let page: Vec<String> =

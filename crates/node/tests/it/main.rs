@@ -30,6 +30,7 @@ mod json_answers;
 mod level_store;
 mod leveldb;
 mod lost_writes;
+mod map_reduce;
 mod membership;
 mod migration;
 mod multi;

@@ -1,4 +1,5 @@
-//! `multipart/mixed`: the siblings of an object in one body.
+//! `multipart/mixed`: the siblings of an object in one body, or the objects that links lead to, a body for
+//! each step within one for all.
 //!
 //! ```text
 //! CRLF --BOUNDARY CRLF headers CRLF CRLF value      for each sibling
@@ -51,11 +52,32 @@ impl MultipartWriter {
 
     /// Appends a sibling.
     pub fn push(&mut self, head: &PartHead<'_>, value: &[u8]) {
+        self.push_below(&[], head, value);
+    }
+
+    /// The same, with these header lines above its own.
+    pub fn push_below(&mut self, above: &[(&str, &[u8])], head: &PartHead<'_>, value: &[u8]) {
         self.body.reserve(value.len() + 512);
         self.put_boundary(b"\r\n");
+        for (name, value) in above {
+            self.put_header(name, value);
+        }
         self.put_head(head);
         self.body.put_slice(b"\r\n");
         self.body.put_slice(value);
+    }
+
+    /// Appends a body of parts as one part.
+    pub fn push_nested(&mut self, inner: MultipartWriter) {
+        self.put_boundary(b"\r\n");
+        self.put_header("Content-Type", inner.content_type().as_bytes());
+        // The line break above the first boundary is the empty line below the headers.
+        self.body.put_slice(&inner.finish());
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> usize {
+        self.body.len()
     }
 
     /// Closes the body and returns it.

@@ -172,7 +172,7 @@ fn put_version(headers: &mut HeaderMap, entity_tag: &[u8], last_modified_seconds
 }
 
 /// The fields that the client stored beside the value, as headers.
-fn stored(path: &BucketPath, metadata: &Metadata) -> ObjectHeaders {
+pub(super) fn stored(path: &BucketPath, metadata: &Metadata) -> ObjectHeaders {
     let link = |link: &kvorum_object::Link| kvorum_protocol::http_fields::Link {
         bucket: link.bucket.clone(),
         key: link.key.clone(),

@@ -34,6 +34,8 @@ fn the_root_lists_what_is_there_and_nothing_else() {
             "riak_kv_wm_crdt",
             "riak_kv_wm_index",
             "riak_kv_wm_keylist",
+            "riak_kv_wm_link_walker",
+            "riak_kv_wm_mapred",
             "riak_kv_wm_object",
             "riak_kv_wm_ping",
             "riak_kv_wm_preflist",

@@ -13,6 +13,7 @@ mod data_types;
 mod hostile;
 mod index_queries;
 mod listings;
+mod map_reduce;
 mod node;
 mod objects;
 mod properties;

@@ -77,7 +77,6 @@ fn codes_without_a_handler_are_refused_and_the_connection_goes_on() {
             assert_eq!(refusal(outcome), format!("Unknown message code: {code}"));
         }
         for (code, text) in [
-            (23, "map-reduce is not supported yet"),
             (202, "queue_not_defined"),
             (206, "membership queries are not supported yet"),
             (210, "anti-entropy folds are not supported yet"),

@@ -1,0 +1,82 @@
+//! A job on its way in: its text is read, and memory is taken for what it becomes.
+//!
+//! A job of keys is as large as its text; one that lists keys is small, and takes memory as it goes on.
+
+use bytes::Bytes;
+use kvorum_map_reduce::{Job, JobForm, Refusal};
+use kvorum_runtime::{Room, Runtime, Taken};
+
+/// The longest text of a job, in bytes: some hundred thousand keys.
+const TEXT_BYTES_MAX: usize = 16 << 20;
+
+/// What a byte of a job's text becomes at most, in bytes: two of them can be an element of a list.
+const READ_BYTES_PER_BYTE: usize = 16;
+
+/// A text that is longer is read where it holds up nobody, in bytes.
+const READ_IN_PLACE_BYTES_MAX: usize = 16 << 10;
+
+/// A job that may run, with the memory that its text takes.
+pub struct AdmittedJob {
+    pub(crate) job: Job,
+    pub(crate) room: Taken,
+}
+
+/// Why a job is not begun.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAdmitted {
+    /// It is refused in Riak's words.
+    #[error("the job is refused")]
+    Refused(Refusal),
+    /// Its text is too long.
+    #[error("the job's text has {bytes} bytes, at most {bytes_max} are read; send it in parts")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// Requests in progress leave no memory for it. Retry after a pause.
+    #[error("overload")]
+    Overload,
+}
+
+impl NotAdmitted {
+    /// The text of an error message over protocol buffers.
+    pub fn protocol_buffers(&self) -> String {
+        match self {
+            Self::Refused(refusal) => refusal.protocol_buffers(),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl AdmittedJob {
+    /// Reads a job.
+    ///
+    /// # Errors
+    ///
+    /// It is no job that can run, or there is no room for it.
+    pub async fn read(
+        runtime: &Runtime,
+        room: &Room,
+        form: JobForm,
+        text: Bytes,
+    ) -> Result<Self, NotAdmitted> {
+        let bytes = text.len();
+        if bytes > TEXT_BYTES_MAX {
+            let bytes_max = TEXT_BYTES_MAX;
+            return Err(NotAdmitted::TooLong { bytes, bytes_max });
+        }
+        let room = room
+            .take(bytes * READ_BYTES_PER_BYTE)
+            .ok_or(NotAdmitted::Overload)?;
+        let job = match bytes <= READ_IN_PLACE_BYTES_MAX {
+            true => Job::read(form, &text),
+            false => runtime.blocking(move || Job::read(form, &text)).await,
+        };
+        match job {
+            Ok(job) => Ok(Self { job, room }),
+            Err(refusal) => Err(NotAdmitted::Refused(refusal)),
+        }
+    }
+}

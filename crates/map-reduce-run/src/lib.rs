@@ -1,0 +1,24 @@
+//! MapReduce jobs run over the coordinator.
+//!
+//! [`AdmittedJob`] is a job whose text was read. The machine of `kvorum-map-reduce` says what it needs, and
+//! the loop of `run.rs` gets it: pages of keys from the coordinator's listings and index queries, objects
+//! from its gets, as many at a time as the machine wants. Both protocols run jobs by this: one sends each
+//! [`Output`] as it comes ([`JobOutputs`]), the other wants one answer ([`answer`]).
+//!
+//! A job goes on only while its results are taken, so a client that reads slowly slows its job down and
+//! nothing piles up. It ends at its deadline, and when memory for requests runs out.
+//!
+//! What the crate must not know: protocols, engines, vnodes.
+
+mod admission;
+mod key_source;
+mod objects;
+mod outputs;
+mod run;
+mod run_error;
+
+pub use admission::{AdmittedJob, NotAdmitted};
+pub use kvorum_map_reduce::{HttpRefusal, JobForm, Output, Refusal};
+pub use outputs::JobOutputs;
+pub use run::answer;
+pub use run_error::RunError;
