@@ -95,6 +95,8 @@ list_defects! {
     DigestNotCompared,
     /// How far a transfer has come is noted before that is durable.
     CursorBeforeDurable,
+    /// A change that meets a page of the fold that builds a tree is taken in twice.
+    ChangeDuringPageTakenTwice,
     /// An exchange compares a tree that is being built.
     TreeTrustedWhileBuilt,
     /// A range hint ends where the last exchange found its last difference.
