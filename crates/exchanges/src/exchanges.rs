@@ -99,6 +99,7 @@ impl Exchanges {
 
     /// Builds trees and compares replicas for as long as it is polled.
     pub async fn run(self) {
+        let _ends_with_this = EndsAll(self.0.clone());
         let building = self.0.clone();
         let building = async move { building.keep_built().await };
         futures_util::future::join(building, self.0.keep_comparing()).await;
@@ -136,6 +137,16 @@ impl Exchanges {
             exchanges: sums.exchanges,
             exchanges_complete: sums.exchanges_complete,
         }
+    }
+}
+
+/// Ends the exchanges under way when it is dropped.
+struct EndsAll(Arc<Shared>);
+
+impl Drop for EndsAll {
+    fn drop(&mut self) {
+        let stops = std::mem::take(&mut self.0.state.lock().stops);
+        drop(stops);
     }
 }
 
