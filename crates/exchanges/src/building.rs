@@ -133,11 +133,12 @@ impl Builder {
     fn note_built(&self, vnode: &Vnode, losses: u64) {
         let now = self.runtime.now();
         let wait = self.settings.rebuild_wait;
-        let spread = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-        let spread = Duration::from_millis(self.runtime.random_u64() % spread);
+        let delay_max = self.settings.rebuild_delay_max.as_millis();
+        let delay_max = u64::try_from(delay_max).unwrap_or(u64::MAX).max(1);
+        let delay = Duration::from_millis(self.runtime.random_u64() % delay_max);
         let built = Built {
             at: now,
-            until: now.plus(wait).plus(spread),
+            until: now.plus(wait).plus(delay),
             losses,
         };
         self.built.lock().insert(name_of(vnode), built);

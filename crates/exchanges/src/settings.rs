@@ -19,9 +19,10 @@ pub struct ExchangeSettings {
     pub answer_wait_max: Duration,
     /// Entries that one step takes into the trees of a vnode.
     pub step_entries_max: usize,
-    /// Trees are built again after this long (Riak's `tictacaae_rebuildwait`). Between that and twice as long, so
-    /// that the vnodes of a node do not come all at once.
+    /// Trees are built again after this long (Riak's `tictacaae_rebuildwait`).
     pub rebuild_wait: Duration,
+    /// The most that chance adds to that, so that the vnodes of a node do not come all at once.
+    pub rebuild_delay_max: Duration,
     /// Several replicas of a key may live on one node.
     pub colocated_replicas: bool,
 }

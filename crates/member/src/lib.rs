@@ -49,6 +49,7 @@ mod vouching;
 mod writability;
 
 pub use kvorum_agreement::AgreementSettings;
+pub use kvorum_anti_entropy::{ExchangeLimits, ScheduleSettings};
 pub use kvorum_claimant::{ClaimantSettings, MayBeBehind};
 pub use kvorum_exchanges::{ExchangeSettings, Exchanges, ExchangesReport};
 pub use kvorum_handoff::{Budget, TransferSettings, Unbounded};

@@ -57,6 +57,7 @@ pub(crate) fn exchange_settings(plan: &RunPlan) -> Option<ExchangeSettings> {
         answer_wait_max: Duration::from_secs(3),
         step_entries_max: 7,
         rebuild_wait: Duration::from_secs(20),
+        rebuild_delay_max: Duration::from_secs(20),
         colocated_replicas: false,
     })
 }
