@@ -39,6 +39,8 @@ pub(crate) struct Builder {
     pub(crate) budget: Arc<dyn StepBudget>,
     pub(crate) settings: ExchangeSettings,
     built: Mutex<BTreeMap<(Partition, StoreId), Built>>,
+    /// The vnode whose last step failed: others come first.
+    failed: Mutex<Option<Partition>>,
 }
 
 /// Trees that were built.
@@ -64,6 +66,7 @@ impl Builder {
             budget,
             settings,
             built: Mutex::default(),
+            failed: Mutex::default(),
         }
     }
 
@@ -85,7 +88,10 @@ impl Builder {
         let vnodes = self.vnodes(size);
         self.forget_gone(&vnodes);
         let is_built = |it: &Arc<Vnode>| it.trees_status().is_some_and(|trees| trees.is_built);
-        match vnodes.iter().find(|it| !is_built(it)) {
+        let failed = *self.failed.lock();
+        let unbuilt = || vnodes.iter().filter(|it| !is_built(it));
+        let next = unbuilt().find(|it| Some(it.partition()) > failed);
+        match next.or_else(|| unbuilt().next()) {
             Some(vnode) => self.step(vnode).await,
             None => {
                 self.drop_what_is_due(vnodes).await;
@@ -116,6 +122,7 @@ impl Builder {
         let pause = match step.await {
             Ok((step, losses)) => {
                 if step == BuildStep::Built {
+                    *self.failed.lock() = None;
                     self.note_built(vnode, losses);
                 }
                 let took = self.runtime.now().since(began);
@@ -124,6 +131,7 @@ impl Builder {
             Err(error) => {
                 let partition = vnode.partition().number();
                 tracing::warn!(event = "tree_step_failed", partition, error = ?error);
+                *self.failed.lock() = Some(vnode.partition());
                 RETRY_PAUSE
             }
         };

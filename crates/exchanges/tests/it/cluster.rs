@@ -1,4 +1,4 @@
-//! Three nodes with a replica of each key each, whose replicas are given what a test wants them to have.
+//! Four nodes with a replica of each key each, whose replicas are given what a test wants them to have.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,9 @@ use kvorum_test_cluster::{
 };
 use kvorum_vnode::{Detail, Handled, Operation, ReplicaReply, ReplicaRequest, TreePlacing, Vnode};
 
-pub(crate) const NODES: u8 = 3;
+pub(crate) const NODES: u8 = 4;
+/// Every node has a replica of each key.
+pub(crate) const N_VAL: u8 = NODES;
 const RING_SIZE: u16 = 8;
 
 pub(crate) struct Node {
@@ -111,6 +113,12 @@ impl Cluster {
         let ring = Ring::new(size, owners, epochs).unwrap();
         let id = ClusterId::from_random([9; 16]);
         let state = ClusterState::found(id, "test", node_id(1), Member::new("one@10.0.0.1"), ring);
+        let n_val = PropertyOverlay {
+            n_val: Some(u32::from(N_VAL)),
+            ..PropertyOverlay::default()
+        };
+        let command = Command::SetDefaultProperties(n_val);
+        let state = kvorum_cluster::apply(&state, command).unwrap();
         let mut cluster = Self {
             runtime: world.runtime(),
             executor,
@@ -211,7 +219,7 @@ impl Cluster {
     pub(crate) fn partition(&self, number: u8, key: &StorageKey) -> Partition {
         let name = self.nodes[0].places.tree_of(key).unwrap();
         let ring = self.state.ring();
-        let holders = ring.holders(name.owner, 3);
+        let holders = ring.holders(name.owner, u16::from(N_VAL));
         let is_here = |it: &Partition| ring.owner(*it) == node_id(number);
         holders.into_iter().find(is_here).unwrap()
     }
@@ -326,7 +334,7 @@ impl Cluster {
         for _ in 0..60 {
             self.sleep(1);
             let since = self.runtime.now().since(begun).as_secs();
-            if self.complete_within(since, 3) == usize::from(RING_SIZE) {
+            if self.complete_within(since, N_VAL) == usize::from(RING_SIZE) {
                 return;
             }
         }

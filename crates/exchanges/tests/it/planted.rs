@@ -2,7 +2,7 @@
 
 use kvorum_planted_defects::{PlantedDefect, plant};
 
-use crate::cluster::{Cluster, NODES, key, object, settings};
+use crate::cluster::{Cluster, N_VAL, NODES, key, object, settings};
 
 /// Whether some exchange was complete while replicas differ, after a while in which they may be compared.
 fn is_wrongly_complete(cluster: &Cluster, name: &str) -> bool {
@@ -13,13 +13,13 @@ fn is_wrongly_complete(cluster: &Cluster, name: &str) -> bool {
     let complete = owner.into_iter().filter(|it| {
         let has_all = lists
             .iter()
-            .all(|number| (8 + number - it.target.partition) % 8 < 3);
+            .all(|number| (8 + number - it.target.partition) % 8 < u16::from(N_VAL));
         has_all && it.complete_at.is_some()
     });
     complete.count() > 0 && !cluster.are_same(name)
 }
 
-/// One of three replicas has a key, and cannot say so since it is away.
+/// One of the replicas has a key, and cannot say so since it is away.
 fn with_a_replica_away() -> bool {
     let cluster = Cluster::new(settings());
     cluster.sleep(1);
@@ -28,7 +28,7 @@ fn with_a_replica_away() -> bool {
     is_wrongly_complete(&cluster, "k")
 }
 
-/// One of three replicas has a key, and its tree is not built.
+/// One of the replicas has a key, and its tree is not built.
 fn with_a_tree_that_is_built() -> bool {
     let cluster = Cluster::new(settings());
     cluster.give(3, "k", &object(1, "value", None));
@@ -38,12 +38,12 @@ fn with_a_tree_that_is_built() -> bool {
         // Nothing is ever built here.
         vnode.drop_trees();
         cluster.runtime_sleep_millis(200);
-        is_wrong |= cluster.complete_within(1_000, 3) == 8 && !cluster.are_same("k");
+        is_wrong |= cluster.complete_within(1_000, N_VAL) == 8 && !cluster.are_same("k");
     }
     is_wrong
 }
 
-/// One of three replicas was overwritten, and its tree says nothing of it.
+/// One of the replicas was overwritten, and its tree says nothing of it.
 fn with_an_overwrite() -> bool {
     let cluster = Cluster::new(settings());
     cluster.give_all("k", &object(1, "value", None));
