@@ -155,7 +155,7 @@ impl<'a> KeyWalk<'a> {
         lease: LeaseWatch<'a>,
         has_damage: bool,
     ) -> Result<Self> {
-        let segments = segments.filter(|it| it.len() <= SEGMENTS_MAX).cloned();
+        let segments = segments.filter(|it| it.named() <= SEGMENTS_MAX).cloned();
         let usable = seen.log_hints.iter().filter(|it| !it.is_wrong());
         let mut walk = Self {
             seen,

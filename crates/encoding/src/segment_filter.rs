@@ -36,15 +36,10 @@ impl SegmentFilter {
     }
 
     /// How many segments or leaves it names.
-    pub fn len(&self) -> usize {
+    pub fn named(&self) -> usize {
         match self {
             Self::Segments(wanted) | Self::Leaves { wanted, .. } => wanted.len(),
         }
-    }
-
-    /// True when it admits nothing.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The part that folded segments decide: it admits all that the whole filter does.
@@ -116,7 +111,7 @@ mod tests {
             assert!((20..=250).contains(&whole), "{filter:?} {whole}");
             assert!(part <= whole + 20, "{filter:?} {part} {whole}");
         }
-        assert!(!leaves_of(1 << 12).is_empty());
+        assert!(leaves_of(1 << 12).named() >= 19);
         assert!(!SegmentFilter::Segments(Vec::new()).admits(0));
     }
 }

@@ -117,7 +117,11 @@ impl Builder {
         let step = self.runtime.blocking(move || {
             let (clock, lease) = (fold_clock(clock), Lease::Until(Timestamp(until)));
             let step = building.build_trees(&clock, lease, entries_max)?;
-            Ok::<_, PageFailure>((step, losses_of(&building)))
+            let losses = match step {
+                BuildStep::Built => losses_of(&building),
+                BuildStep::Going | BuildStep::Idle => 0,
+            };
+            Ok::<_, PageFailure>((step, losses))
         });
         let pause = match step.await {
             Ok((step, losses)) => {

@@ -138,8 +138,13 @@ impl HashTrees {
         state.recording = None;
     }
 
+    /// True unless nothing has been taken in since the trees were dropped last.
+    pub(crate) fn are_begun(&self) -> bool {
+        self.state.lock().progress != Progress::Unbuilt
+    }
+
     /// Where the next page of the fold begins; `None` when none is needed. Changes are recorded from here on.
-    /// `keys_expected` is the number of keys of a tree of which nothing is known.
+    /// `keys_expected` is the number of keys of a tree of which nothing is known; it counts at the first page.
     pub(crate) fn begin_page(&self, keys_expected: u64) -> Option<StorageKey> {
         let mut state = self.state.lock();
         let from = match &state.progress {

@@ -94,8 +94,11 @@ impl Vnode {
         if trees.status().is_built {
             return Ok(BuildStep::Idle);
         }
-        let keys = self.store_status().keys;
-        let Some(from) = trees.begin_page(keys / TREES_EXPECTED) else {
+        let keys_expected = match trees.are_begun() {
+            true => 0,
+            false => self.store_status().keys / TREES_EXPECTED,
+        };
+        let Some(from) = trees.begin_page(keys_expected) else {
             return Ok(BuildStep::Idle);
         };
         let request = ScanRequest {
