@@ -3,6 +3,7 @@
 //! A node fills [`Parts`] and serves an [`AdminServer`]; the command line sends it an [`AdminRequest`].
 //! Views are pure: they make texts, in Kvorum's words and in Riak's, of what verbs found.
 
+mod aae_view;
 mod backend_moves;
 mod bucket_defaults;
 mod bucket_type_view;

@@ -22,6 +22,14 @@ pub enum AdminRequest {
     Status,
     /// The state of each vnode and its store.
     VnodeStatus,
+    /// The comparisons of replicas: of each partition when it was compared and complete, and what was repaired.
+    AaeStatus,
+    /// The trees of each vnode.
+    TreeStatus,
+    /// Compare replicas again.
+    ExchangesEnable,
+    /// Compare replicas no more until the next start, and end what is under way.
+    ExchangesDisable,
     /// Background work, and backups.
     Maintenance,
     /// Encryption between nodes.
@@ -90,13 +98,17 @@ pub enum AdminRequest {
 }
 
 /// The requests that are a verb alone.
-const BARE: [(&str, AdminRequest); 12] = [
+const BARE: [(&str, AdminRequest); 16] = [
     ("ping", AdminRequest::Ping),
     ("health", AdminRequest::Health),
     ("stop", AdminRequest::Stop),
     ("test", AdminRequest::Test),
     ("status", AdminRequest::Status),
     ("vnode-status", AdminRequest::VnodeStatus),
+    ("aae-status", AdminRequest::AaeStatus),
+    ("tictacaae treestatus", AdminRequest::TreeStatus),
+    ("tictacaae enable", AdminRequest::ExchangesEnable),
+    ("tictacaae disable", AdminRequest::ExchangesDisable),
     ("maintenance", AdminRequest::Maintenance),
     ("tls status", AdminRequest::TlsStatus),
     ("bucket-defaults show", AdminRequest::BucketDefaultsShow),
@@ -281,6 +293,10 @@ mod tests {
             AdminRequest::Test,
             AdminRequest::Status,
             AdminRequest::VnodeStatus,
+            AdminRequest::AaeStatus,
+            AdminRequest::TreeStatus,
+            AdminRequest::ExchangesEnable,
+            AdminRequest::ExchangesDisable,
             AdminRequest::Maintenance,
             AdminRequest::TlsStatus,
             AdminRequest::Backup {

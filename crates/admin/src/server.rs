@@ -13,7 +13,7 @@ use kvorum_cluster::{Command, ProposeError, TypeStatus};
 use kvorum_coordinator::Coordinator;
 use kvorum_encoding::BucketType;
 use kvorum_maintenance::{Maintenance, bytes_text, counted};
-use kvorum_member::{Member, VnodeTable};
+use kvorum_member::{Exchanges, Member, VnodeTable};
 use kvorum_properties::{BucketProperties, PropertyOverlay, WithoutEffect};
 use kvorum_runtime::Runtime;
 use kvorum_server_http::NodeFacts;
@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
+use crate::aae_view;
 use crate::backend_moves::BackendMoves;
 use crate::bucket_defaults;
 use crate::bucket_type_view;
@@ -133,6 +134,18 @@ impl AdminServer {
             AdminRequest::Test => self.cluster.test()?,
             AdminRequest::Status => self.status(),
             AdminRequest::VnodeStatus => self.vnode_status(),
+            AdminRequest::AaeStatus => {
+                let data = self.exchanges();
+                let text = aae_view::exchanges_text(&self.parts.node_name, &data);
+                let riak = aae_view::riak_text(&data);
+                AdminReply::ok(text, data).with_riak_text(riak)
+            }
+            AdminRequest::TreeStatus => {
+                let data = self.exchanges();
+                AdminReply::ok(aae_view::trees_text(&self.parts.node_name, &data), data)
+            }
+            AdminRequest::ExchangesEnable => self.switch_exchanges(true)?,
+            AdminRequest::ExchangesDisable => self.switch_exchanges(false)?,
             AdminRequest::Maintenance => self.maintenance(),
             AdminRequest::TlsStatus => self.cluster.tls_status(self.parts.runtime.wall_time()),
             AdminRequest::Backup { directory } => self.back_up(Path::new(&directory))?,
@@ -192,6 +205,28 @@ impl AdminServer {
         }
         let riak = status_view::riak_text(&self.parts.node_name, &values);
         AdminReply::ok(text, Value::Object(values)).with_riak_text(riak)
+    }
+
+    /// What is known of comparisons and trees.
+    fn exchanges(&self) -> Value {
+        let member = &self.cluster.member;
+        let size = self.parts.coordinator.state().ring().size();
+        let report = member.exchanges().map(Exchanges::report);
+        aae_view::data(report.as_ref(), size)
+    }
+
+    fn switch_exchanges(&self, is_enabled: bool) -> Replied {
+        let Some(exchanges) = self.cluster.member.exchanges() else {
+            return Err(AdminReply::refused(
+                "anti-entropy is off on this node: set tictacaae_active = active and restart it",
+            ));
+        };
+        exchanges.set_enabled(is_enabled);
+        let text = match is_enabled {
+            true => "replicas are compared again\n",
+            false => "replicas are not compared any more until the next start; trees are kept\n",
+        };
+        Ok(AdminReply::ok(text, json!({"enabled": is_enabled})))
     }
 
     fn riak_values(&self) -> Map<String, Value> {

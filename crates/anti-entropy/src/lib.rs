@@ -27,6 +27,8 @@ mod seen;
 mod watermark;
 
 #[cfg(test)]
+mod exchange_keys_test;
+#[cfg(test)]
 mod exchange_model_test;
 #[cfg(test)]
 mod exchange_test;

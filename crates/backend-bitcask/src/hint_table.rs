@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::{Bytes, BytesMut};
 use kvorum_backend::Timestamp;
 use kvorum_disk::{Disk, OpenMode, Reading, remove_if_there, temporary_name};
-use kvorum_encoding::{ByteReader, Truncated};
+use kvorum_encoding::{ByteReader, SegmentFilter, Truncated};
 use kvorum_sst::{
     Block, BlockCache, CacheKey, DamageSink, Facts, FilterKind, ReadContext, ScanFilter, ScanItem,
     ScanOptions, SstError, Table, TableDamage, TableId, TableOptions, TableScan, TableWriter,
@@ -223,7 +223,7 @@ impl HintTable {
         &self,
         from: Bound<Bytes>,
         to: Bound<Bytes>,
-        segments: Option<Vec<u32>>,
+        segments: Option<SegmentFilter>,
     ) -> HintScan {
         let filter = ScanFilter {
             segments,

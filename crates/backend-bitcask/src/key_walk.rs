@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::{BackendError, FoldRange, LeaseWatch};
 use kvorum_disk::Reading;
+use kvorum_encoding::SegmentFilter;
 use kvorum_segment::{ScanOptions, Scanned, StoredFront};
 
 use crate::hint_table::{HintError, HintScan, HintTable};
@@ -90,7 +91,7 @@ pub(crate) struct KeyWalk<'a> {
     lease: LeaseWatch<'a>,
     keys_max: usize,
     /// Hints are read only where they may have keys of these anti-entropy segments.
-    segments: Option<Vec<u32>>,
+    segments: Option<SegmentFilter>,
     /// Some record could not be read, so that what is found may be outdated.
     pub(crate) met_damage: bool,
     /// How many damaged ranges were met.
@@ -150,11 +151,11 @@ impl<'a> KeyWalk<'a> {
     pub(crate) fn new(
         seen: &'a Seen,
         range: &FoldRange,
-        segments: Option<&Vec<u32>>,
+        segments: Option<&SegmentFilter>,
         lease: LeaseWatch<'a>,
         has_damage: bool,
     ) -> Result<Self> {
-        let segments = segments.filter(|it| it.len() <= SEGMENTS_MAX).cloned();
+        let segments = segments.filter(|it| it.named() <= SEGMENTS_MAX).cloned();
         let usable = seen.log_hints.iter().filter(|it| !it.is_wrong());
         let mut walk = Self {
             seen,

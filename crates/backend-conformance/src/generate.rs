@@ -1,6 +1,7 @@
 //! Random scripts. Weights are chosen so that keys collide, files fill and merges find something.
 
 use kvorum_backend::{Durability, FoldDetail};
+use kvorum_encoding::SegmentFilter;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
@@ -137,12 +138,23 @@ fn fold(rng: &mut ChaCha8Rng) -> PlannedFold {
             .then(|| rng.random_range(0..8) * TICK_MICROS),
         segments: rng.random_bool(0.3).then(|| {
             let first = rng.random_range(0..4);
-            (first..rng.random_range(first..5)).collect()
+            segment_filter(first..rng.random_range(first..5))
         }),
         chunk: if rng.random_bool(0.5) {
             rng.random_range(1..5)
         } else {
             usize::MAX
+        },
+    }
+}
+
+/// Whole segments, or leaves of a tree of four, which share the low bits of segments.
+fn segment_filter(numbers: std::ops::Range<u32>) -> SegmentFilter {
+    match numbers.start % 2 {
+        0 => SegmentFilter::Segments(numbers.collect()),
+        _ => SegmentFilter::Leaves {
+            leaves: 4,
+            wanted: numbers.filter(|it| *it < 4).collect(),
         },
     }
 }

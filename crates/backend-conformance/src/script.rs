@@ -6,6 +6,7 @@
 use std::fmt;
 
 use kvorum_backend::{Durability, FoldDetail};
+use kvorum_encoding::SegmentFilter;
 
 /// What is done to a store, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,7 +103,7 @@ pub(crate) struct PlannedFold {
     pub(crate) bucket: Option<usize>,
     /// Only entries modified at most this long before now.
     pub(crate) age_micros_max: Option<u64>,
-    pub(crate) segments: Option<Vec<u32>>,
+    pub(crate) segments: Option<SegmentFilter>,
     /// Stopped and resumed after every so many entries.
     pub(crate) chunk: usize,
 }

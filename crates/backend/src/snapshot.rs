@@ -5,7 +5,7 @@ use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_encoding::StorageKey;
+use kvorum_encoding::{SegmentFilter, StorageKey};
 
 use crate::{Fields, Result, Sequence, Timestamp};
 
@@ -130,8 +130,8 @@ pub struct FoldFilter {
     pub clock: Option<FoldClock>,
     /// Only entries last modified in this range.
     pub last_modified: Option<RangeInclusive<Timestamp>>,
-    /// Only entries in these anti-entropy segments, sorted ascending.
-    pub segments: Option<Vec<u32>>,
+    /// Only entries in these anti-entropy segments, or in these leaves of a tree.
+    pub segments: Option<SegmentFilter>,
 }
 
 impl FoldFilter {
@@ -172,7 +172,7 @@ impl FoldFilter {
         let segment = self
             .segments
             .as_ref()
-            .is_none_or(|ids| ids.binary_search(&fields.segment).is_ok());
+            .is_none_or(|wanted| wanted.admits(fields.segment));
         modified && segment
     }
 }

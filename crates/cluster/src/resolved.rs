@@ -56,10 +56,16 @@ impl Resolved {
 
     /// The largest n_val of any bucket.
     pub(crate) fn n_val_max(&self) -> u32 {
+        self.all().map(|it| it.n_val).max().unwrap_or(1)
+    }
+
+    /// The properties of all types, and of all buckets with properties of their own.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &BucketProperties> {
         let types = self.typed.values().chain([&self.untyped]);
-        let properties =
-            types.flat_map(|of_type| of_type.of_buckets.values().chain([&of_type.of_type]));
-        properties.map(|it| it.n_val).max().unwrap_or(1)
+        types.flat_map(|it| {
+            let of_buckets = it.of_buckets.values();
+            of_buckets.chain([&it.of_type]).map(|it| &**it)
+        })
     }
 
     pub(crate) fn of_bucket(

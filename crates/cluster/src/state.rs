@@ -1,6 +1,6 @@
 //! The cluster state as a value.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kvorum_encoding::{Bucket, BucketType};
@@ -102,6 +102,11 @@ impl ClusterState {
     /// The largest n_val of any bucket.
     pub fn n_val_max(&self) -> u32 {
         self.resolved.n_val_max()
+    }
+
+    /// Every n_val that a bucket has, ascending.
+    pub fn n_vals(&self) -> BTreeSet<u32> {
+        self.resolved.all().map(|it| it.n_val).collect()
     }
 
     /// What is set for all buckets without type.

@@ -6,15 +6,16 @@ use std::time::Duration;
 use kvorum_backend::Reading;
 use kvorum_cluster::{AgreedState, ClusterState, Command, ProposeError, Refusal};
 use kvorum_data_types::{DataType, Kind};
-use kvorum_encoding::{Address, Bucket, BucketType, Key};
+use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
 use kvorum_object::{Clock, Object};
 use kvorum_properties::{PropertyErrors, Reason, WithoutEffect};
 use kvorum_ring::{NodeId, Replica, Role};
 use kvorum_runtime::{Moment, Runtime};
-use kvorum_vnode::value_of_type;
+use kvorum_vnode::{TreeAnswer, TreeRequest, value_of_type};
 
 use crate::accounts::{Accounts, Progress};
 use crate::attempts::Attempts;
+use crate::comparing::Comparisons;
 use crate::coverage::Coverage;
 use crate::data_types;
 use crate::deleting::Deletes;
@@ -55,6 +56,7 @@ pub struct Coordinator {
     writes: Arc<Writes>,
     deletes: Deletes,
     coverage: Arc<Coverage>,
+    comparisons: Comparisons,
     property_changes: PropertyChanges,
     settings: CoordinatorSettings,
     requests: Gate,
@@ -111,6 +113,7 @@ impl Coordinator {
             accounts.clone(),
             colocated,
         );
+        let comparisons = Comparisons::new(replicas.clone(), attempts.clone());
         let property_changes = PropertyChanges::new(&replicas.parts, settings.backend_names);
         Self {
             replicas,
@@ -120,6 +123,7 @@ impl Coordinator {
             writes,
             deletes,
             coverage: Arc::new(coverage),
+            comparisons,
             property_changes,
             settings,
             requests: Gate::new(settings.requests_max),
@@ -428,6 +432,22 @@ impl Coordinator {
     /// unless `reading` says otherwise. Those that it cannot remove stay, and cost nothing but space.
     pub fn reap_due(&self, reading: Reading) {
         self.deletes.reap_due(reading);
+    }
+
+    /// Compares all replicas of a key and brings up to date those that are behind. True when every replica of
+    /// the bucket has the same in the end, durably.
+    pub async fn mend_replicas(&self, key: &StorageKey, timeout: Duration) -> bool {
+        self.comparisons.mend(key, timeout).await
+    }
+
+    /// Asks a replica, of this node or another, about one of its trees.
+    pub async fn ask_about_tree(
+        &self,
+        node: NodeId,
+        request: TreeRequest,
+        timeout: Duration,
+    ) -> Result<TreeAnswer, RequestError> {
+        self.comparisons.ask(node, request, timeout).await
     }
 
     /// Hands over the hints of nodes that are up, all that there are when it begins, until `deadline`.

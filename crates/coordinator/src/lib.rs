@@ -10,7 +10,8 @@
 //!
 //! - `coordinator.rs` admits a request.
 //! - `reading.rs`, `writing.rs` and `deleting.rs` drive the machines of `get.rs` and `put.rs`;
-//!   `listing.rs` and `index_results.rs` go through the vnodes that `coverage.rs` plans.
+//!   `listing.rs` and `index_results.rs` go through the vnodes that `coverage.rs` plans; `comparing.rs`
+//!   drives the machine of `get.rs` for anti-entropy.
 //! - `attempts.rs` plans reads and writes, and paces what is tried again.
 //! - `accounts.rs` gives a request its time and reports its end.
 //! - `replicas.rs` asks replicas here and elsewhere, by `local_vnodes.rs` and `peers.rs`.
@@ -22,6 +23,7 @@
 
 mod accounts;
 mod attempts;
+mod comparing;
 mod coordinator;
 mod coverage;
 mod data_types;

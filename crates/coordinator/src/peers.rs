@@ -83,10 +83,11 @@ impl ReplicaPeers for PeerReplicas {
         let peers = self.peers.clone();
         Box::pin(async move {
             let sent = value_sent(&request);
+            let lane = lane_of(&request);
             let WireMessage { head, body } = encode_request(&request);
             drop(request);
             let message = Message { head, body };
-            let asked = peers.request(node, Lane::Requests, message, deadline);
+            let asked = peers.request(node, lane, message, deadline);
             let Message { head, body } = asked.await.map_err(failure_of)?;
             let reply = decode_reply(&WireMessage { head, body }, &sent);
             reply.map_err(|error| {
@@ -104,7 +105,17 @@ pub(crate) fn value_sent(request: &PeerRequest) -> Bytes {
             Operation::Coordinate { update, .. } => update.content.value.clone(),
             _ => Bytes::new(),
         },
-        PeerRequest::Page(_) | PeerRequest::IndexPage(_) => Bytes::new(),
+        PeerRequest::Page(_) | PeerRequest::IndexPage(_) | PeerRequest::Tree(_) => Bytes::new(),
+    }
+}
+
+/// No client waits for what is compared.
+fn lane_of(request: &PeerRequest) -> Lane {
+    match request {
+        PeerRequest::Tree(_) => Lane::Bulk,
+        PeerRequest::Replica { .. } | PeerRequest::Page(_) | PeerRequest::IndexPage(_) => {
+            Lane::Requests
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_backend::{Durability, ErrorKind, Reading, SyncTicket};
+use kvorum_backend::{Durability, Durable, ErrorKind, Reading, SyncTicket};
 use kvorum_object::Object;
 use kvorum_ring::{NodeId, Partition, Replica, Role};
 use kvorum_runtime::{LogQuota, Moment, Runtime};
@@ -261,6 +261,36 @@ impl Replicas {
             tag: plan.tag(),
         };
         self.work_unawaited(plan, slot, operation, false);
+    }
+
+    /// Carries out an operation that brings a replica up to date, as a read repair does, for a caller that
+    /// waits for it: true when it is done and durable.
+    pub(crate) async fn repair_awaited(
+        self: &Arc<Self>,
+        plan: &Plan,
+        slot: usize,
+        operation: Operation,
+        repaired: Repaired,
+        deadline: Moment,
+    ) -> bool {
+        let Ok(work) = self.work(plan, slot, operation) else {
+            return false;
+        };
+        let now = self.parts.runtime.now();
+        self.parts.meter.read_repaired(now);
+        self.parts.meter.replica_repaired(repaired, now);
+        let done = self.work_elsewhere(slot, work, deadline).await;
+        match done.replied {
+            Ok(ReplicaReply::Received { durable }) => match durable {
+                Durable::Already => true,
+                Durable::After(ticket) => {
+                    let runtime = self.parts.runtime.clone();
+                    let synced = await_sync(runtime, slot, ticket, deadline);
+                    synced.await.1.is_ok()
+                }
+            },
+            _ => false,
+        }
     }
 
     fn work_unawaited(

@@ -99,7 +99,7 @@ impl ReplicaService {
         }))
     }
 
-    /// Reads a part of a listing or of an index query.
+    /// Reads a part of a listing or of an index query, or what a tree has.
     fn serve_part<T: Send + 'static>(
         &self,
         (partition, epoch): (Partition, Epoch),
@@ -127,7 +127,7 @@ impl ReplicaService {
                 Ok(part) => reply(part),
                 Err(PageFailure::Failed(failure)) => ReplicaReply::Failed(failure),
                 Err(PageFailure::OutOfTime) => ReplicaReply::Failed(ReplicaFailure::Storage(
-                    "the listing's time ran out".into(),
+                    "the time to read it ran out".into(),
                 )),
             };
             message(&reply, &Bytes::new())
@@ -159,6 +159,12 @@ impl PeerService for ReplicaService {
                         deadline,
                         move |vnode, clock, lease| vnode.index_page(&page, clock, lease),
                         ReplicaReply::IndexListed,
+                    ),
+                    PeerRequest::Tree(asked) => self.serve_part(
+                        (asked.partition, asked.epoch),
+                        deadline,
+                        move |vnode, clock, lease| vnode.answer_about_trees(&asked, clock, lease),
+                        ReplicaReply::Trees,
                     ),
                 }
             }

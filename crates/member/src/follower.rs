@@ -27,7 +27,7 @@ use kvorum_liveness::Liveness;
 use kvorum_peer::Peers;
 use kvorum_ring::{Epoch, NodeId, Partition, Phase, Ring};
 use kvorum_runtime::Runtime;
-use kvorum_vnode::{LeaseTable, Vnode, VnodeMeter, VnodeSettings};
+use kvorum_vnode::{LeaseTable, TreePlacing, Vnode, VnodeMeter, VnodeSettings};
 
 use crate::error::OpenError;
 use crate::held::{Held, HeldFile, Known};
@@ -54,6 +54,8 @@ pub(crate) struct Ground {
     pub(crate) settings: VnodeSettings,
     /// Takes the figures of vnodes.
     pub(crate) meter: Arc<dyn VnodeMeter>,
+    /// Says in which tree a key is; `None` for vnodes without trees.
+    pub(crate) places: Option<Arc<dyn TreePlacing>>,
 }
 
 /// See the module's description.
@@ -354,6 +356,10 @@ impl Ground {
         let leases = self.leases.clone();
         let vnode = Vnode::new(partition, epoch, store, leases, self.settings)
             .metered(self.runtime.clock(), self.meter.clone());
+        let vnode = match &self.places {
+            Some(places) => vnode.with_trees(places.clone()),
+            None => vnode,
+        };
         let known = held.stores.get(&partition);
         if known.is_some_and(|known| !known.is_complete) {
             vnode.mark_incomplete();

@@ -13,12 +13,13 @@ use kvorum_coordinator::{
     Coordinator, MaintenanceWitness, Meter, PeerReplicas, Remote, ReplicaService, VnodeHints,
 };
 use kvorum_disk::{Disk, DiskError};
+use kvorum_exchanges::{Exchanges, KeyPlaces, StepBudget};
 use kvorum_handoff::{Budget, Transfers};
 use kvorum_liveness::Liveness;
 use kvorum_peer::{Encryption, PeerService, Peers};
 use kvorum_ring::NodeId;
 use kvorum_runtime::{Listener, Moment, Runtime, TaskGuard};
-use kvorum_vnode::{LeaseTable, Vnode, VnodeMeter, VnodeWork};
+use kvorum_vnode::{LeaseTable, TreePlacing, Vnode, VnodeMeter, VnodeWork};
 use parking_lot::Mutex;
 
 use crate::agreed_log::AgreedLog;
@@ -94,6 +95,15 @@ impl VnodeMeter for VnodeFigures {
     }
 }
 
+/// Steps that build trees may go as fast as transfers.
+struct TreeSteps(Arc<dyn Budget>);
+
+impl StepBudget for TreeSteps {
+    fn ask(&self, bytes: u64) -> Duration {
+        self.0.ask(bytes)
+    }
+}
+
 /// A node that takes part in a cluster, if only in one of its own.
 pub struct Member {
     pub(crate) runtime: Runtime,
@@ -112,6 +122,7 @@ pub struct Member {
     pub(crate) health: Arc<HealthWatch>,
     liveness: Liveness,
     transfers: Transfers,
+    exchanges: Option<Exchanges>,
     coordinator: Arc<Coordinator>,
     leases: Arc<LeaseTable>,
     hint_leases: Arc<LeaseTable>,
@@ -177,6 +188,10 @@ impl Member {
             table: Arc::default(),
             settings: settings.vnode,
             meter: Arc::new(VnodeFigures(meter.clone())),
+            places: settings.exchanges.map(|_| {
+                let places = KeyPlaces::new(Arc::new(state.clone()));
+                Arc::new(places) as Arc<dyn TreePlacing>
+            }),
         };
         let vnodes = ground.table.clone();
         let (opening_ground, current) = (ground.clone(), state.current());
@@ -234,9 +249,22 @@ impl Member {
             cluster: Arc::new(AgreedLog(state.clone())),
             is_up: Arc::new(move |node| detector.is_up(node)),
             vnodes: vnodes.clone(),
-            budget,
+            budget: budget.clone(),
             settings: settings.transfers,
         })?;
+        let detector = liveness.clone();
+        let exchanges = settings.exchanges.map(|exchanges| {
+            Exchanges::new(kvorum_exchanges::Parts {
+                node: card.node,
+                runtime: runtime.clone(),
+                cluster: Arc::new(state.clone()),
+                vnodes: vnodes.clone(),
+                coordinator: coordinator.clone(),
+                is_up: Arc::new(move |node| detector.is_up(node)),
+                budget: Arc::new(TreeSteps(budget)),
+                settings: exchanges,
+            })
+        });
         let health = Arc::new(HealthWatch {
             node: card.node,
             state: state.clone(),
@@ -259,6 +287,7 @@ impl Member {
         let member = Arc::new(Self {
             health,
             transfers,
+            exchanges,
             operations,
             node: card.node,
             card: ArcSwap::from_pointee(card),
@@ -346,6 +375,9 @@ impl Member {
         self.keep("claimant", async move { claimant.run().await });
         let transfers = self.transfers.clone();
         self.keep("transfers", async move { transfers.run().await });
+        if let Some(exchanges) = &self.exchanges {
+            self.keep("anti-entropy", exchanges.clone().run());
+        }
         self.keep(
             "vouching",
             self.contacts.vouching.clone().run(
@@ -459,6 +491,11 @@ impl Member {
     /// Transfers of partitions.
     pub fn transfers(&self) -> &Transfers {
         &self.transfers
+    }
+
+    /// Anti-entropy, where it is on.
+    pub fn exchanges(&self) -> Option<&Exchanges> {
+        self.exchanges.as_ref()
     }
 
     /// Who is up.

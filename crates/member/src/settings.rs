@@ -6,6 +6,7 @@ use std::time::Duration;
 use kvorum_agreement::AgreementSettings;
 use kvorum_claimant::ClaimantSettings;
 use kvorum_coordinator::CoordinatorSettings;
+use kvorum_exchanges::ExchangeSettings;
 use kvorum_handoff::TransferSettings;
 use kvorum_liveness::LivenessSettings;
 use kvorum_peer::PeerSettings;
@@ -43,6 +44,8 @@ pub struct MemberSettings {
     pub claimant: ClaimantSettings,
     /// How transfers are carried out.
     pub transfers: TransferSettings,
+    /// How replicas are compared; `None` for no anti-entropy, and no trees.
+    pub exchanges: Option<ExchangeSettings>,
     /// Hints are looked through at least this often, when a node comes up, and sooner while some stay.
     pub hint_period: Duration,
 }

@@ -142,6 +142,11 @@ enum AdminVerb {
     Status,
     /// Every vnode: its store, sizes and debts
     VnodeStatus,
+    /// When the replicas of each partition were compared and complete, and how many keys were repaired
+    AaeStatus,
+    /// Trees of this node, and comparisons of replicas on or off
+    #[command(subcommand)]
+    Tictacaae(TictacaaeVerb),
     /// Background work: what runs, what is owed, at which rate, and when it will be paid
     Maintenance,
     /// Back up the whole node, while it serves, by hard links: DIRECTORY is a data directory then
@@ -187,6 +192,16 @@ enum AdminVerb {
     Tls(TlsVerb),
     #[command(flatten)]
     Ring(RingVerb),
+}
+
+#[derive(Clone, Copy, Subcommand)]
+enum TictacaaeVerb {
+    /// The trees of each vnode: built or not, keys and memory
+    Treestatus,
+    /// Compare replicas again
+    Enable,
+    /// Compare replicas no more until the next start, and end what is under way
+    Disable,
 }
 
 #[derive(Subcommand)]
@@ -386,6 +401,12 @@ fn administer(verb: AdminVerb, arguments: &AdminArguments) -> anyhow::Result<Exi
     let request = match verb {
         AdminVerb::Status => AdminRequest::Status,
         AdminVerb::VnodeStatus => AdminRequest::VnodeStatus,
+        AdminVerb::AaeStatus => AdminRequest::AaeStatus,
+        AdminVerb::Tictacaae(verb) => match verb {
+            TictacaaeVerb::Treestatus => AdminRequest::TreeStatus,
+            TictacaaeVerb::Enable => AdminRequest::ExchangesEnable,
+            TictacaaeVerb::Disable => AdminRequest::ExchangesDisable,
+        },
         AdminVerb::Maintenance => AdminRequest::Maintenance,
         AdminVerb::Backup { directory } => {
             let directory = std::path::absolute(&directory).context("name the directory")?;

@@ -13,7 +13,7 @@ use kvorum_bench::process::ProcessUsage;
 use kvorum_cluster::AgreedState as _;
 use kvorum_coordinator::{InProgress, Meter, Repaired, RequestError, RequestKind};
 use kvorum_maintenance::{Maintenance, Unwritable};
-use kvorum_member::{Member, VnodeTable};
+use kvorum_member::{Exchanges, ExchangesReport, Member, VnodeTable};
 use kvorum_object::Object;
 use kvorum_ring::NodeId;
 use kvorum_runtime::{Moment, Runtime, WallTime};
@@ -170,6 +170,15 @@ impl ConnectionMeter for Figures {
     }
 }
 
+fn trees_building(report: &ExchangesReport) -> u64 {
+    let building = report.trees.iter().filter(|it| !it.trees.is_built);
+    building.count() as u64
+}
+
+fn tree_memory_bytes(report: &ExchangesReport) -> u64 {
+    report.trees.iter().map(|it| it.trees.memory_bytes).sum()
+}
+
 impl NodeFacts for Figures {
     fn stats(&self) -> Vec<(Cow<'static, str>, Value)> {
         self.riak_values()
@@ -250,6 +259,20 @@ impl Figures {
         if let Some(refusal) = health.refusal {
             put("unwritable_reason", refusal.text().into());
         }
+        if let Some(report) = self.member.exchanges().map(Exchanges::report) {
+            put("tictacaae_exchange_total", report.exchanges.into());
+            put(
+                "tictacaae_exchange_complete_total",
+                report.exchanges_complete.into(),
+            );
+            put("tictacaae_keys_repaired_total", report.keys_repaired.into());
+            put(
+                "tictacaae_repairs_failed_total",
+                report.repairs_failed.into(),
+            );
+            put("tictacaae_trees_building", trees_building(&report).into());
+            put("tictacaae_tree_memory", tree_memory_bytes(&report).into());
+        }
         let (sizes, siblings) = self.limit_warnings();
         put("object_size_warnings", sizes.into());
         put("object_siblings_warnings", siblings.into());
@@ -283,6 +306,7 @@ impl Figures {
         machine_metrics(&MachineFigures::read(&self.data_directory), &mut text);
         self.vnode_metrics(&mut text);
         self.store_metrics(&mut text);
+        self.exchange_metrics(&mut text);
         if let Some(log) = &self.node_log {
             value_log_metrics(&log.values, &mut text);
         }
@@ -302,6 +326,24 @@ impl Figures {
         text.gauge("vnodes_failed", help, readiness.failed);
         let help = "Vnodes that take no writes: the disk is full, or the log or their store failed";
         text.gauge("vnodes_unwritable", help, self.member.health().unwritable);
+    }
+
+    fn exchange_metrics(&self, text: &mut MetricsText) {
+        let Some(report) = self.member.exchanges().map(Exchanges::report) else {
+            return;
+        };
+        let help = "Comparisons of the replicas of a preference list that have ended";
+        text.counter("exchanges", help, report.exchanges);
+        let help = "Comparisons after which all replicas had whatever any of them had";
+        text.counter("exchanges_complete", help, report.exchanges_complete);
+        let help = "Keys that comparisons found to differ and had mended";
+        text.counter("exchange_keys_repaired", help, report.keys_repaired);
+        let help = "Keys of those whose repair did not reach every replica";
+        text.counter("exchange_repairs_failed", help, report.repairs_failed);
+        let help = "Vnodes whose trees are being built";
+        text.gauge("trees_building", help, trees_building(&report));
+        let help = "Memory of the trees that are compared";
+        text.gauge("tree_memory_bytes", help, tree_memory_bytes(&report));
     }
 
     /// Writes above the warning thresholds for objects, of all vnodes since the start.

@@ -12,7 +12,10 @@ use kvorum_backup::Backups;
 use kvorum_coordinator::{BackendNames, Coordinator, CoordinatorSettings, TombstoneKeeping};
 use kvorum_disk::{Disk, RealDisk};
 use kvorum_maintenance::{GivingWay, MaintainedLog, Maintenance, StepLog, TransferBudget};
-use kvorum_member::{Member, MemberSettings, PEER_SERVICE, TransferSettings, VnodeTable};
+use kvorum_member::{
+    ExchangeLimits, ExchangeSettings, Member, MemberSettings, PEER_SERVICE, ScheduleSettings,
+    TransferSettings, VnodeTable,
+};
 use kvorum_object::Limits;
 use kvorum_properties::{KeyFunction, PropertyOverlay, Quorum, SyncOnWrite};
 use kvorum_ring::RingSize;
@@ -40,6 +43,13 @@ use crate::vnode_figures::VnodeFigures;
 
 /// Hints are looked through this often at least.
 const HINT_PERIOD: Duration = Duration::from_secs(30);
+
+/// What differs between replicas is compared again after this long: a write that takes longer is late.
+const EXCHANGE_PAUSE: Duration = Duration::from_secs(4);
+/// An exchange waits so long for an answer: the keys of leaves may take a fold over all keys.
+const EXCHANGE_ANSWER_WAIT_MAX: Duration = Duration::from_secs(600);
+/// Entries that a step takes into trees: some milliseconds of work.
+const TREE_STEP_ENTRIES_MAX: usize = 5_000;
 
 /// The time that a request has whose client gives none.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -309,8 +319,36 @@ fn member_settings(
             are_stores_kept: settings.node.storage_backend != StorageBackend::Memory,
             ..TransferSettings::default()
         },
+        exchanges: settings
+            .anti_entropy
+            .is_active
+            .then(|| exchange_settings(settings)),
         hint_period: HINT_PERIOD,
     })
+}
+
+fn exchange_settings(settings: &Settings) -> ExchangeSettings {
+    let own = &settings.anti_entropy;
+    let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    ExchangeSettings {
+        schedule: ScheduleSettings {
+            at_once: count(own.exchanges_max),
+            interval_micros: u64::try_from(own.interval.as_micros()).unwrap_or(u64::MAX),
+            loops_max: number(own.loops_max),
+        },
+        limits: ExchangeLimits {
+            leaves_max: count(own.leaves_max),
+            ..ExchangeLimits::default()
+        },
+        repairs_per_second: own.repairs_per_second_max.map_or(0, number),
+        pause: EXCHANGE_PAUSE,
+        answer_wait_max: EXCHANGE_ANSWER_WAIT_MAX,
+        step_entries_max: TREE_STEP_ENTRIES_MAX,
+        rebuild_wait: own.rebuild_wait,
+        rebuild_delay_max: own.rebuild_delay,
+        colocated_replicas: settings.node.colocated_replicas,
+    }
 }
 
 /// The address that other nodes are told: the one listened on, or this host's with its port where that

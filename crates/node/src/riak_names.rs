@@ -89,7 +89,10 @@ fn of_riak_admin(mut rest: Vec<OsString>) -> Called {
         }
         "stat" => "use `riak-admin status`, or /metrics for everything",
         "cluster-info" => "use `riak-admin ring-status --json` and `vnode-status --json`",
-        "aae-status" | "tictacaae" => "anti-entropy between replicas is not built in yet",
+        "tictacaae" if second != "treestatus" => {
+            "use `kvorum admin tictacaae treestatus|enable|disable`, tictacaae_* in the configuration for \
+             times and bounds, and `kvorum admin aae-status`; folds are not built in yet"
+        }
         "repair-2i" => {
             "indexes are written together with their objects; entries that damage took are made again \
              from them by background work (`reindex` in `kvorum admin maintenance`)"
@@ -162,6 +165,7 @@ fn has_riaks_form(verb: &str) -> bool {
             | "services"
             | "status"
             | "vnode-status"
+            | "aae-status"
             | "bucket-type"
             | "down"
             | "show"
@@ -266,7 +270,7 @@ mod tests {
             ("riak-admin join -f a@b", "cluster join"),
             ("riak-admin cluster resize-ring 128", "fixed"),
             ("riak-admin show", "Usage: riak-admin show"),
-            ("riak-admin aae-status", "not built in yet"),
+            ("riak-admin tictacaae rebuild-now", "aae-status"),
             (
                 "riak-admin backup riak@x cookie f all",
                 "kvorum admin backup",

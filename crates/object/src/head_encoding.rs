@@ -93,6 +93,16 @@ pub(crate) fn head_len(object: &Object) -> usize {
 }
 
 impl Head {
+    /// The hash of the body, read from an encoded head without the rest of it.
+    pub fn body_hash_of(bytes: &Bytes) -> Result<u64, DecodeError> {
+        let (covered, _) = open_envelope(bytes, Part::Head, VERSION)?;
+        let mut reader = ByteReader::new(covered);
+        let hash = reader
+            .take(VERSION_LEN + FLAGS_LEN)
+            .and_then(|_| reader.u64());
+        hash.map_err(DecodeError::cut(Part::Head))
+    }
+
     /// Reads a head; names and pairs in the metadata share its buffer.
     pub fn decode(bytes: &Bytes) -> Result<Self, DecodeError> {
         let covered = check_envelope(bytes, Part::Head, VERSION)?;

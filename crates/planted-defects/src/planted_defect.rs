@@ -95,6 +95,12 @@ list_defects! {
     DigestNotCompared,
     /// How far a transfer has come is noted before that is durable.
     CursorBeforeDurable,
+    /// A change that meets a page of the fold that builds a tree is taken in twice.
+    ChangeDuringPageTakenTwice,
+    /// A tree is not changed when an entry is overwritten.
+    TreeUnchangedByOverwrite,
+    /// A key counts as mended though a replica was not reached.
+    MendedThoughReplicaFailed,
     /// An exchange compares a tree that is being built.
     TreeTrustedWhileBuilt,
     /// A range hint ends where the last exchange found its last difference.

@@ -236,7 +236,7 @@ properties! {
         /// Whether the bucket has statistics of its own.
         stat_tracked: bool, every_value, NotBoolean, Harmless("no statistics are kept for a bucket alone");
         /// Whether cached anti-entropy trees leave the bucket out.
-        aae_tree_exclude: bool, every_value, NotBoolean, Harmless("there are no cached anti-entropy trees");
+        aae_tree_exclude: bool, every_value, NotBoolean, Harmless("the replicas of every bucket are compared");
     }
 }
 

@@ -271,23 +271,50 @@ pub(crate) const FAMILIES: [Family; 17] = [
         title: "Anti-entropy",
         fates: &[
             ignored(
-                "anti_entropy anti_entropy.tree.build_limit.number \
-                 anti_entropy.tree.build_limit.per_timespan anti_entropy.tree.expiry \
-                 anti_entropy.concurrency_limit anti_entropy.trigger_interval \
-                 anti_entropy.data_dir anti_entropy.write_buffer_size \
-                 anti_entropy.max_open_files anti_entropy.bloomfilter anti_entropy.throttle \
-                 anti_entropy.throttle.$tier.mailbox_size anti_entropy.throttle.$tier.delay \
-                 anti_entropy.use_background_manager",
-                "hash trees of this kind are not used; anti-entropy is not built in yet",
+                "anti_entropy",
+                "there is one anti-entropy for both families of keys; tictacaae_active switches it",
             ),
             ignored(
-                "tictacaae_active aae_tokenbucket legacyformat_tictacaae_tree tictacaae_dataroot \
-                 tictacaae_parallelstore tictacaae_rebuildwait tictacaae_rebuilddelay \
-                 tictacaae_storeheads tictacaae_exchangetick tictacaae_rebuildtick \
-                 tictacaae_rebuild_blocktime tictacaae_maxresults tictacaae_repairloops \
-                 tictacaae_rangeboost tictacaae_primaryonly tictacaae_backendloglevel \
-                 tictacaae_loglevel tictacaae_backendcompression aae_fetchclocks_repair",
-                "anti-entropy is not built in yet",
+                "anti_entropy.trigger_interval",
+                "tictacaae_exchangetick says how often replicas are compared",
+            ),
+            ignored(
+                "anti_entropy.tree.expiry anti_entropy.tree.build_limit.number \
+                 anti_entropy.tree.build_limit.per_timespan tictacaae_rebuildtick \
+                 tictacaae_rebuild_blocktime",
+                "a node builds the trees of one vnode at a time, in steps at the pace of its arbiter; \
+                 tictacaae_rebuildwait says how often",
+            ),
+            ignored(
+                "anti_entropy.data_dir anti_entropy.write_buffer_size \
+                 anti_entropy.max_open_files anti_entropy.bloomfilter tictacaae_dataroot \
+                 tictacaae_parallelstore tictacaae_storeheads tictacaae_backendloglevel \
+                 tictacaae_backendcompression",
+                "trees are in memory, and heads are read from the stores themselves: there is no store beside them",
+            ),
+            ignored(
+                "anti_entropy.throttle anti_entropy.throttle.$tier.mailbox_size \
+                 anti_entropy.throttle.$tier.delay anti_entropy.use_background_manager \
+                 aae_tokenbucket",
+                "trees change in the same step as their store, so that no queue forms; \
+                 tictacaae_repairs_per_second_max bounds repairs",
+            ),
+            ignored(
+                "tictacaae_rangeboost",
+                "an exchange within a range looks into as many leaves as any other",
+            ),
+            ignored(
+                "tictacaae_primaryonly",
+                "stand-ins keep hints and no replicas, so that there is nothing else to compare",
+            ),
+            ignored("tictacaae_loglevel", "logger.level says what is logged"),
+            ignored(
+                "legacyformat_tictacaae_tree",
+                "trees of other versions of the hash are told apart and not compared",
+            ),
+            ignored(
+                "aae_fetchclocks_repair",
+                "leaves of a tree that are wrong are always put right by what is stored",
             ),
         ],
     },

@@ -45,6 +45,8 @@ pub struct Settings {
     pub memory: MemorySettings,
     /// Several backends on one node.
     pub multi: MultiSettings,
+    /// Anti-entropy.
+    pub anti_entropy: AntiEntropySettings,
     /// Background work.
     pub maintenance: MaintenanceSettings,
     /// Logs.
@@ -562,6 +564,27 @@ pub struct MemorySettings {
     pub bytes_max: Option<u64>,
 }
 
+/// Anti-entropy: `tictacaae_*` and `anti_entropy.*`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AntiEntropySettings {
+    /// `tictacaae_active`.
+    pub is_active: bool,
+    /// `tictacaae_exchangetick`.
+    pub interval: Duration,
+    /// `anti_entropy.concurrency_limit`: exchanges at once.
+    pub exchanges_max: u64,
+    /// `tictacaae_maxresults`.
+    pub leaves_max: u64,
+    /// `tictacaae_repairloops`.
+    pub loops_max: u64,
+    /// `tictacaae_rebuildwait`.
+    pub rebuild_wait: Duration,
+    /// `tictacaae_rebuilddelay`.
+    pub rebuild_delay: Duration,
+    /// `tictacaae_repairs_per_second_max`; `None` for no bound.
+    pub repairs_per_second_max: Option<u64>,
+}
+
 /// Background work: `maintenance.*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MaintenanceSettings {
@@ -744,6 +767,7 @@ impl Settings {
             innostore: InnostoreSettings::default(),
             memory: MemorySettings::default(),
             multi: MultiSettings::default(),
+            anti_entropy: AntiEntropySettings::default(),
             maintenance: MaintenanceSettings::default(),
             log: LogSettings::default(),
         }

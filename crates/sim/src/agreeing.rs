@@ -17,7 +17,7 @@ use kvorum_test_cluster::{Unmeasured, machine, peer_address};
 use parking_lot::Mutex;
 
 use crate::machine::{DATA_DIRECTORY, Machine, Node, RING_DIRECTORY, Running};
-use crate::node_settings::{VNODE_SETTINGS, coordinator_settings};
+use crate::node_settings::{VNODE_SETTINGS, coordinator_settings, exchange_settings};
 use crate::plan::{Engine, RunPlan};
 use crate::stores::MemberStores;
 
@@ -87,6 +87,7 @@ impl Machine {
             hints: member.hints().clone(),
             liveness: member.liveness().clone(),
             stores,
+            exchanges: member.exchanges().cloned(),
             node: Node::Member(member),
         })
     }
@@ -126,6 +127,7 @@ fn settings(plan: &RunPlan, number: u8) -> anyhow::Result<MemberSettings> {
             are_stores_kept: plan.engine != Engine::Memory,
             ..TransferSettings::default()
         },
+        exchanges: exchange_settings(plan),
         hint_period: Duration::from_secs(1),
     })
 }

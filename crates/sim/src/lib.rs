@@ -23,6 +23,7 @@ mod cluster;
 mod counting;
 mod disk_copy;
 mod draw;
+mod exchanging;
 mod fault;
 mod history;
 mod ledger;

@@ -17,6 +17,7 @@ use kvorum_disk::{
     replace_file,
 };
 use kvorum_encoding::StorageKey;
+use kvorum_exchanges::Exchanges;
 use kvorum_liveness::Liveness;
 use kvorum_member::{ACCEPT_LOST_STORES, Member};
 use kvorum_object::Object;
@@ -87,6 +88,7 @@ pub(crate) struct Running {
     pub(crate) hints: Arc<VnodeHints>,
     pub(crate) liveness: Liveness,
     pub(crate) stores: Arc<SimulatedStores>,
+    pub(crate) exchanges: Option<Exchanges>,
     pub(crate) node: Node,
 }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use kvorum_anti_entropy::{ExchangeLimits, ScheduleSettings};
 use kvorum_coordinator::{BackendNames, CoordinatorSettings, TombstoneKeeping};
+use kvorum_exchanges::ExchangeSettings;
 use kvorum_object::Limits;
 use kvorum_vnode::VnodeSettings;
 
@@ -33,4 +35,29 @@ pub(crate) fn coordinator_settings(plan: &RunPlan) -> CoordinatorSettings {
         backend_names: BackendNames::One("simulated"),
         ..kvorum_test_cluster::coordinator_settings()
     }
+}
+
+/// How replicas are compared, if the plan has them compared: those of a server, but for times and bounds so small
+/// that a run sees many exchanges, and cuts.
+pub(crate) fn exchange_settings(plan: &RunPlan) -> Option<ExchangeSettings> {
+    plan.has_exchanges.then(|| ExchangeSettings {
+        schedule: ScheduleSettings {
+            at_once: 4,
+            interval_micros: 5_000_000,
+            loops_max: 4,
+        },
+        limits: ExchangeLimits {
+            branches_max: 8,
+            leaves_max: 4,
+            keys_max: 6,
+            repairs_at_once: 2,
+        },
+        repairs_per_second: 50,
+        pause: Duration::from_millis(1_500),
+        answer_wait_max: Duration::from_secs(3),
+        step_entries_max: 7,
+        rebuild_wait: Duration::from_secs(20),
+        rebuild_delay_max: Duration::from_secs(20),
+        colocated_replicas: false,
+    })
 }

@@ -104,13 +104,19 @@ pub struct RunPlan {
     pub loses_majority: bool,
     /// Counters and sets are operated on beside all this.
     pub has_data_types: bool,
+    /// Nodes compare their replicas: what differs in the end has to come right without a read.
+    pub has_exchanges: bool,
 }
+
+/// Of a hundred seeds, those whose nodes compare replicas.
+const EXCHANGES_PERCENT: u64 = 50;
 
 impl RunPlan {
     /// The plan of a seed.
     pub fn of_seed(seed: u64) -> Self {
         Self {
             has_data_types: Draw::new(seed ^ 0x6461_7461).chance(DATA_TYPES_PERCENT),
+            has_exchanges: Draw::new(seed ^ 0x7472_6565).chance(EXCHANGES_PERCENT),
             ..Self::drawn(seed, None)
         }
     }
@@ -168,6 +174,7 @@ impl RunPlan {
             has_rivals: false,
             loses_majority: false,
             has_data_types: false,
+            has_exchanges: false,
         };
         plan.give_writers_keys();
         plan.draw_faults(draw, focus);
@@ -267,7 +274,7 @@ impl fmt::Display for RunPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} nodes ({:?}, early {}, second operator {}, {:?} bytes/s), {} partitions, n_val {}, {:?}, {} clients, {} keys, siblings {}, last write wins {}, rivals {}, loses majority {}, data types {}, {} s, {} faults",
+            "seed {}: {} nodes ({:?}, early {}, second operator {}, {:?} bytes/s), {} partitions, n_val {}, {:?}, {} clients, {} keys, siblings {}, last write wins {}, rivals {}, loses majority {}, data types {}, exchanges {}, {} s, {} faults",
             self.seed,
             self.nodes,
             self.control,
@@ -284,6 +291,7 @@ impl fmt::Display for RunPlan {
             self.has_rivals,
             self.loses_majority,
             self.has_data_types,
+            self.has_exchanges,
             self.length.as_secs(),
             self.faults.len()
         )?;

@@ -206,8 +206,13 @@ async fn live(cluster: &Arc<Cluster>) {
         cluster.check_losses(&machine);
     }
     if is_calm {
-        begin("repair by reading");
-        cluster.repair_by_reading().await;
+        if cluster.plan.has_exchanges {
+            begin("repair by exchanges");
+            cluster.repair_by_exchanges().await;
+        } else {
+            begin("repair by reading");
+            cluster.repair_by_reading().await;
+        }
         begin("checks of the replicas");
         cluster.check_replicas();
         begin("checks of the listings");

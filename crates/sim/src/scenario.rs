@@ -24,7 +24,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 17] = SCENARIOS;
+    pub const ALL: [Self; 19] = SCENARIOS;
 
     /// The one with this number.
     pub fn of_id(id: &str) -> Option<Self> {
@@ -46,7 +46,7 @@ use FaultKind::{
     ResetConnections, Restart, Rollback, SyncError, Wipe, WriteError,
 };
 
-const SCENARIOS: [Scenario; 17] = [
+const SCENARIOS: [Scenario; 19] = [
     Scenario {
         id: "R-01",
         name: "lww-partition",
@@ -197,6 +197,40 @@ const SCENARIOS: [Scenario; 17] = [
         holds: "what a failed sync may have lost is not acknowledged",
         kinds: &[SyncError, WriteError, CrashAll],
         adapt: alternate_engines,
+    },
+    Scenario {
+        id: "R-31",
+        name: "damaged-trees",
+        holds: "trees are built again by themselves, and exchanges mend what differs though nobody reads",
+        kinds: &[
+            Restart,
+            Crash,
+            CrashAll,
+            Rollback,
+            Wipe,
+            IsolateOne,
+            LostMessages,
+            DiskFull,
+            WriteError,
+        ],
+        adapt: |plan| {
+            (plan.has_exchanges, plan.strict_percent) = (true, 20);
+            alternate_engines(plan);
+        },
+    },
+    Scenario {
+        id: "R-32",
+        name: "wiped-node",
+        holds: "a node that lost all its data has every key again though nobody reads",
+        kinds: &[Wipe],
+        adapt: |plan| {
+            (plan.has_exchanges, plan.control) = (true, Control::StandIn);
+            (plan.nodes, plan.keys) = (5, 40);
+            for fault in &mut plan.faults {
+                fault.begin = plan.length * 4 / 5;
+            }
+            alternate_engines(plan);
+        },
     },
     Scenario {
         id: "R-34",

@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use kvorum_cluster::ClusterState;
 use kvorum_coordinator::{Coordinator, Parts, PeerReplicas, Remote, ReplicaService, VnodeHints};
 use kvorum_disk::Disk;
+use kvorum_exchanges::{Exchanges, KeyPlaces, Unbounded};
 use kvorum_liveness::{Liveness, LivenessSettings};
 use kvorum_peer::{Caller, Message, PeerService, PeerSettings, Peers, Served};
 use kvorum_ring::{Epoch, NodeId};
@@ -19,12 +20,12 @@ use kvorum_runtime::{ListenOptions, Moment, Runtime};
 use kvorum_test_cluster::{
     Everybody, ToldState, Unmeasured, Vnodes, node_id, partitions_at, peer_address,
 };
-use kvorum_vnode::{LeaseTable, Vnode};
+use kvorum_vnode::{LeaseTable, TreePlacing, Vnode};
 
 use crate::machine::{DIRECTORY, Machine, Node, Running};
-use crate::node_settings::{VNODE_SETTINGS, coordinator_settings};
+use crate::node_settings::{VNODE_SETTINGS, coordinator_settings, exchange_settings};
 use crate::stores::Which;
-use crate::told::Told;
+use crate::told::{Told, with_trees};
 
 const HINT_DIRECTORY: &str = "/node/hints";
 /// Requests of other nodes that wait at which further ones are refused.
@@ -74,12 +75,18 @@ impl Machine {
         let stores = self.stores(runtime, disk);
         stores.open_first(size, &wanted)?;
         let vnodes = Arc::new(Vnodes::default());
+        let known = Arc::new(ToldState::new(learned.clone()));
+        let exchanging = exchange_settings(&self.plan);
+        let places = exchanging.map(|_| {
+            let places = KeyPlaces::new(known.clone());
+            Arc::new(places) as Arc<dyn TreePlacing>
+        });
         for partition in wanted {
             let store = stores.get(size, Which::Partition(partition));
             let store = store.context("a store was not opened")?;
             let epoch = ring.epoch(partition);
             let vnode = Vnode::new(partition, epoch, store, leases.clone(), VNODE_SETTINGS);
-            vnodes.insert(Arc::new(vnode));
+            vnodes.insert(with_trees(vnode, places.as_ref()));
         }
         let store = stores.get(size, Which::Hints);
         let store = store.context("the hints were not opened")?;
@@ -95,7 +102,6 @@ impl Machine {
         hint_leases.renew()?;
 
         let listener = runtime.listen(peer_address(self.number), ListenOptions::default())?;
-        let known = Arc::new(ToldState::new(learned.clone()));
         let directory = Arc::new(Everybody(self.number));
         let peers = Peers::new(runtime.clone(), directory, PeerSettings::default());
         let liveness = Liveness::start(
@@ -132,6 +138,22 @@ impl Machine {
         let settings = coordinator_settings(&self.plan);
         let coordinator = Arc::new(Coordinator::among_peers(parts, remote, settings));
         hand_over_hints(runtime, &coordinator);
+        let detector = liveness.clone();
+        let exchanges = exchanging.map(|settings| {
+            Exchanges::new(kvorum_exchanges::Parts {
+                node: node_id(self.number),
+                runtime: runtime.clone(),
+                cluster: known.clone(),
+                vnodes: vnodes.clone(),
+                coordinator: coordinator.clone(),
+                is_up: Arc::new(move |node| detector.is_up(node)),
+                budget: Arc::new(Unbounded),
+                settings,
+            })
+        });
+        if let Some(exchanges) = &exchanges {
+            runtime.spawn("anti-entropy", exchanges.clone().run());
+        }
         let told = Told {
             known,
             vnodes: vnodes.clone(),
@@ -139,6 +161,7 @@ impl Machine {
             leases,
             hint_leases,
             stores: stores.clone(),
+            places,
         };
         told.follow(learned, self.number);
         Ok(Running {
@@ -148,6 +171,7 @@ impl Machine {
             hints,
             liveness,
             stores,
+            exchanges,
             node: Node::Told(told),
         })
     }

@@ -8,7 +8,7 @@ use kvorum_coordinator::VnodeHints;
 use kvorum_liveness::Liveness;
 use kvorum_ring::{NodeId, Partition};
 use kvorum_test_cluster::{ToldState, Vnodes, node_id, partitions_at};
-use kvorum_vnode::{LeaseTable, Vnode};
+use kvorum_vnode::{LeaseTable, TreePlacing, Vnode};
 
 use crate::node_settings::VNODE_SETTINGS;
 use crate::stores::SimulatedStores;
@@ -21,6 +21,15 @@ pub(crate) struct Told {
     pub(crate) leases: Arc<LeaseTable>,
     pub(crate) hint_leases: Arc<LeaseTable>,
     pub(crate) stores: Arc<SimulatedStores>,
+    pub(crate) places: Option<Arc<dyn TreePlacing>>,
+}
+
+/// A vnode that keeps trees, where there is something that says in which of them a key is.
+pub(crate) fn with_trees(vnode: Vnode, places: Option<&Arc<dyn TreePlacing>>) -> Arc<Vnode> {
+    Arc::new(match places {
+        Some(places) => vnode.with_trees(places.clone()),
+        None => vnode,
+    })
 }
 
 impl Told {
@@ -58,7 +67,7 @@ impl Told {
             let epoch = ring.epoch(partition);
             let vnode = Vnode::new(partition, epoch, store, self.leases.clone(), VNODE_SETTINGS);
             self.leases.renew()?;
-            self.vnodes.insert(Arc::new(vnode));
+            self.vnodes.insert(with_trees(vnode, self.places.as_ref()));
         }
         Ok(())
     }

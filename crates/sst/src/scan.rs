@@ -4,7 +4,7 @@ use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_encoding::{folded_segment, successor};
+use kvorum_encoding::{FoldedFilter, SegmentFilter, successor};
 
 use crate::partition::DataEntry;
 use crate::segment_sets::SegmentSets;
@@ -16,8 +16,8 @@ use crate::{Block, BlockCursor, BlockHandle, Part, ReadAhead, ReadContext, Resul
 pub struct ScanFilter {
     /// Only entries last modified in this range, in microseconds.
     pub last_modified: Option<RangeInclusive<u64>>,
-    /// Only entries in these anti-entropy segments.
-    pub segments: Option<Vec<u32>>,
+    /// Only entries in these anti-entropy segments, or in these leaves of a tree.
+    pub segments: Option<SegmentFilter>,
 }
 
 /// How a scan reads.
@@ -74,7 +74,7 @@ pub struct TableScan {
     table: Arc<Table>,
     options: ScanOptions,
     to: Bound<Bytes>,
-    wanted: Option<Vec<u16>>,
+    wanted: Option<FoldedFilter>,
     partition: usize,
     index: Option<BlockCursor>,
     segment_sets: Option<SegmentSets>,
@@ -97,12 +97,7 @@ impl TableScan {
         let partition = table
             .partitions
             .partition_point(|partition| partition.separator < from);
-        let wanted = options.filter.segments.as_ref().map(|segments| {
-            let mut wanted: Vec<u16> = segments.iter().map(|it| folded_segment(*it)).collect();
-            wanted.sort_unstable();
-            wanted.dedup();
-            wanted
-        });
+        let wanted = options.filter.segments.as_ref().map(SegmentFilter::folded);
         Self {
             behind: from.max(table.properties().smallest.clone()),
             table,

@@ -6,7 +6,7 @@
 //! blocks through, for it has to answer for all wanted segments at once.
 
 use bytes::Bytes;
-use kvorum_encoding::{ByteReader, Truncated, put_varint};
+use kvorum_encoding::{ByteReader, FoldedFilter, Truncated, put_varint};
 
 /// Appends the set of one block: varint count, then the segments ascending, two bytes each.
 pub(crate) fn put_set(out: &mut Vec<u8>, segments: &mut Vec<u16>) {
@@ -31,7 +31,7 @@ impl SegmentSets {
     }
 
     /// True when the next block may hold one of the wanted segments.
-    pub(crate) fn next_meets(&mut self, wanted: &[u16]) -> Result<bool, Truncated> {
+    pub(crate) fn next_meets(&mut self, wanted: &FoldedFilter) -> Result<bool, Truncated> {
         let mut reader = ByteReader::new(&self.payload[self.next..]);
         let count = reader.varint_len()?;
         let set = reader.take(count * 2)?;
@@ -39,13 +39,13 @@ impl SegmentSets {
         let mut segments = set
             .chunks_exact(2)
             .map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-        Ok(segments.any(|segment| wanted.binary_search(&segment).is_ok()))
+        Ok(segments.any(|segment| wanted.admits(segment)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use kvorum_encoding::folded_segment;
+    use kvorum_encoding::{SegmentFilter, folded_segment};
 
     use super::*;
 
@@ -56,13 +56,14 @@ mod tests {
         put_set(&mut out, &mut Vec::new());
         put_set(&mut out, &mut vec![folded_segment(0x0012_0034)]);
         let mut sets = SegmentSets::new(out.clone().into());
-        assert_eq!(sets.next_meets(&[3]), Ok(true));
-        assert_eq!(sets.next_meets(&[3]), Ok(false));
-        assert_eq!(sets.next_meets(&[0x26]), Ok(true));
-        assert!(sets.next_meets(&[3]).is_err());
+        let only = |segment: u32| SegmentFilter::Segments(vec![segment]).folded();
+        assert_eq!(sets.next_meets(&only(3)), Ok(true));
+        assert_eq!(sets.next_meets(&only(3)), Ok(false));
+        assert_eq!(sets.next_meets(&only(0x26)), Ok(true));
+        assert!(sets.next_meets(&only(3)).is_err());
         assert!(
             SegmentSets::new(out[..3].to_vec().into())
-                .next_meets(&[1])
+                .next_meets(&only(1))
                 .is_err()
         );
     }

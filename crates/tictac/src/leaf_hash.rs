@@ -28,13 +28,12 @@ impl LeafHash {
         body_hash: u64,
         is_tombstone: bool,
     ) -> Self {
-        let of_key = xxh3_64_with_seed(key, u64::from(HASH_VERSION));
-        let of_clock = clock.into_iter().fold(of_key, with_dot);
-        let mut end = [0; 9];
-        end[..8].copy_from_slice(&body_hash.to_le_bytes());
-        end[8] = u8::from(is_tombstone);
-        let bytes = xxh3_64_with_seed(&end, of_clock).to_le_bytes();
-        let [a, b, c, d, e, f, g, h] = bytes;
+        Self::of_entry(entry_hash(key, clock, body_hash, is_tombstone))
+    }
+
+    /// The part of an [`entry_hash`] that leaves add up.
+    pub fn of_entry(hash: u64) -> Self {
+        let [a, b, c, d, e, f, g, h] = hash.to_le_bytes();
         let half = u32::from_le_bytes([a, b, c, d]) ^ u32::from_le_bytes([e, f, g, h]);
         Self(half.max(1))
     }
@@ -43,6 +42,21 @@ impl LeafHash {
     pub fn get(self) -> u32 {
         self.0
     }
+}
+
+/// The whole hash of an entry, `h` in the drawing above: equal where key, clock, body and kind are.
+pub fn entry_hash(
+    key: &[u8],
+    clock: impl IntoIterator<Item = (u64, u64)>,
+    body_hash: u64,
+    is_tombstone: bool,
+) -> u64 {
+    let of_key = xxh3_64_with_seed(key, u64::from(HASH_VERSION));
+    let of_clock = clock.into_iter().fold(of_key, with_dot);
+    let mut end = [0; 9];
+    end[..8].copy_from_slice(&body_hash.to_le_bytes());
+    end[8] = u8::from(is_tombstone);
+    xxh3_64_with_seed(&end, of_clock)
 }
 
 fn with_dot(so_far: u64, (actor, counter): (u64, u64)) -> u64 {

@@ -73,6 +73,21 @@ impl Tree {
         }
     }
 
+    /// The leaves that a branch has when the tree is folded to a size, which is at most its own.
+    ///
+    /// # Panics
+    /// When a tree of that size has no such branch.
+    pub fn branch_at(&self, size: TreeSize, number: usize) -> Vec<u32> {
+        assert!(number < size.branches(), "a branch beyond the last one");
+        let mut folded = EMPTY.to_vec();
+        for onto in (number..self.size.branches()).step_by(size.branches()) {
+            for (leaf, other) in folded.iter_mut().zip(self.branch(onto)) {
+                *leaf ^= other;
+            }
+        }
+        folded
+    }
+
     /// One leaf, by its number in this tree.
     ///
     /// # Panics

@@ -14,6 +14,7 @@ use kvorum_ring::{Epoch, Partition};
 use crate::data_type_update::DataTypeUpdate;
 use crate::index_page_request::IndexPage;
 use crate::page_request::Page;
+use crate::tree_request::TreeAnswer;
 
 /// A request to one replica.
 #[derive(Clone, Debug)]
@@ -175,6 +176,8 @@ pub enum ReplicaReply {
     Listed(Page),
     /// A part of an index query. Asked for by [`crate::IndexPageRequest`], not by an operation.
     IndexListed(IndexPage),
+    /// What a tree has. Asked for by [`crate::TreeRequest`], not by an operation.
+    Trees(TreeAnswer),
     /// It was not done.
     Failed(ReplicaFailure),
 }

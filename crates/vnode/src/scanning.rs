@@ -152,6 +152,16 @@ impl Vnode {
         request: &ScanRequest,
         is_wanted: &mut dyn FnMut(&StorageKey) -> bool,
     ) -> Result<ScanPage<T>, PageFailure> {
+        self.scan_admitted(request, |_| {}, is_wanted)
+    }
+
+    /// As [`Vnode::scan`], of those entries that the narrowed filter admits as well.
+    pub(crate) fn scan_admitted<T: Scanned>(
+        &self,
+        request: &ScanRequest,
+        narrow: impl FnOnce(&mut FoldFilter),
+        is_wanted: &mut dyn FnMut(&StorageKey) -> bool,
+    ) -> Result<ScanPage<T>, PageFailure> {
         let snapshot = self.backend.snapshot(request.lease);
         let snapshot = snapshot.map_err(ReplicaFailure::from)?;
         let mut reading = PageReading::new(request.limits);
@@ -159,7 +169,8 @@ impl Vnode {
             let is_wanted = is_wanted(visited.key);
             reading.visit(&visited, is_wanted)
         };
-        let filter = FoldFilter::unexpired_by(&request.clock);
+        let mut filter = FoldFilter::unexpired_by(&request.clock);
+        narrow(&mut filter);
         let end = snapshot.fold(T::DETAIL, &request.range, &filter, visitor);
         reading.end(end.map_err(ReplicaFailure::from)?)
     }

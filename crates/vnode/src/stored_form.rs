@@ -46,6 +46,14 @@ pub(crate) fn head_of(tag: Tag, stored: &Bytes) -> Result<Head, DecodeError> {
     }
 }
 
+/// The hash of the body, in a head that is about to be stored.
+pub(crate) fn body_hash_of(tag: Tag, stored: &Bytes) -> Result<u64, DecodeError> {
+    match is_plain(tag) {
+        true => Head::body_hash_of(stored),
+        false => Head::body_hash_of(&OpenedHead::of(tag.0, stored)?.head),
+    }
+}
+
 /// The object of an entry, as it was stored.
 pub(crate) fn object_of(tag: Tag, head: &Bytes, body: Bytes) -> Result<Arc<Object>, DecodeError> {
     if is_plain(tag) {

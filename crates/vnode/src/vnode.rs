@@ -13,6 +13,7 @@ use kvorum_runtime::{Clock, Moment};
 
 use crate::change_observer::{Change, ChangeObserver};
 use crate::dot_source::DotSource;
+use crate::hash_trees::HashTrees;
 use crate::key_locks::KeyLocks;
 use crate::lease_table::LeaseTable;
 use crate::metering::{SAMPLED_EVERY, Stopwatch, VnodeMeter, VnodeWork, work_of};
@@ -45,6 +46,8 @@ pub struct Vnode {
     pub(crate) place_bytes: usize,
     pub(crate) counts: Counts,
     pub(crate) observers: Vec<Arc<dyn ChangeObserver>>,
+    /// What anti-entropy compares; `None` where it is off.
+    pub(crate) trees: Option<Arc<HashTrees>>,
     pub(crate) stopwatch: Option<Stopwatch>,
     /// Why the store takes no more writes, once it has said so: what failed it says again.
     pub(crate) unwritable: OnceLock<String>,
@@ -177,6 +180,7 @@ impl Vnode {
             place_bytes: 0,
             counts: Counts::default(),
             observers: Vec::new(),
+            trees: None,
             stopwatch: None,
             unwritable: OnceLock::new(),
             tombstones_kept: Arc::new(()),

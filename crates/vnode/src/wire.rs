@@ -13,6 +13,7 @@ mod index;
 mod message;
 mod reply;
 mod request;
+mod tree;
 
 pub use message::{WireError, WireMessage};
 pub use reply::{decode_reply, encode_reply};

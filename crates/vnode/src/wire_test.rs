@@ -8,14 +8,15 @@ use kvorum_backend::{Durability, Durable, FoldRange};
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
 use kvorum_object::{Clock, Content, Metadata, Object, ObjectTag, Resolution, Timestamp};
 use kvorum_ring::{Epoch, KeyHash, RingSize, Role};
+use kvorum_tictac::TreeSize;
 use proptest::prelude::*;
 
 use super::message::VERSION;
 use super::*;
 use crate::{
     ClientUpdate, Condition, DataTypeUpdate, Detail, IndexPage, IndexPageRequest, IndexPosition,
-    IndexScan, Operation, Page, PageKind, PageRequest, ReplicaFailure, ReplicaReply,
-    ReplicaRequest, TermPattern,
+    IndexScan, LeafKeys, Operation, Page, PageKind, PageRequest, ReplicaFailure, ReplicaReply,
+    ReplicaRequest, SeenEntry, TermPattern, TreeAnswer, TreeName, TreeQuestion, TreeRequest,
 };
 
 fn key() -> StorageKey {
@@ -89,7 +90,7 @@ fn requests() -> Vec<PeerRequest> {
     let (object, resolution) = (object(b"value"), Resolution::KeepSiblings);
     let size = RingSize::new(8).unwrap();
     let partition = size.partition(3).unwrap();
-    vec![
+    let mut requests = vec![
         replica(Operation::Get {
             key: key(),
             detail: Detail::Head,
@@ -136,6 +137,79 @@ fn requests() -> Vec<PeerRequest> {
             from: Bound::Included(Bytes::from_static(b"\x01\x017")),
             to: Bound::Included(Bytes::from_static(b"\x01\x027")),
         }),
+    ];
+    requests.extend(tree_questions().into_iter().map(tree));
+    requests
+}
+
+fn tree(question: TreeQuestion) -> PeerRequest {
+    let size = RingSize::new(8).unwrap();
+    PeerRequest::Tree(TreeRequest {
+        partition: size.partition(3).unwrap(),
+        epoch: Epoch::new(5),
+        tree: TreeName {
+            owner: size.partition(1).unwrap(),
+            n_val: 3,
+        },
+        question,
+    })
+}
+
+fn tree_questions() -> [TreeQuestion; 5] {
+    let size = TreeSize::Medium;
+    let keys = LeafKeys {
+        size,
+        leaves: [7, 300_000].into(),
+        bucket_prefix: None,
+        modified: None,
+        after: None,
+        keys_max: 100,
+    };
+    [
+        TreeQuestion::Root,
+        TreeQuestion::Branches {
+            size,
+            branches: [0, 1_023].into(),
+        },
+        TreeQuestion::Keys(keys.clone()),
+        TreeQuestion::Keys(LeafKeys {
+            bucket_prefix: Some(Bytes::from_static(b"prefix")),
+            modified: Some((5, u64::MAX)),
+            after: Some(key()),
+            ..keys
+        }),
+        TreeQuestion::Recount {
+            size,
+            leaves: [1].into(),
+        },
+    ]
+}
+
+fn tree_answers() -> [TreeAnswer; 5] {
+    let seen = |expiry| SeenEntry {
+        key: key(),
+        segment: 9,
+        version: u64::MAX,
+        modified: 77,
+        expiry,
+    };
+    [
+        TreeAnswer::Root {
+            size: TreeSize::XxSmall,
+            hash_version: 1,
+            root: vec![3; 16],
+            is_building: true,
+        },
+        TreeAnswer::Branches {
+            branches: vec![vec![1, 2], Vec::new()],
+            is_building: false,
+        },
+        TreeAnswer::Keys {
+            entries: vec![seen(None), seen(Some(99))],
+            is_cut: true,
+        },
+        TreeAnswer::Recounted,
+        TreeAnswer::Unknown,
     ]
 }
 
@@ -216,6 +290,7 @@ fn replies() -> Vec<ReplicaReply> {
         }),
     ];
     replies.extend(failures.into_iter().map(ReplicaReply::Failed));
+    replies.extend(tree_answers().into_iter().map(ReplicaReply::Trees));
     replies
 }
 

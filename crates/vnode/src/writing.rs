@@ -7,20 +7,22 @@ use kvorum_backend::{
     Batch, Durability, Durable, EntryPlace, ErrorKind, IndexEntry, Lookup, OldEntry, ReadAt,
     Reading, Timestamp, Write,
 };
-use kvorum_encoding::StorageKey;
+use kvorum_encoding::{StorageKey, checksum};
 use kvorum_object::{
     ActorId, Clock, Dot, Head, LimitExceeded, LimitLevel, Merged, Object, ObjectSize, ObjectTag,
     Resolution, Stored, UpdateError,
 };
 use kvorum_planted_defects::is_planted;
 use kvorum_ring::Epoch;
+use kvorum_tictac::LeafHash;
 
 use crate::change_observer::{Change, ChangeObserver as _};
 use crate::dot_source::{Lane, Overtaken};
 use crate::limit_log;
 use crate::metering::VnodeWork;
 use crate::replica_request::{ClientUpdate, Condition, ReplicaFailure, ReplicaReply};
-use crate::stored_form::{Incoming, fields_of, head_of};
+use crate::stored_form::{Incoming, body_hash_of, fields_of, head_of};
+use crate::tree_building::{hash_of, hash_of_head};
 use crate::vnode::{Interrupted, Vnode};
 
 /// For what goes by no ring.
@@ -432,6 +434,15 @@ impl Vnode {
     ) -> Result<Durable, Interrupted> {
         let encoded = tag.encode(object);
         let fields = fields_of(key, object, tag);
+        let hash = match &self.trees {
+            None => None,
+            Some(_) => {
+                let body_hash = body_hash_of(fields.tag, &encoded.head);
+                let body_hash = body_hash.map_err(|it| ReplicaFailure::Internal(it.to_string()))?;
+                let is_tombstone = object.is_tombstone();
+                Some(hash_of(key, object.clock(), body_hash, is_tombstone))
+            }
+        };
         let write = Write::Put {
             key: key.clone(),
             fields,
@@ -445,6 +456,7 @@ impl Vnode {
             _ => write,
         };
         let durable = self.put(&Batch::of(write), durability)?;
+        self.change_tree(key, old, hash);
         let (old, new) = (old.head.as_ref(), Some(object));
         self.show(&Change { key, old, new });
         Ok(durable)
@@ -462,9 +474,23 @@ impl Vnode {
             old: old.entry,
         };
         let _durable = self.put(&Batch::of(write), durability)?;
+        self.change_tree(key, old, None);
         let (old, new) = (old.head.as_ref(), None);
         self.show(&Change { key, old, new });
         Ok(())
+    }
+
+    /// Takes a change that the store has accepted into the tree of its key.
+    fn change_tree(&self, key: &StorageKey, old: &Old, new: Option<u64>) {
+        let Some(trees) = &self.trees else {
+            return;
+        };
+        let old = old.head.as_ref().map(|head| hash_of_head(key, head));
+        if is_planted!(TreeUnchangedByOverwrite) && old.is_some() && new.is_some() {
+            return;
+        }
+        let (old, new) = (old.map(LeafHash::of_entry), new.map(LeafHash::of_entry));
+        trees.changed(key, checksum(key.as_bytes()), old, new);
     }
 
     /// Shows a change that the store has accepted.

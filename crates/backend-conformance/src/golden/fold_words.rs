@@ -4,6 +4,7 @@ use kvorum_backend::{
     Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, IndexFolds, IndexRange, Lease, Result,
     Snapshot, Timestamp,
 };
+use kvorum_encoding::SegmentFilter;
 
 use super::print::{self, Batches};
 use super::words::{self, Words};
@@ -98,7 +99,8 @@ fn filter(words: &mut Words<'_>, now: Timestamp) -> std::result::Result<FoldFilt
         let segments = segments
             .split(',')
             .map(|text| text.parse::<u32>().map_err(|error| error.to_string()));
-        filter.segments = Some(segments.collect::<std::result::Result<_, _>>()?);
+        let segments = segments.collect::<std::result::Result<_, _>>()?;
+        filter.segments = Some(SegmentFilter::Segments(segments));
     }
     if let Some(modified) = words.value("modified") {
         let (first, last) = modified

@@ -16,7 +16,7 @@ use kvorum_properties::Quorum;
 use kvorum_vnode::Condition;
 
 use crate::cluster::{Cluster, ClusterNode, Setup};
-use crate::world::{address, request, values};
+use crate::world::{address, request, storage_key, values};
 
 pub(crate) async fn put(
     node: &ClusterNode,
@@ -628,4 +628,46 @@ fn a_node_without_room_refuses_what_is_put_and_nothing_else() {
     let coordinator = &cluster.node(owner).coordinator;
     let deleted = cluster.run(coordinator.delete(&address("key"), clock, &options, now));
     assert!(deleted.is_ok(), "{:?}", deleted.err());
+}
+
+const MEND_WAIT: Duration = Duration::from_secs(5);
+
+/// A key is mended when every replica has the same of it in the end.
+#[test]
+fn replicas_are_mended_on_request_and_it_is_said_when_one_was_not_reached() {
+    let cluster = Cluster::new(&Setup::default());
+    let owners = cluster.owners("key");
+    cluster.cut_off(owners[2], true);
+    cluster.put(owners[0], "key", "value").unwrap();
+    cluster.settle();
+    let mend = |at: u8| {
+        let coordinator = &cluster.node(at).coordinator;
+        cluster.run(coordinator.mend_replicas(&storage_key("key"), MEND_WAIT))
+    };
+    assert!(!mend(owners[0]), "a replica is down");
+    cluster.heal(owners[2]);
+    assert_eq!(cluster.replicas_with("key"), 2);
+    assert!(mend(owners[1]));
+    assert_eq!(cluster.replicas_with("key"), 3);
+    assert!(mend(cluster.stranger("key")), "nothing is to be done");
+    let absent = cluster
+        .node(owners[0])
+        .coordinator
+        .mend_replicas(&storage_key("none"), MEND_WAIT);
+    assert!(cluster.run(absent));
+}
+
+#[test]
+fn a_key_is_not_mended_while_a_replica_takes_no_writes() {
+    let cluster = Cluster::new(&Setup::default());
+    let owners = cluster.owners("key");
+    cluster.put(owners[0], "key", "value").unwrap();
+    cluster.settle();
+    let partition = cluster.partitions("key")[1];
+    cluster.node(owners[1]).break_store(partition);
+    for at in owners {
+        let coordinator = &cluster.node(at).coordinator;
+        let mended = coordinator.mend_replicas(&storage_key("key"), MEND_WAIT);
+        assert!(!cluster.run(mended));
+    }
 }

@@ -83,6 +83,7 @@ impl Machine {
                 is_inbound_enabled: self.handoff_inbound,
                 ..kvorum_member::TransferSettings::default()
             },
+            exchanges: None,
             hint_period: Duration::from_secs(3_600),
         }
     }

@@ -1,5 +1,6 @@
 //! The keys that Kvorum honours, one table per owner; the only place where a default stands.
 
+mod anti_entropy;
 mod bitcask;
 mod buckets;
 mod durability;
@@ -22,7 +23,7 @@ use crate::key::{Key, Section};
 pub(crate) use multi::ENGINE;
 
 /// All keys, in the order of the reference page.
-pub(crate) const SECTIONS: [Section; 16] = [
+pub(crate) const SECTIONS: [Section; 17] = [
     section("Node and directories", node::KEYS),
     section("Listeners and protocols", listeners::KEYS),
     section("Encryption between nodes", encryption::KEYS),
@@ -37,6 +38,7 @@ pub(crate) const SECTIONS: [Section; 16] = [
     section("Innostore backend", innostore::KEYS),
     section("Memory backend", memory::KEYS),
     section("Several backends on one node", multi::KEYS),
+    section("Anti-entropy", anti_entropy::KEYS),
     section("Background work", maintenance::KEYS),
     section("Logs", log::KEYS),
 ];

@@ -76,6 +76,11 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         }
         Defect::DeliveryOrderDecides => &[DoubledMessages, OvertakenMessages, Join, ClockBack],
         Defect::TombstoneReapedEarly | Defect::SiblingsDropped => &[IsolateOne, Crash],
+        Defect::TreeTrustedWhileBuilt => &[Restart, Crash, CrashAll, WriteError, DiskFull],
+        Defect::ExchangeShortOfReplicaComplete => &[Restart, Crash, LostMessages, WriteError],
+        Defect::TreeUnchangedByOverwrite | Defect::MendedThoughReplicaFailed => {
+            &[DiskFull, WriteError, IsolateOne]
+        }
         Defect::DirectoryNotSynced
         | Defect::RenameBeforeSync
         | Defect::GroupNotAwaited
@@ -90,11 +95,10 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         | Defect::DigestNotCompared
         | Defect::CursorBeforeDurable
         | Defect::WaitingTransferKeepsTurn
-        | Defect::TreeTrustedWhileBuilt
+        | Defect::ChangeDuringPageTakenTwice
         | Defect::RangeHintSkipsNewest
         | Defect::ExpiredEntryRepaired
         | Defect::InFlightTakenForDifference
-        | Defect::ExchangeShortOfReplicaComplete
         | Defect::TombstoneReapedBesideHint
         | Defect::RestoredReplicaTakenForSource => &[],
     }
@@ -196,6 +200,13 @@ fn plan(place: Place, seed: u64) -> RunPlan {
         | Defect::SloppyQuorumCountedForPw => plan.strict_percent = 90,
         _ => plan.strict_percent = 60,
     }
+    plan.has_exchanges = matches!(
+        defect,
+        Defect::TreeTrustedWhileBuilt
+            | Defect::ExchangeShortOfReplicaComplete
+            | Defect::TreeUnchangedByOverwrite
+            | Defect::MendedThoughReplicaFailed
+    );
     plan
 }
 

@@ -11,7 +11,7 @@ use kvorum_sst::{
 };
 use proptest::prelude::*;
 
-use crate::support::{Told, facts, get, map, open, scan, small_options, write};
+use crate::support::{Told, facts, get, map, open, scan, segments_of, small_options, write};
 
 fn options() -> impl Strategy<Value = TableOptions> {
     let filters = prop_oneof![
@@ -117,7 +117,7 @@ fn a_filtered_scan_misses_nothing_that_it_was_asked_for_and_reads_less() {
     };
     let segments = ScanFilter {
         last_modified: None,
-        segments: Some(vec![facts(17).segment, facts(1_500).segment]),
+        segments: Some(segments_of(&[17, 1_500])),
     };
     let cases: [(ScanFilter, Vec<usize>); 3] = [
         (modified(1_100..=1_120), (100..=120).collect()),

@@ -7,7 +7,9 @@ use kvorum_disk::{Disk, MemoryDisk, OpenMode};
 use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 use kvorum_sst::{Gap, KnownTable, Part, ReadContext, ScanFilter, ScanOptions};
 
-use crate::support::{ID, Map, PATH, Told, facts, flip, map, open, scan, small_options, write};
+use crate::support::{
+    ID, Map, PATH, Told, facts, flip, map, open, scan, segments_of, small_options, write,
+};
 
 const FILE_HEADER_BYTES: u64 = 32;
 const FRAME_HEADER_BYTES: u64 = 20;
@@ -66,7 +68,7 @@ fn scan_wanted(disk: &MemoryDisk, written: &KnownTable, map: &Map) -> (Map, Vec<
         sink: &told,
         ..ReadContext::default()
     };
-    let segments = wanted().into_iter().map(|it| facts(it).segment).collect();
+    let segments = segments_of(&wanted());
     let filter = ScanFilter {
         segments: Some(segments),
         ..ScanFilter::default()

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use kvorum_disk::{Disk, MemoryDisk, OpenMode};
+use kvorum_encoding::SegmentFilter;
 use kvorum_sst::{
     DamageSink, Facts, Gap, KnownTable, ReadContext, ScanItem, ScanOptions, Table, TableDamage,
     TableId, TableOptions, TableScan, TableWriter, hash_key,
@@ -38,6 +39,11 @@ pub(crate) fn facts(number: usize) -> Facts {
         segment: u32::try_from(number).unwrap() * 7919,
         ..Facts::default()
     }
+}
+
+/// The filter for the segments of these entries, in order of the entries, which is theirs.
+pub(crate) fn segments_of(numbers: &[usize]) -> SegmentFilter {
+    SegmentFilter::Segments(numbers.iter().map(|it| facts(*it).segment).collect())
 }
 
 pub(crate) fn small_options() -> TableOptions {

@@ -12,8 +12,10 @@ use super::index::{index_page_bytes, put_index_page};
 use super::message::{
     KEY_BYTES_MAX, Reader, TEXT_BYTES_MAX, VERSION, WireError, WireMessage, put_prefixed, put_text,
 };
+use super::tree::{put_tree_answer, tree_answer_bytes};
 use crate::page_request::Page;
 use crate::replica_request::{ReplicaFailure, ReplicaReply};
+use crate::tree_request::TreeAnswer;
 
 const FOUND: u8 = 1;
 const NOT_FOUND: u8 = 2;
@@ -24,6 +26,7 @@ const REAPED: u8 = 6;
 const FAILED: u8 = 7;
 const LISTED: u8 = 8;
 const INDEX_LISTED: u8 = 9;
+const TREES: u8 = 10;
 
 const STALE_EPOCH: u8 = 1;
 const CONDITION_FOUND: u8 = 2;
@@ -53,11 +56,11 @@ const OPERATION_REFUSED: u8 = 18;
 /// ```text
 /// head    = version  u8   1
 ///           kind     u8   1 found, 2 not found, 3 stored, 4 stored as sent, 5 received, 6 reaped,
-///                         7 failed, 8 listed, 9 index listed
+///                         7 failed, 8 listed, 9 index listed, 10 tree
 ///           rest          found, stored, stored as sent: the object's head
 ///                         failed: code u8, then by code two numbers u64 or a text
 ///                         listed: has_more u8, of 1 a key; varint count, keys
-///                         index listed: drawn in `index.rs`
+///                         index listed: drawn in `index.rs`; tree: drawn in `tree.rs`
 /// text, key = varint length, bytes
 /// body    = the object's, empty when it is as sent
 /// ```
@@ -70,6 +73,7 @@ pub fn encode_reply(reply: &ReplicaReply, sent: &Bytes) -> WireMessage {
         ReplicaReply::Reaped => plain(REAPED),
         ReplicaReply::Failed(failure) => of_failure(failure),
         ReplicaReply::Listed(page) => of_page(page),
+        ReplicaReply::Trees(answer) => of_tree(answer),
         ReplicaReply::IndexListed(page) => {
             let mut head = start(INDEX_LISTED, index_page_bytes(page));
             put_index_page(&mut head, page);
@@ -78,6 +82,15 @@ pub fn encode_reply(reply: &ReplicaReply, sent: &Bytes) -> WireMessage {
                 body: Bytes::new(),
             }
         }
+    }
+}
+
+fn of_tree(answer: &TreeAnswer) -> WireMessage {
+    let mut head = start(TREES, tree_answer_bytes(answer));
+    put_tree_answer(&mut head, answer);
+    WireMessage {
+        head: head.into(),
+        body: Bytes::new(),
     }
 }
 
@@ -199,6 +212,7 @@ pub fn decode_reply(message: &WireMessage, sent: &Bytes) -> Result<ReplicaReply,
         FAILED => ReplicaReply::Failed(reader.failure()?),
         LISTED => ReplicaReply::Listed(reader.listed()?),
         INDEX_LISTED => ReplicaReply::IndexListed(reader.index_page()?),
+        TREES => ReplicaReply::Trees(reader.tree_answer()?),
         _ => return Err(reader.malformed()),
     };
     reader.end(body)?;
@@ -265,7 +279,7 @@ impl Reader<'_> {
         Ok(Page { keys, next })
     }
 
-    fn listed_key(&mut self) -> Result<StorageKey, WireError> {
+    pub(super) fn listed_key(&mut self) -> Result<StorageKey, WireError> {
         let key = self.prefixed(KEY_BYTES_MAX)?;
         Ok(StorageKey::from_encoded(key))
     }

@@ -14,10 +14,12 @@ use super::message::{
     KEY_BYTES_MAX, Reader, VERSION, WireError, WireMessage, put_bound, put_clock, put_owners,
     put_prefixed,
 };
+use super::tree::put_tree_request;
 use crate::data_type_update::DataTypeUpdate;
 use crate::index_page_request::IndexPageRequest;
 use crate::page_request::{PageKind, PageRequest};
 use crate::replica_request::{ClientUpdate, Condition, Detail, Operation, ReplicaRequest};
+use crate::tree_request::TreeRequest;
 
 /// What one node asks another.
 #[derive(Clone, Debug)]
@@ -33,6 +35,8 @@ pub enum PeerRequest {
     Page(PageRequest),
     /// A part of an index query.
     IndexPage(IndexPageRequest),
+    /// A question about a tree of a vnode.
+    Tree(TreeRequest),
 }
 
 const GET: u8 = 1;
@@ -43,6 +47,7 @@ const REAP: u8 = 5;
 const PAGE: u8 = 6;
 const INDEX_PAGE: u8 = 7;
 const APPLY: u8 = 8;
+const TREE: u8 = 9;
 
 const NEWEST_WINS: u8 = 1;
 
@@ -54,7 +59,8 @@ const FIXED_BYTES: usize = 64;
 /// ```text
 /// head       = version    u8        1
 ///              kind       u8        1 get, 2 coordinate, 3 store, 4 mend, 5 reap, 6 page,
-///                                   7 index page, drawn in `index.rs`, 8 apply
+///                                   7 index page, drawn in `index.rs`, 8 apply,
+///                                   9 tree, drawn in `tree.rs`
 ///              partition  u16
 ///              epoch      u64
 ///              rest                 by kind
@@ -82,6 +88,11 @@ pub fn encode_request(request: &PeerRequest) -> WireMessage {
         PeerRequest::IndexPage(page) => {
             let mut out = start(INDEX_PAGE, page.partition, page.epoch, 0);
             put_index_page_request(&mut out, page);
+            message(out, Bytes::new())
+        }
+        PeerRequest::Tree(request) => {
+            let mut out = start(TREE, request.partition, request.epoch, 0);
+            put_tree_request(&mut out, request);
             message(out, Bytes::new())
         }
     }
@@ -208,6 +219,11 @@ pub fn decode_request(message: &WireMessage) -> Result<PeerRequest, WireError> {
         reader.end(body)?;
         return Ok(PeerRequest::IndexPage(page));
     }
+    if kind == TREE {
+        let request = reader.tree_request(partition, epoch)?;
+        reader.end(body)?;
+        return Ok(PeerRequest::Tree(request));
+    }
     let role = match reader.bytes.u8()? {
         0 => Role::Primary,
         1 => Role::Fallback,
@@ -270,7 +286,7 @@ pub fn decode_request(message: &WireMessage) -> Result<PeerRequest, WireError> {
 }
 
 impl Reader<'_> {
-    fn partition(&mut self) -> Result<Partition, WireError> {
+    pub(super) fn partition(&mut self) -> Result<Partition, WireError> {
         let partition = Partition::of_number(self.bytes.u16()?);
         partition.ok_or_else(|| self.malformed())
     }

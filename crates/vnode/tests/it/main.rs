@@ -18,6 +18,7 @@ mod observers;
 mod old_heads;
 mod reads_and_writes;
 mod scans;
+mod trees;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,250 @@
+//! The exchanges of a node: begun as they fall due, stopped when they are no more, and reported.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_anti_entropy::{Order, Outcome, Pace, Schedule, Target};
+use kvorum_cluster::{AgreedState, ClusterState};
+use kvorum_coordinator::{Coordinator, LocalVnodes};
+use kvorum_ring::NodeId;
+use kvorum_runtime::{Runtime, Watched};
+use parking_lot::Mutex;
+
+use crate::building::Builder;
+use crate::conversation::{Means, converse, micros};
+use crate::places::Placements;
+use crate::report::ExchangesReport;
+use crate::settings::{ExchangeSettings, StepBudget};
+use crate::targets::{epoch_of, replicas_of, targets_of, tree_of};
+
+/// The schedule is looked at this often at least: the ring may have changed, or who is up.
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
+/// So many repairs may go at once after a rest.
+const REPAIRS_AT_ONCE: u32 = 16;
+
+/// What exchanges work with.
+pub struct Parts {
+    /// This node.
+    pub node: NodeId,
+    /// Clock, tasks and the blocking pool.
+    pub runtime: Runtime,
+    /// The agreed cluster state.
+    pub cluster: Arc<dyn AgreedState>,
+    /// This node's vnodes, which keep trees ([`kvorum_vnode::Vnode::with_trees`]).
+    pub vnodes: Arc<dyn LocalVnodes>,
+    /// Asks replicas, and mends them.
+    pub coordinator: Arc<Coordinator>,
+    /// Says which nodes are up.
+    pub is_up: Arc<dyn Fn(NodeId) -> bool + Send + Sync>,
+    /// Says how fast trees may be built.
+    pub budget: Arc<dyn StepBudget>,
+    /// How exchanges are carried out.
+    pub settings: ExchangeSettings,
+}
+
+/// See the crate's description. Clones are one.
+#[derive(Clone)]
+pub struct Exchanges(Arc<Shared>);
+
+struct Shared {
+    node: NodeId,
+    cluster: Arc<dyn AgreedState>,
+    is_up: Arc<dyn Fn(NodeId) -> bool + Send + Sync>,
+    means: Means,
+    builder: Builder,
+    state: Mutex<State>,
+}
+
+struct State {
+    schedule: Schedule,
+    is_enabled: bool,
+    /// Ends the exchange of a target when it is dropped.
+    stops: BTreeMap<Target, Watched<bool>>,
+    sums: Sums,
+}
+
+#[derive(Default)]
+struct Sums {
+    keys_repaired: u64,
+    repairs_failed: u64,
+    exchanges: u64,
+    exchanges_complete: u64,
+}
+
+impl Exchanges {
+    /// Nothing is begun before [`Exchanges::run`].
+    pub fn new(parts: Parts) -> Self {
+        let settings = parts.settings;
+        let pace = Pace::new(settings.repairs_per_second, REPAIRS_AT_ONCE);
+        Self(Arc::new(Shared {
+            node: parts.node,
+            cluster: parts.cluster,
+            is_up: parts.is_up,
+            builder: Builder::new(parts.runtime.clone(), parts.vnodes, parts.budget, settings),
+            means: Means {
+                runtime: parts.runtime,
+                coordinator: parts.coordinator,
+                settings,
+                pace: Arc::new(Mutex::new(pace)),
+            },
+            state: Mutex::new(State {
+                schedule: Schedule::new(settings.schedule),
+                is_enabled: true,
+                stops: BTreeMap::new(),
+                sums: Sums::default(),
+            }),
+        }))
+    }
+
+    /// Builds trees and compares replicas for as long as it is polled.
+    pub async fn run(self) {
+        let _ends_with_this = EndsAll(self.0.clone());
+        let building = self.0.clone();
+        let building = async move { building.keep_built().await };
+        futures_util::future::join(building, self.0.keep_comparing()).await;
+    }
+
+    /// Begins no exchange any more, and ends those under way; or begins them again. Trees are kept all the
+    /// same.
+    pub fn set_enabled(&self, is_enabled: bool) {
+        let mut state = self.0.state.lock();
+        state.is_enabled = is_enabled;
+        match is_enabled {
+            true => state.schedule.enable(),
+            false => {
+                for target in state.schedule.disable() {
+                    state.stops.remove(&target);
+                }
+            }
+        }
+    }
+
+    /// What is known of exchanges and trees at this moment.
+    pub fn report(&self) -> ExchangesReport {
+        let shared = &self.0;
+        let size = shared.cluster.look().ring().size();
+        let trees = shared.builder.report(size);
+        let state = shared.state.lock();
+        let sums = &state.sums;
+        ExchangesReport {
+            now_micros: shared.now(),
+            is_enabled: state.is_enabled,
+            targets: state.schedule.report(),
+            trees,
+            keys_repaired: sums.keys_repaired,
+            repairs_failed: sums.repairs_failed,
+            exchanges: sums.exchanges,
+            exchanges_complete: sums.exchanges_complete,
+        }
+    }
+}
+
+/// Ends the exchanges under way when it is dropped.
+struct EndsAll(Arc<Shared>);
+
+impl Drop for EndsAll {
+    fn drop(&mut self) {
+        let stops = std::mem::take(&mut self.0.state.lock().stops);
+        drop(stops);
+    }
+}
+
+impl Shared {
+    fn now(&self) -> u64 {
+        micros(self.means.runtime.now().elapsed())
+    }
+
+    async fn keep_built(&self) {
+        let mut known: Option<(u64, Placements)> = None;
+        loop {
+            let state = self.cluster.current();
+            self.follow_places(&state, &mut known);
+            self.builder.build_next(state.ring().size()).await;
+        }
+    }
+
+    /// Drops trees whose keys have come to other ones.
+    fn follow_places(&self, state: &ClusterState, known: &mut Option<(u64, Placements)>) {
+        if known.as_ref().is_some_and(|it| it.0 == state.version()) {
+            return;
+        }
+        let placements = Placements::of(state);
+        let before = known.as_ref().map(|it| &it.1);
+        if before.is_some_and(|before| before.differ_from(&placements)) {
+            tracing::info!(
+                event = "trees_dropped",
+                reason = "properties of buckets have changed"
+            );
+            self.builder.drop_all(state.ring().size());
+        }
+        *known = Some((state.version(), placements));
+    }
+
+    async fn keep_comparing(self: &Arc<Self>) {
+        loop {
+            self.follow_ring();
+            while let Some(order) = self.next_order() {
+                self.begin(order);
+            }
+            self.means.runtime.sleep(LOOK_PERIOD).await;
+        }
+    }
+
+    fn follow_ring(&self) {
+        let state = self.cluster.current();
+        let colocated = self.means.settings.colocated_replicas;
+        let targets = targets_of(&state, self.node, colocated, |node| (self.is_up)(node));
+        let epoch = epoch_of(state.ring());
+        let mut own = self.state.lock();
+        for gone in own.schedule.set_targets(epoch, targets) {
+            own.stops.remove(&gone);
+        }
+    }
+
+    fn next_order(&self) -> Option<Order> {
+        let now = self.now();
+        self.state.lock().schedule.next(now)
+    }
+
+    fn begin(self: &Arc<Self>, order: Order) {
+        let stop = Watched::new(false);
+        let stopped = stop.watch();
+        self.state.lock().stops.insert(order.target, stop);
+        let shared = self.clone();
+        let exchange = async move {
+            let state = shared.cluster.current();
+            let colocated = shared.means.settings.colocated_replicas;
+            let replicas = replicas_of(&state, order.target, colocated);
+            let Some(tree) = tree_of(state.ring().size(), order.target) else {
+                return;
+            };
+            drop(state);
+            let means = shared.means.clone();
+            let outcome = converse(means, &order, replicas, tree, stopped).await;
+            shared.ended(&order, &outcome);
+        };
+        self.means.runtime.spawn("exchange", exchange);
+    }
+
+    fn ended(&self, order: &Order, outcome: &Outcome) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        state.schedule.ended(order, outcome, now);
+        let sums = &mut state.sums;
+        sums.exchanges += 1;
+        sums.exchanges_complete += u64::from(outcome.is_complete);
+        sums.keys_repaired += u64::from(outcome.keys_repaired);
+        sums.repairs_failed += u64::from(outcome.repairs_failed);
+        drop(state);
+        if outcome.keys_repaired > 0 {
+            tracing::info!(
+                event = "exchange_repaired",
+                partition = order.target.partition,
+                n_val = order.target.n,
+                keys = outcome.keys_repaired,
+                failed = outcome.repairs_failed,
+            );
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Builds a vnode's trees and puts their leaves right, from what is stored.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use kvorum_backend::{FoldClock, FoldDetail, FoldRange, Lease, Visited};
+use kvorum_encoding::{SegmentFilter, StorageKey};
+use kvorum_object::{Clock, DecodeError, Head};
+use kvorum_tictac::{LeafHash, TreeSize, entry_hash};
+
+use crate::hash_trees::{HashTrees, RecountOrder, TreeEntry, TreesStatus};
+use crate::page::PageFailure;
+use crate::scanning::{ScanLimits, ScanRequest, Scanned};
+use crate::stored_form::head_of;
+use crate::tree_name::{TreeName, TreePlacing};
+use crate::vnode::Vnode;
+
+/// Of the keys of a vnode, one in so many is taken to be in each tree of which nothing else is known.
+const TREES_EXPECTED: u64 = 3;
+
+/// How far a step has brought the trees of a vnode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildStep {
+    /// There was nothing to do.
+    Idle,
+    /// There is more to do.
+    Going,
+    /// The trees have every entry from here on.
+    Built,
+}
+
+/// The hash of an entry with these parts.
+pub(crate) fn hash_of(key: &StorageKey, clock: &Clock, body_hash: u64, is_tombstone: bool) -> u64 {
+    let dots = clock.entries().iter().map(|dot| (dot.actor.0, dot.counter));
+    entry_hash(key.as_bytes(), dots, body_hash, is_tombstone)
+}
+
+pub(crate) fn hash_of_head(key: &StorageKey, head: &Head) -> u64 {
+    hash_of(key, head.clock(), head.body_hash(), head.is_tombstone())
+}
+
+impl Scanned for (StorageKey, TreeEntry) {
+    const DETAIL: FoldDetail = FoldDetail::Heads;
+
+    fn of(visited: &Visited<'_>) -> Result<Self, DecodeError> {
+        let head = head_of(visited.fields.tag, &visited.head)?;
+        let hash = LeafHash::of_entry(hash_of_head(visited.key, &head));
+        let segment = visited.fields.segment;
+        Ok((visited.key.clone(), TreeEntry { segment, hash }))
+    }
+}
+
+impl Vnode {
+    /// Keeps trees of hashes over what is stored, for anti-entropy. They have to be built:
+    /// [`Vnode::build_trees`].
+    #[must_use]
+    pub fn with_trees(mut self, placing: Arc<dyn TreePlacing>) -> Self {
+        self.trees = Some(Arc::new(HashTrees::new(placing)));
+        self
+    }
+
+    /// How far its trees are; `None` if it keeps none.
+    pub fn trees_status(&self) -> Option<TreesStatus> {
+        self.trees.as_ref().map(|trees| trees.status())
+    }
+
+    /// Drops the trees, which are to be built anew: their keys may be in other trees now, or the store may
+    /// lack what they have.
+    pub fn drop_trees(&self) {
+        if let Some(trees) = &self.trees {
+            trees.drop_all();
+        }
+    }
+
+    /// True when the trees have more keys than they were made for: they still tell replicas apart, at a
+    /// higher price.
+    pub fn are_trees_outgrown(&self) -> bool {
+        self.trees.as_ref().is_some_and(|it| it.are_outgrown())
+    }
+
+    /// Takes so many more entries into trees that are being built. Blocks.
+    ///
+    /// # Errors
+    /// When the store cannot be read. What was taken in stays.
+    pub fn build_trees(
+        &self,
+        clock: &FoldClock,
+        lease: Lease,
+        entries_max: usize,
+    ) -> Result<BuildStep, PageFailure> {
+        let Some(trees) = &self.trees else {
+            return Ok(BuildStep::Idle);
+        };
+        if trees.status().is_built {
+            return Ok(BuildStep::Idle);
+        }
+        let keys_expected = match trees.are_begun() {
+            true => 0,
+            false => self.store_status().keys / TREES_EXPECTED,
+        };
+        let Some(from) = trees.begin_page(keys_expected) else {
+            return Ok(BuildStep::Idle);
+        };
+        let request = ScanRequest {
+            range: FoldRange::all().resumed_at(&from),
+            clock: clock.clone(),
+            lease,
+            limits: ScanLimits {
+                entries_max,
+                ..ScanLimits::NONE
+            },
+        };
+        let page = self.scan::<(StorageKey, TreeEntry)>(&request, &mut |_| true);
+        let page = page.inspect_err(|_| trees.give_up())?;
+        // What the snapshot may have seen is shown by now.
+        self.await_earlier_writes();
+        let is_last = page.next.is_none();
+        let is_taken = trees.take_page(page.entries, page.next);
+        Ok(match is_last && is_taken {
+            true => BuildStep::Built,
+            false => BuildStep::Going,
+        })
+    }
+
+    /// Puts leaves of a tree right by what is stored; nothing happens while the trees are being built or
+    /// other leaves are put right. Blocks.
+    pub(crate) fn recount(
+        &self,
+        trees: &HashTrees,
+        (name, size, leaves): (TreeName, TreeSize, &Arc<[u32]>),
+        clock: &FoldClock,
+        lease: Lease,
+    ) -> Result<(), PageFailure> {
+        if !trees.begin_recount() {
+            return Ok(());
+        }
+        let request = ScanRequest {
+            range: FoldRange {
+                from: Bound::Unbounded,
+                to: Bound::Unbounded,
+            },
+            clock: clock.clone(),
+            lease,
+            limits: ScanLimits::NONE,
+        };
+        let wanted = SegmentFilter::Leaves {
+            leaves: size.leaves(),
+            wanted: leaves.to_vec(),
+        };
+        let page = self.scan_admitted::<(StorageKey, TreeEntry)>(
+            &request,
+            |filter| filter.segments = Some(wanted),
+            &mut |key| trees.tree_of(key) == Some(name),
+        );
+        let page = page.inspect_err(|_| trees.give_up())?;
+        if page.next.is_some() {
+            trees.give_up();
+            return Err(PageFailure::OutOfTime);
+        }
+        self.await_earlier_writes();
+        let order = RecountOrder {
+            tree: name,
+            size,
+            leaves: leaves.clone(),
+        };
+        trees.end_recount(&order, page.entries);
+        Ok(())
+    }
+}
