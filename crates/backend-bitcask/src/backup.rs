@@ -26,8 +26,8 @@ impl Bitcask {
     /// Makes a copy in a directory that does not exist.
     pub(crate) fn copy_to(&self, directory: &Path) -> Result<StoreBackup> {
         let store = &self.store;
-        store.intake.check_writable()?;
-        if store.disk.info(directory).into_backend()?.is_some() {
+        store.home.intake.check_writable()?;
+        if store.home.disk.info(directory).into_backend()?.is_some() {
             let detail = format!("{} exists", directory.display());
             return Err(BackendError::new(ErrorKind::Misuse, detail));
         }
@@ -35,11 +35,11 @@ impl Bitcask {
         let mut upkeep = self.writable_upkeep()?;
         store.close_segments(&mut upkeep.merging)?;
         let held = store.hold_log();
-        create_directory_durably(&*store.disk, directory).into_backend()?;
+        create_directory_durably(&*store.home.disk, directory).into_backend()?;
         let mut files = BackedUp::default();
         store.link_files(directory, &mut files)?;
         drop(upkeep);
-        store.disk.sync_directory(directory).into_backend()?;
+        store.home.disk.sync_directory(directory).into_backend()?;
         Ok(StoreBackup {
             files,
             held: held.map(|it| it as Arc<_>),
@@ -50,20 +50,14 @@ impl Bitcask {
 impl Store {
     /// Closes the segment that puts go to and the one that merges copy to.
     fn close_segments(&self, merging: &mut Merging) -> Result<()> {
-        if self.writer.lock().active.is_some() {
-            // The next put would wait for the file otherwise.
-            self.prepare_segment()?;
-            let mut writer = self.writer.lock();
-            let active = writer.active.take();
-            writer.retiring.extend(active);
-        }
+        self.files.end_active()?;
         self.seal_what_is_full(merging)
     }
 
     fn link_files(&self, directory: &Path, files: &mut BackedUp) -> Result<()> {
-        let disk = &*self.disk;
+        let disk = &*self.home.disk;
         let mut link = |name: &Path| {
-            let (from, to) = (self.directory.join(name), directory.join(name));
+            let (from, to) = (self.home.directory.join(name), directory.join(name));
             files.link(disk, &from, &to).into_backend()
         };
         // These are replaced as a whole, and never written to.
@@ -71,7 +65,7 @@ impl Store {
             link(Path::new(name))?;
         }
         link(Path::new(CHECKPOINT_NAME))?;
-        let catalog = self.catalog.read();
+        let catalog = self.contents.catalog.read();
         let sealed = catalog.segments.iter().filter(|(_, it)| it.is_sealed);
         let numbers: Vec<u32> = sealed.map(|(number, _)| *number).collect();
         drop(catalog);
@@ -82,14 +76,14 @@ impl Store {
         }
         let lost = Path::new(lost::DIRECTORY);
         if disk
-            .info(&self.directory.join(lost))
+            .info(&self.home.directory.join(lost))
             .into_backend()?
             .is_some()
         {
             create_directory_durably(disk, &directory.join(lost)).into_backend()?;
             // Nothing is set aside meanwhile.
-            let _lost = self.lost.lock();
-            for entry in disk.list(&self.directory.join(lost)).into_backend()? {
+            let _lost = self.home.lost();
+            for entry in disk.list(&self.home.directory.join(lost)).into_backend()? {
                 if entry.kind == EntryKind::File {
                     link(&lost.join(entry.name))?;
                 }
@@ -101,16 +95,16 @@ impl Store {
 
     /// Keeps in the value log what the store needs of it now.
     fn hold_log(&self) -> Option<Arc<HeldSegments>> {
-        let log = self.log.as_ref()?;
+        let log = self.log.log.as_ref()?;
         // Whoever is asked for the usage has this lock as well, and puts wait: the segment that is
         // appended to now is the oldest that later batches can be in.
-        let _puts_wait = self.writer.lock();
+        let _puts_wait = self.files.writer.lock();
         let from = log.newest_segment();
-        let oldest = self.oldest_in_log();
-        let catalog = self.catalog.read();
+        let oldest = self.log.oldest();
+        let catalog = self.contents.catalog.read();
         let shared = catalog.shared.iter();
         let needed = shared.filter(|(_, entry)| self.needs(&catalog, entry, oldest));
         let older: BTreeSet<u32> = needed.map(|(number, _)| *number).collect();
-        Some(self.holds.add(HeldSegments { older, from }))
+        Some(self.log.holds.add(HeldSegments { older, from }))
     }
 }

@@ -7,13 +7,14 @@ use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind};
 use kvorum_storage_errors::IntoBackend;
 
 use crate::checkpoint::{CheckpointWriter, Covered, PLACE_BYTES, SEGMENT_BYTES};
+use crate::home::Counters;
 use crate::keydir::SHARDS;
 use crate::merge::Merging;
 use crate::segment_stats::SegmentStats;
 use crate::segments::{Catalog, PlaceHold};
 use crate::shared::CoveredLog;
 use crate::slot::Packed;
-use crate::store::{Counters, Store};
+use crate::store::Store;
 
 /// A checkpoint waits for this many records, or a quarter of the keys if those are more: replaying
 /// so many takes some tens of milliseconds.
@@ -54,15 +55,15 @@ impl Store {
         checkpointing: &Checkpointing,
         catalog: &Catalog,
     ) -> Option<Task> {
-        let keys = self.keydir.len();
+        let keys = self.contents.keydir.len();
         let cost_bytes = self.checkpoint_bytes(catalog);
         let bytes_max = self.settings.checkpoint_after_bytes;
         let bytes_max = bytes_max.max(cost_bytes * CHECKPOINT_SHARE);
         let records_max = CHECKPOINT_RECORDS_MIN.max(keys / 4);
         let is_due = checkpointing.job.is_some()
             || checkpointing.is_last_wrong
-            || self.counters.unchecked_bytes.load(Ordering::Relaxed) >= bytes_max
-            || self.counters.unchecked_records.load(Ordering::Relaxed) >= records_max
+            || self.home.counters.unchecked_bytes.load(Ordering::Relaxed) >= bytes_max
+            || self.home.counters.unchecked_records.load(Ordering::Relaxed) >= records_max
             || self.is_far_behind_log(catalog);
         is_due.then_some(Task::normal(TaskKind::Checkpoint, 0, cost_bytes))
     }
@@ -77,17 +78,17 @@ impl Store {
             false => 2 * SEGMENT_BYTES,
         };
         let segments: usize = stats.map(|it| row_bytes(it) + 2 * PLACE_BYTES).sum();
-        self.keydir.len() * size_of::<Packed>() as u64
+        self.contents.keydir.len() * size_of::<Packed>() as u64
             + removals * PLACE_BYTES as u64
             + segments as u64
     }
 
     /// True when an old segment of the log would have to be read after a crash for this store.
     fn is_far_behind_log(&self, catalog: &Catalog) -> bool {
-        let Some(log) = &self.log else {
+        let Some(log) = &self.log.log else {
             return false;
         };
-        let covered = self.covered.load(Ordering::Acquire);
+        let covered = self.log.covered();
         let behind_max = log.segments_behind_max(self.settings.log_segments_behind_max);
         let far = log.newest_segment().saturating_sub(behind_max);
         let mut old = catalog.shared.range(..far);
@@ -112,42 +113,47 @@ impl Store {
                 checkpointing.job = Some(job);
                 return Ok(StepOutcome::partial(cost_bytes));
             }
-            let slots = self.keydir.shard(job.next_shard);
+            let slots = self.contents.keydir.shard(job.next_shard);
             let written = job.writer.write(job.next_shard, &slots);
             cost_bytes += written.into_backend()?;
             job.next_shard += 1;
         }
         // Slots may point to what came after the beginning.
-        self.sync_all()?;
+        self.files.sync_all()?;
         merging.mark_output();
         let (places, is_in_log) = {
-            let catalog = self.catalog.read();
+            let catalog = self.contents.catalog.read();
             (catalog.places.clone(), !catalog.shared.is_empty())
         };
         self.note_log(is_in_log, job.sequence)?;
-        let finished = job.writer.finish(&*self.disk, &places);
+        let finished = job.writer.finish(&*self.home.disk, &places);
         cost_bytes += finished.into_backend()?;
         checkpointing.is_last_wrong = false;
-        Counters::add(&self.counters.written_bytes, cost_bytes);
-        self.covered.fetch_max(job.sequence, Ordering::AcqRel);
-        if let Some(log) = &self.log {
-            log.usage_changed();
-        }
-        let unremoved = &merging.unremoved;
+        self.home.count_written(cost_bytes);
+        self.log.cover(job.sequence);
+        self.log.usage_changed();
+        let unremoved = self.files.unremoved();
         let is_needed = |number: &u32| job.covered.contains(number) || unremoved.contains(number);
-        if !self.meta.lock().retired.iter().all(is_needed) {
-            self.change_meta(|meta| meta.retired.retain(is_needed))?;
+        if !self.home.noted(|meta| meta.retired.iter().all(is_needed)) {
+            self.home
+                .change_meta(|meta| meta.retired.retain(is_needed))?;
         }
         Ok(StepOutcome::done(cost_bytes))
     }
 
     fn begin_checkpoint(&self, is_clean: bool) -> Result<CheckpointJob> {
-        let log_id = self.log_id();
+        let log_id = self.home.identity();
         let (covered, places) = {
-            let writer = self.writer.lock();
-            let mut catalog = self.catalog.write();
-            self.counters.unchecked_bytes.store(0, Ordering::Relaxed);
-            self.counters.unchecked_records.store(0, Ordering::Relaxed);
+            let writer = self.files.writer.lock();
+            let mut catalog = self.contents.catalog.write();
+            self.home
+                .counters
+                .unchecked_bytes
+                .store(0, Ordering::Relaxed);
+            self.home
+                .counters
+                .unchecked_records
+                .store(0, Ordering::Relaxed);
             let places = catalog.hold_places();
             let segments = catalog.segments.iter();
             let covered = Covered {
@@ -159,12 +165,12 @@ impl Store {
                 log: self.covered_log(&catalog),
             };
             // What they hid was hidden when the log was replayed, before this.
-            self.hidden.lock().clear();
+            self.log.hidden.lock().clear();
             (covered, places)
         };
         let numbers = covered.segments.keys().copied().collect();
         let sequence = covered.sequence;
-        let writer = CheckpointWriter::create(&*self.disk, &self.directory, covered);
+        let writer = CheckpointWriter::create(&*self.home.disk, &self.home.directory, covered);
         Ok(CheckpointJob {
             writer: writer.into_backend()?,
             covered: numbers,
@@ -178,17 +184,17 @@ impl Store {
     /// checkpoint of how far sequences went: when checkpoints are lost twice, they go on above what was
     /// given after the first time.
     fn note_log(&self, is_in_log: bool, sequence: u64) -> Result<()> {
-        let Some(log) = &self.log else {
+        let Some(log) = &self.log.log else {
             return Ok(());
         };
         let log_id = log.log_id();
-        let is_known = self.meta.lock().value_log == log_id;
-        let is_first = self.covered.load(Ordering::Acquire) == 0;
+        let is_known = self.home.noted(|meta| meta.value_log == log_id);
+        let is_first = self.log.covered() == 0;
         let is_due = if is_known { is_first } else { is_in_log };
         if !is_due {
             return Ok(());
         }
-        self.change_meta(|meta| {
+        self.home.change_meta(|meta| {
             meta.value_log = log_id;
             meta.sequence = meta.sequence.max(sequence);
         })
@@ -196,7 +202,7 @@ impl Store {
 
     /// What the store has in the log; empty without one.
     fn covered_log(&self, catalog: &Catalog) -> CoveredLog {
-        let Some(log) = &self.log else {
+        let Some(log) = &self.log.log else {
             return CoveredLog::default();
         };
         let shared = catalog.shared.iter();

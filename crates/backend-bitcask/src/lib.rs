@@ -15,7 +15,7 @@
 //!   0000000001.loghint    keys of records in the value log, likewise         (log_hint)
 //!   checkpoint            the key directory at one moment                     (checkpoint)
 //!   lost/                 what was found damaged                              (lost)
-//!   suspect               there after a failed sync, until the next opening   (store)
+//!   suspect               there after a failed sync, until the next opening   (home)
 //! ```
 //!
 //! Where to look: `write`, `read` and `read_cache` are the request path; `keydir`, `slot_table`, `slot` and `places`
@@ -28,6 +28,7 @@ mod bitcask;
 pub mod check;
 mod checkpoint;
 mod checkpoint_steps;
+mod contents;
 mod entry;
 mod expiries;
 mod expiry;
@@ -35,11 +36,13 @@ mod fingerprint;
 mod found_segment;
 mod hint;
 mod hint_table;
+mod home;
 mod key_table;
 mod key_walk;
 mod keydir;
 mod log_hint;
 mod log_hint_steps;
+mod log_share;
 mod lost;
 mod merge;
 mod meta;
@@ -49,6 +52,7 @@ mod read_cache;
 mod recovery;
 mod scrub;
 mod segment;
+mod segment_files;
 mod segment_stats;
 mod segments;
 mod settings;

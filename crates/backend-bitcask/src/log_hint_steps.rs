@@ -18,6 +18,7 @@ use kvorum_segment::{RECORD_ALIGN_BYTES, Scan, ScanOptions, Scanned};
 use kvorum_value_log::ValueLog;
 
 use crate::hint_table::HintError;
+use crate::home::Counters;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder, OWN};
 use crate::key_walk::{Keys, Next, Parts};
 use crate::log_hint::{
@@ -27,7 +28,7 @@ use crate::places::Place;
 use crate::recovery::Recovered;
 use crate::segments::Catalog;
 use crate::shared::Standing;
-use crate::store::{Counters, Store};
+use crate::store::Store;
 use kvorum_storage_errors::{IntoBackend, from_segment};
 
 /// The subject of tasks that write log hints: no segment of the store has this number.
@@ -88,7 +89,7 @@ impl Store {
         under_way: Option<&LogHintJob>,
         catalog: &Catalog,
     ) -> Option<Task> {
-        self.log.as_ref()?;
+        self.log.log.as_ref()?;
         let cost_bytes = match (under_way, self.wanted(catalog)) {
             (Some(job), _) => job.cost_bytes(),
             (None, Some(Wanted::Removal)) => 0,
@@ -110,7 +111,7 @@ impl Store {
         if catalog.log_hints.iter().any(|it| catalog.is_useless(it)) {
             return Some(Wanted::Removal);
         }
-        if !self.has_room_for_hints() {
+        if !self.home.has_room_for_hints() {
             return None;
         }
         let records_min = self.settings.log_hint_records_min.max(1);
@@ -189,7 +190,7 @@ impl Store {
                         }
                     }
                     Some(Scanned::Damage(_)) => {
-                        self.mark_damaged(job.parts[0].number & !OWN);
+                        self.contents.mark_damaged(job.parts[0].number & !OWN);
                         return Ok(StepOutcome::done(cost_bytes.max(1)));
                     }
                     None => is_read = true,
@@ -263,7 +264,7 @@ impl Store {
                 Ok(true)
             }
             Err(error) if error.is_damage() => {
-                self.count_corrupt(&error);
+                self.home.count_corrupt(&error);
                 Ok(false)
             }
             Err(error) => Err(from_segment(&error)),
@@ -272,14 +273,19 @@ impl Store {
 
     fn mark_logged_damaged(&self, place: &Place) {
         if let Place::Shared(shared) = place
-            && let Some(entry) = self.catalog.write().shared.get_mut(&shared.number())
+            && let Some(entry) = self
+                .contents
+                .catalog
+                .write()
+                .shared
+                .get_mut(&shared.number())
         {
             entry.is_damaged = true;
         }
     }
 
     fn begin_log_hint(&self) -> Result<Option<LogHintJob>> {
-        let catalog = self.catalog.read();
+        let catalog = self.contents.catalog.read();
         match self.wanted(&catalog) {
             Some(Wanted::Scanning(number, _)) => {
                 let Some(entry) = catalog.segments.get(&number) else {
@@ -353,12 +359,12 @@ impl Store {
             }
         }
         let number = {
-            let mut catalog = self.catalog.write();
+            let mut catalog = self.contents.catalog.write();
             catalog.next_log_hint += 1;
             catalog.next_log_hint - 1
         };
-        let bound = bound_to(self.log_id(), self.log.as_ref());
-        let writer = LogHintWriter::create(&*self.disk, &self.directory, number, bound);
+        let bound = bound_to(self.home.identity(), self.log.log.as_ref());
+        let writer = LogHintWriter::create(&*self.home.disk, &self.home.directory, number, bound);
         let writer = writer.into_backend()?;
         Ok(Some(Writing {
             number,
@@ -373,16 +379,16 @@ impl Store {
             return Ok(StepOutcome::nothing_left());
         };
         // What it speaks of must not be lost after it.
-        self.sync_all()?;
+        self.files.sync_all()?;
         let (number, begin) = (writing.number, writing.writer.len());
-        let len = writing.writer.finish(&*self.disk, &job.parts);
+        let len = writing.writer.finish(&*self.home.disk, &job.parts);
         let len = len.into_backend()?;
-        Counters::add(&self.counters.written_bytes, len);
-        let bound = bound_to(self.log_id(), self.log.as_ref());
-        match LogHint::open(&*self.disk, &self.directory, number, bound) {
+        self.home.count_written(len);
+        let bound = bound_to(self.home.identity(), self.log.log.as_ref());
+        match LogHint::open(&*self.home.disk, &self.home.directory, number, bound) {
             Ok(Some(hint)) => {
                 let replaces: Vec<u32> = job.replaces.iter().map(|it| it.number).collect();
-                let mut catalog = self.catalog.write();
+                let mut catalog = self.contents.catalog.write();
                 catalog.change_log_hints(Some(hint), |it| !replaces.contains(&it.number));
                 if replaces.is_empty() {
                     catalog.count_unhinted(&job.parts, job.scanned);
@@ -400,7 +406,7 @@ impl Store {
     /// Removes log hints that are wrong or speak of nothing that is there. What they spoke of has none then.
     fn remove_useless(&self, under_way: &mut Option<LogHintJob>) -> Result<()> {
         let useless: Vec<Arc<LogHint>> = {
-            let catalog = self.catalog.read();
+            let catalog = self.contents.catalog.read();
             let hints = catalog.log_hints.iter();
             let useless = hints.filter(|it| catalog.is_useless(it));
             useless.cloned().collect()
@@ -413,7 +419,7 @@ impl Store {
             let mut replaced = job.replaces.iter();
             replaced.any(|it| numbers.contains(&it.number))
         });
-        let mut catalog = self.catalog.write();
+        let mut catalog = self.contents.catalog.write();
         catalog.change_log_hints(None, |it| !numbers.contains(&it.number));
         for hint in &useless {
             catalog.count_unhinted(&hint.parts, 0);
@@ -424,7 +430,10 @@ impl Store {
 
     fn remove_log_hints(&self, numbers: &[u32]) -> Result<()> {
         for number in numbers {
-            remove(&*self.disk, &log_hint_path(&self.directory, *number))?;
+            remove(
+                &*self.home.disk,
+                &log_hint_path(&self.home.directory, *number),
+            )?;
         }
         Ok(())
     }
@@ -438,7 +447,7 @@ impl Store {
         let path = log_hint_path(Path::new(""), hint.number);
         let name = path.to_string_lossy().into_owned();
         let what = format!("a copy of keys in the value log ({why})");
-        self.note_mended(name, hint.table.len(), &what);
+        self.home.note_mended(name, hint.table.len(), &what);
     }
 }
 
@@ -458,7 +467,7 @@ impl Writing {
     fn write_key(&mut self) -> std::result::Result<bool, HintError> {
         let newest = self.next_key()?;
         for entry in &newest {
-            self.writer.push(entry)?;
+            self.files.writer.push(entry)?;
         }
         Ok(!newest.is_empty())
     }
@@ -637,7 +646,7 @@ impl Recovered {
         let Some(last) = numbers.last() else {
             return Ok(());
         };
-        self.catalog.next_log_hint = last.saturating_add(1);
+        self.contents.catalog.next_log_hint = last.saturating_add(1);
         for number in numbers {
             let path = log_hint_path(directory, number);
             // Without a checkpoint everything is replayed, what was superseded as well; should what
@@ -649,7 +658,7 @@ impl Recovered {
             match LogHint::open(disk, directory, number, bound_to(identity, log)) {
                 // It speaks of what was cut off.
                 Ok(Some(hint)) if !self.is_all_there(&hint) => remove(disk, &path)?,
-                Ok(Some(hint)) => self.catalog.change_log_hints(Some(hint), |_| true),
+                Ok(Some(hint)) => self.contents.catalog.change_log_hints(Some(hint), |_| true),
                 // What an erasure or an earlier version left.
                 Ok(None) => remove(disk, &path)?,
                 Err(HintError::Disk(error)) => return Err((&error).into()),
@@ -667,10 +676,10 @@ impl Recovered {
                 }
             }
         }
-        for hint in self.catalog.log_hints.clone().iter() {
+        for hint in self.contents.catalog.log_hints.clone().iter() {
             let own = hint.parts.iter().filter(|part| part.number & OWN != 0);
             let records = own.map(|part| part.entries).sum();
-            self.catalog.count_unhinted(&hint.parts, records);
+            self.contents.catalog.count_unhinted(&hint.parts, records);
         }
         Ok(())
     }
@@ -679,7 +688,7 @@ impl Recovered {
     fn is_all_there(&self, hint: &LogHint) -> bool {
         let mut own = hint.parts.iter().filter(|part| part.number & OWN != 0);
         own.all(|part| {
-            let entry = self.catalog.segments.get(&(part.number & !OWN));
+            let entry = self.contents.catalog.segments.get(&(part.number & !OWN));
             entry.is_none_or(|entry| {
                 let end = entry.stats.data_end.next_multiple_of(RECORD_ALIGN_BYTES);
                 part.to <= end

@@ -21,11 +21,12 @@ use kvorum_storage_errors::IntoBackend;
 use crate::entry::{KIND_ENTRY, KIND_NOTHING, decode_fields, encode_removal};
 use crate::hint::hint_path;
 use crate::hint_table::{HintError, HintScan};
+use crate::home::Counters;
 use crate::key_table::KeyEntry;
 use crate::segment::{Segment, segment_number};
 use crate::segments::Catalog;
 use crate::slot::Slot;
-use crate::store::{Counters, Store};
+use crate::store::Store;
 
 /// Copies are appended in pieces of about this size.
 pub(crate) const GATHERED_BYTES: u64 = 1 << 20;
@@ -38,8 +39,6 @@ pub(crate) struct Merging {
     pub(crate) output: Option<SegmentWriter>,
     /// Segments still to be merged in this round, best first.
     pub(crate) round: VecDeque<u32>,
-    /// Segments that are retired and whose files could not be removed.
-    pub(crate) unremoved: Vec<u32>,
 }
 
 impl Merging {
@@ -169,7 +168,7 @@ impl Store {
     fn end_output(&self, merging: &mut Merging, number: u32) -> Result<()> {
         let is_it = |output: &mut SegmentWriter| segment_number(output) == number;
         match merging.output.take_if(is_it) {
-            Some(output) => self.seal(output),
+            Some(output) => self.files.seal(output),
             None => Ok(()),
         }
     }
@@ -180,7 +179,7 @@ impl Store {
         is_expiry: bool,
         now: Timestamp,
     ) -> Result<Option<MergeJob>> {
-        let catalog = self.catalog.read();
+        let catalog = self.contents.catalog.read();
         let Some(entry) = catalog
             .segments
             .get(&number)
@@ -190,9 +189,9 @@ impl Store {
         };
         let victim = entry.segment.clone();
         let hint = victim.hint.read().clone();
-        let oldest = self.oldest_in_log();
+        let oldest = self.log.oldest();
         let is_dropped_whole = is_expiry
-            && self.is_all_collectable(&entry.stats, now)
+            && self.expiry.is_all_collectable(&entry.stats, now)
             && is_droppable(&catalog, entry.stats.sequence_max, number, oldest);
         // A scan begins with a read, and puts wait for the catalog.
         drop(catalog);
@@ -222,7 +221,7 @@ impl Store {
     ) -> Result<Progress> {
         // What is read may have to be written as well.
         source.scan.set_read_ahead(budget.bytes / 2);
-        let oldest = self.oldest_in_log();
+        let oldest = self.log.oldest();
         let mut gathered = Gathered::default();
         let progress = loop {
             let Some(record) = self.next_record(victim, source)? else {
@@ -238,7 +237,7 @@ impl Store {
             match self.fate(&record, victim, now, oldest) {
                 Fate::Gone => {}
                 Fate::Expired(slot) => {
-                    self.catalog.write().forget(&self.keydir, &slot);
+                    self.contents.forget(&slot);
                 }
                 fate => {
                     gathered.bytes += len;
@@ -275,7 +274,7 @@ impl Store {
                 }
             };
             source.has_met_damage = true;
-            self.lost.lock().add(&*self.disk, lost);
+            self.home.note_lost(lost);
         }
         Ok(None)
     }
@@ -290,7 +289,7 @@ impl Store {
         let Some(entry) = KeyEntry::of(&record.head) else {
             return Fate::Gone;
         };
-        let catalog = self.catalog.read();
+        let catalog = self.contents.catalog.read();
         if entry.removal {
             return if is_droppable(&catalog, entry.sequence, victim.number, oldest) {
                 Fate::Gone
@@ -298,12 +297,12 @@ impl Store {
                 Fate::Copied(None)
             };
         }
-        let fingerprint = self.fingerprints.of(&entry.key);
+        let fingerprint = self.contents.fingerprints.of(&entry.key);
         let slot = Slot::new(fingerprint, victim.place, entry.at);
-        if !self.keydir.contains(&slot) {
+        if !self.contents.keydir.contains(&slot) {
             return Fate::Gone;
         }
-        if !self.is_collectable(&entry.fields, now) {
+        if !self.expiry.is_collectable(&entry.fields, now) {
             return Fate::Copied(Some(slot));
         }
         if is_droppable(&catalog, entry.sequence, victim.number, oldest) {
@@ -328,7 +327,7 @@ impl Store {
         let mut locations = Vec::with_capacity(records.len());
         output.append(&records, &mut locations).into_backend()?;
         let (number, end) = (segment_number(output), output.end());
-        Counters::add(&self.counters.written_bytes, len);
+        self.home.count_written(len);
         self.show_copies(gathered, &locations, number, end);
         Ok(())
     }
@@ -341,8 +340,8 @@ impl Store {
             "each copy has its place in segment {number}"
         );
         // A put relies on its old slots staying where it found them.
-        let _puts_wait = self.writer.lock();
-        let mut catalog = self.catalog.write();
+        let _puts_wait = self.files.writer.lock();
+        let mut catalog = self.contents.catalog.write();
         let output = catalog.own_mut(number);
         assert!(
             !output.is_sealed,
@@ -362,11 +361,11 @@ impl Store {
                 Fate::Copied(Some(old)) => {
                     catalog.note_copy(old);
                     let new = Slot::new(old.fingerprint(), place, *at);
-                    catalog.relocate(&self.keydir, old, new);
+                    catalog.relocate(&self.contents.keydir, old, new);
                 }
                 Fate::BecomesRemoval(old) => {
                     catalog.note_copy(old);
-                    catalog.forget(&self.keydir, old);
+                    catalog.forget(&self.contents.keydir, old);
                 }
                 Fate::Copied(None) => {}
                 Fate::Gone | Fate::Expired(_) => unreachable!("a record without use was copied"),
@@ -379,22 +378,13 @@ impl Store {
         let is_full = merging
             .output
             .as_ref()
-            .is_some_and(|output| self.is_full_for(output, len));
+            .is_some_and(|output| self.files.is_full_for(output, len));
         if is_full && let Some(full) = merging.output.take() {
-            self.seal(full)?;
+            self.files.seal(full)?;
         }
         let output = match merging.output.take() {
             Some(output) => output,
-            None => {
-                let mut writer = self.writer.lock();
-                let number = writer.next_segment;
-                writer.next_segment += 1;
-                drop(writer);
-                let created = self.create_segment(number, true)?;
-                let mut writer = self.writer.lock();
-                writer.unsynced.push((number, created.sync_handle()));
-                created
-            }
+            None => self.files.begin_copies()?,
         };
         Ok(merging.output.insert(output))
     }
@@ -419,11 +409,11 @@ impl Store {
                 }
             };
             *cost_bytes = (keys.bytes_read() - begin).max(1);
-            let mut catalog = self.catalog.write();
+            let mut catalog = self.contents.catalog.write();
             for entry in entries.iter().filter(|entry| !entry.removal) {
-                let fingerprint = self.fingerprints.of(&entry.key);
+                let fingerprint = self.contents.fingerprints.of(&entry.key);
                 let slot = Slot::new(fingerprint, victim.place, entry.at);
-                catalog.forget(&self.keydir, &slot);
+                catalog.forget(&self.contents.keydir, &slot);
             }
         }
         Ok(Progress::Some)
@@ -434,29 +424,26 @@ impl Store {
         let number = job.victim.number;
         // The copies, and with them whatever superseded the records that were not copied: those were
         // dead for readers, and yet all that a crash would have left.
-        self.sync_all()?;
+        self.files.sync_all()?;
         merging.mark_output();
-        let stats = self.catalog.write().own_mut(number).stats;
+        let stats = self.contents.catalog.write().own_mut(number).stats;
         self.forget_unmerged(job, stats.data_end);
-        self.change_meta(|meta| {
+        self.home.change_meta(|meta| {
             meta.retired.push(number);
             meta.sequence = meta.sequence.max(stats.sequence_max);
             meta.next_segment = meta.next_segment.max(number + 1);
         })?;
-        if self.unlink(number).is_err() {
-            // It is noted as retired: reclaiming it can wait, for the next opening if need be.
-            merging.unremoved.push(number);
-        }
-        let mut catalog = self.catalog.write();
+        self.files.remove_retired(number);
+        let mut catalog = self.contents.catalog.write();
         catalog.remove_segment(number);
-        self.keydir.show_places(&catalog.places);
+        self.contents.keydir.show_places(&catalog.places);
         drop(catalog);
         let is_large = merging
             .output
             .as_ref()
-            .is_some_and(|output| output.end() > self.file_bytes_max() / 2);
+            .is_some_and(|output| output.end() > self.files.bytes_max() / 2);
         if is_large && let Some(large) = merging.output.take() {
-            self.seal(large)?;
+            self.files.seal(large)?;
         }
         Ok(())
     }
@@ -466,7 +453,7 @@ impl Store {
     fn forget_unmerged(&self, job: &MergeJob, data_end: u64) {
         // Nobody points a key to a finished segment any more, so this needs no lock over all shards.
         let place = job.victim.place;
-        let left = self.keydir.retain(|it| it != place);
+        let left = self.contents.keydir.retain(|it| it != place);
         let has_met_damage = match &job.source {
             Source::Records(records) => records.has_met_damage,
             Source::Keys(_) => false,
@@ -476,16 +463,7 @@ impl Store {
         }
         let held = format!("{left} records that a merge did not come to");
         let range = LostRange::new(job.victim.listed_name(), 0, data_end, held);
-        self.lost.lock().add(&*self.disk, range);
-    }
-
-    /// Removes the files of a segment for good.
-    pub(crate) fn unlink(&self, number: u32) -> kvorum_disk::Result<()> {
-        let data = self.directory.join(file_name(u64::from(number)));
-        for path in [data, hint_path(&self.directory, number)] {
-            kvorum_disk::remove_if_there(&*self.disk, &path)?;
-        }
-        self.disk.sync_directory(&self.directory)
+        self.home.note_lost(range);
     }
 }
 

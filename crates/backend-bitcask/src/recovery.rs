@@ -27,11 +27,11 @@ use crate::lost::LostLog;
 use crate::meta::Meta;
 use crate::places::Place;
 use crate::segment::{KIND_MERGED, Segment, segment_id};
+use crate::segment_files::WriteSide;
 use crate::segment_stats::SegmentStats;
 use crate::segments::{Catalog, SegmentEntry};
 use crate::shared::{SharedEntry, Standing};
 use crate::shared_place::{SharedPlace, lost_name};
-use crate::store::WriteSide;
 use crate::tail::Tail;
 
 /// What opening found.
@@ -47,7 +47,7 @@ pub(crate) struct Recovered {
     pub(crate) tail_records: u64,
     /// The last batch of the checkpoint; 0 without one.
     pub(crate) covered: u64,
-    /// Removals in the store's own files, as in [`crate::store::Store::hidden`].
+    /// Removals in the store's own files, as in [`crate::log_share::LogShare::hidden`].
     pub(crate) hidden: BTreeMap<(u64, u64), u64>,
 }
 

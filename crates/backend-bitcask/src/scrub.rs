@@ -17,9 +17,10 @@ use kvorum_storage_errors::IntoBackend;
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Reread};
 use crate::hint::hint_path;
 use crate::hint_table::{HintError, HintScan, HintTable};
+use crate::home::Counters;
 use crate::log_hint::LogHint;
 use crate::segment::Segment;
-use crate::store::{Counters, Store};
+use crate::store::Store;
 
 /// Scrubbing counts files from 1, and begins with the checkpoint: segments stand behind it.
 const CHECKPOINT_NUMBER: u64 = 1;
@@ -63,7 +64,7 @@ impl Store {
     ) -> Option<Task> {
         let period = self.settings.scrub_period?;
         let files = self.scrubbed_files();
-        let (disk, directory): (_, &Path) = (&*self.disk, &self.directory);
+        let (disk, directory): (_, &Path) = (&*self.home.disk, &self.home.directory);
         let due = scrub.due(disk, directory, &files, Some(period), now)?;
         Some(Task {
             subject: due.subject - CHECKPOINT_NUMBER,
@@ -73,10 +74,10 @@ impl Store {
 
     fn scrubbed_files(&self) -> Vec<ScrubFile> {
         let mut files = Vec::new();
-        if self.covered.load(Ordering::Acquire) > 0 {
+        if self.log.covered() > 0 {
             files.push(self.checkpoint_file());
         }
-        let catalog = self.catalog.read();
+        let catalog = self.contents.catalog.read();
         let sealed = catalog.segments.iter().filter(|(_, it)| it.is_sealed);
         files.extend(sealed.map(|(number, entry)| ScrubFile {
             number: u64::from(*number) + CHECKPOINT_NUMBER,
@@ -90,7 +91,7 @@ impl Store {
     fn checkpoint_file(&self) -> ScrubFile {
         ScrubFile {
             number: CHECKPOINT_NUMBER,
-            bytes: self.keydir.len() * size_of::<crate::slot::Packed>() as u64,
+            bytes: self.contents.keydir.len() * size_of::<crate::slot::Packed>() as u64,
         }
     }
 
@@ -111,13 +112,13 @@ impl Store {
             return Ok(StepOutcome::nothing_left());
         }
         let found = {
-            let catalog = self.catalog.read();
+            let catalog = self.contents.catalog.read();
             let number = u32::try_from(subject).ok();
             let entry = number.and_then(|number| catalog.segments.get(&number));
             entry.map(|entry| (entry.segment.clone(), entry.stats.data_end))
         };
         let log_hint = {
-            let catalog = self.catalog.read();
+            let catalog = self.contents.catalog.read();
             let mut hints = catalog.log_hints.iter();
             let number = subject.checked_sub(LOG_HINTS_FROM);
             hints
@@ -143,7 +144,7 @@ impl Store {
             (None, None) => self.open_checkpoint_again(),
         };
         let read = |job: &mut ScrubJob| self.read_again(job, budget, is_checkpoint_wrong);
-        let (disk, directory) = (&*self.disk, &self.directory);
+        let (disk, directory) = (&*self.home.disk, &self.home.directory);
         let (cost_bytes, is_read) = scrub.step(disk, directory, file, open, read)?;
         Ok(StepOutcome {
             cost_bytes,
@@ -152,7 +153,7 @@ impl Store {
     }
 
     fn open_checkpoint_again(&self) -> Result<ScrubJob> {
-        match Checkpoint::open(&*self.disk, &self.directory, self.log_id()) {
+        match Checkpoint::open(&*self.home.disk, &self.home.directory, self.home.identity()) {
             Ok(checkpoint) => Ok(ScrubJob::Checkpoint(Box::new(checkpoint.reread()))),
             Err(CheckpointError::Disk(error)) => Err((&error).into()),
             // No earlier than a checkpoint is due there is one; a newer one this version did not write.
@@ -205,7 +206,8 @@ impl Store {
     fn note_checkpoint(&self, why: &str) -> (u64, bool) {
         let len = self.checkpoint_file().bytes;
         let what = format!("a copy of the key directory ({why})");
-        self.note_mended(CHECKPOINT_NAME.to_owned(), len, &what);
+        self.home
+            .note_mended(CHECKPOINT_NAME.to_owned(), len, &what);
         (len.max(1), true)
     }
 
@@ -261,24 +263,16 @@ impl Store {
         let path = hint_path(Path::new(""), segment.number);
         let name = path.to_string_lossy().into_owned();
         let what = format!("a copy of a segment's keys ({why})");
-        self.note_mended(name, hint.len(), &what);
+        self.home.note_mended(name, hint.len(), &what);
         *segment.hint.write() = None;
     }
 
-    /// Damage that costs nothing: what was damaged is made again.
-    pub(crate) fn note_mended(&self, file: String, len: u64, what: &str) {
-        Counters::add(&self.counters.corrupt_reads, 1);
-        let held = format!("{what}; nothing is lost, it is written again");
-        let range = LostRange::new(file, 0, len, held);
-        self.lost.lock().add(&*self.disk, range);
-    }
-
     fn note_rot(&self, number: u32, damage: Damage) {
-        Counters::add(&self.counters.corrupt_reads, 1);
-        self.mark_damaged(number);
+        Counters::add(&self.home.counters.corrupt_reads, 1);
+        self.contents.mark_damaged(number);
         let file = file_name(u64::from(number));
         let range = LostRange::new(file, damage.offset, damage.len, damage.found);
-        self.lost.lock().add(&*self.disk, range);
+        self.home.note_lost(range);
     }
 }
 

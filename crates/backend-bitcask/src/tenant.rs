@@ -25,41 +25,36 @@ use crate::segments::Catalog;
 use crate::shared::{SharedEntry, Standing};
 use crate::shared_place::lost_name;
 use crate::slot::Slot;
-use crate::store::{Counters, Store};
+use crate::store::Store;
 use crate::upkeep::Upkeep;
 
-impl Store {
-    /// The log's oldest segment with anything of this store. The log looks through all of its segments for
-    /// it, so that a step asks once: what is known stays on the safe side, for segments only go, and what
-    /// comes meanwhile is newer than all that the step looks at.
-    pub(crate) fn oldest_in_log(&self) -> Option<u32> {
-        let log = self.log.as_ref()?;
-        log.oldest_segment_of(StoreId(self.log_id()))
-    }
+/// The log is told when so much more of what the store has there has expired: a part in so many.
+const TOLD_PARTS: u64 = 16;
 
+impl Store {
     /// Takes a record of a batch that was logged and is not covered.
     fn replay_record(&self, segment: &Arc<LogSegment>, record: &LoggedRecord) -> Result<()> {
         let head = &record.stored.head;
         let Some(entry) = KeyEntry::of(head) else {
             return self.count_replayed(segment, &head.location, head.sequence, None);
         };
-        let fingerprint = self.fingerprints.of(&entry.key);
-        let check = self.fingerprints.check_of(&entry.key);
+        let fingerprint = self.contents.fingerprints.of(&entry.key);
+        let check = self.contents.fingerprints.check_of(&entry.key);
         // As slots have it.
         let stored = Slot::new(fingerprint, 0, entry.at).fingerprint();
-        let hidden_by = self.hidden.lock().get(&(stored, check)).copied();
+        let hidden_by = self.log.hidden.lock().get(&(stored, check)).copied();
         let old = self.slot_and_sequence_of(&entry.key, fingerprint, Reading::MayBlock)?;
         self.count_replayed(segment, &head.location, head.sequence, Some(&entry))?;
         let is_newer = |known: u64| known >= entry.sequence;
         if hidden_by.is_some_and(is_newer) || old.is_some_and(|(_, known)| is_newer(known)) {
             return Ok(());
         }
-        let mut catalog = self.catalog.write();
+        let mut catalog = self.contents.catalog.write();
         let place = catalog.shared_mut(segment.number()).place.index;
         let new = (!entry.removal).then(|| Slot::new(fingerprint, place, entry.at));
         let old = old.map(|(slot, _)| slot);
         if old.is_some() || new.is_some() {
-            catalog.change(&self.keydir, &[Change { old, new }]);
+            catalog.change(&self.contents.keydir, &[Change { old, new }]);
         }
         Ok(())
     }
@@ -72,8 +67,8 @@ impl Store {
         sequence: u64,
         entry: Option<&KeyEntry>,
     ) -> Result<()> {
-        let mut catalog = self.catalog.write();
-        let shared = catalog.shared_entry(&self.keydir, segment)?;
+        let mut catalog = self.contents.catalog.write();
+        let shared = catalog.shared_entry(&self.contents.keydir, segment)?;
         let stored_bytes = at.len.next_multiple_of(RECORD_ALIGN_BYTES);
         shared.stats.data_end += stored_bytes;
         match entry {
@@ -84,8 +79,7 @@ impl Store {
             None => shared.stats.count_sequence(sequence),
         }
         catalog.note_start(segment.number(), sequence);
-        Counters::add(&self.counters.unchecked_bytes, stored_bytes);
-        Counters::add(&self.counters.unchecked_records, 1);
+        self.home.counters.add_unchecked(stored_bytes, 1);
         Ok(())
     }
 
@@ -97,22 +91,22 @@ impl Store {
     ) -> bool {
         entry.stats.live_records > 0
             || entry.is_copy_unsynced()
-            || entry.stats.sequence_max > self.covered.load(Ordering::Acquire)
+            || entry.stats.sequence_max > self.log.covered()
             || catalog.are_removals_needed(entry, oldest)
     }
 
     /// What the store needs of the log; what it does not need any more it forgets.
     fn usage_of_log(&self) -> Vec<SegmentUse> {
-        let Some(log) = &self.log else {
+        let Some(log) = &self.log.log else {
             return Vec::new();
         };
-        let _puts_wait = self.writer.lock();
-        let oldest = self.oldest_in_log();
+        let _puts_wait = self.files.writer.lock();
+        let oldest = self.log.oldest();
         let newest = log.newest_segment();
-        let held = self.holds.all();
+        let held = self.log.holds.all();
         let is_held = |number: u32| held.iter().any(|it| it.holds(number));
-        let mut catalog = self.catalog.write();
-        let covered = self.covered.load(Ordering::Acquire);
+        let mut catalog = self.contents.catalog.write();
+        let covered = self.log.covered();
         let checkpoint_bytes = self.checkpoint_bytes(&catalog);
         let mut usage = Vec::new();
         let mut unneeded = Vec::new();
@@ -125,7 +119,7 @@ impl Store {
                     0
                 };
                 let is_covered = entry.stats.sequence_max <= covered;
-                let expired = self.expired_in(&entry.stats);
+                let expired = self.expiry.expired_in(&entry.stats);
                 expired_bytes += expired.bytes;
                 let live_bytes = lasting_bytes(&catalog, entry, &expired, oldest);
                 usage.push(SegmentUse {
@@ -155,9 +149,22 @@ impl Store {
         }
         let first = oldest.unwrap_or(newest);
         catalog.log_starts.retain(|number, _| *number >= first);
-        self.expired_told_bytes
-            .store(expired_bytes, Ordering::Relaxed);
+        self.log.told_bytes.store(expired_bytes, Ordering::Relaxed);
         usage
+    }
+
+    /// Has the log ask again when much has expired there since.
+    pub(crate) fn tell_expired_in_log(&self, catalog: &Catalog) {
+        let Some(log) = &self.log.log else {
+            return;
+        };
+        let told_bytes = self.log.told_bytes.load(Ordering::Relaxed);
+        let shared = || catalog.shared.values().map(|it| &it.stats);
+        let expired_bytes: u64 = shared().map(|it| self.expiry.expired_in(it).bytes).sum();
+        let live_bytes: u64 = shared().map(|it| it.live_bytes).sum();
+        if expired_bytes > told_bytes + live_bytes / TOLD_PARTS {
+            log.usage_changed();
+        }
     }
 
     /// Forgets a segment of the log, and returns how many slots still pointed to it. The caller holds
@@ -170,18 +177,18 @@ impl Store {
         // Every slot is counted with its change, under the catalog's lock. The directory is long.
         let left = match entry.stats.live_records {
             0 => 0,
-            _ => self.keydir.retain(|place| place != index),
+            _ => self.contents.keydir.retain(|place| place != index),
         };
         catalog.remove_shared(number);
-        self.keydir.show_places(&catalog.places);
+        self.contents.keydir.show_places(&catalog.places);
         left
     }
 
     /// Copies those of the records that are still needed.
     fn relocate(&self, merging: &mut Merging, records: &[LoggedRecord]) -> Result<u64> {
         // Until slots were moved, none may mean another segment.
-        let _places = self.catalog.write().hold_places();
-        let oldest = self.oldest_in_log();
+        let _places = self.contents.catalog.write().hold_places();
+        let oldest = self.log.oldest();
         let mut gathered = Gathered::default();
         let mut copied_bytes = 0;
         for record in records {
@@ -189,7 +196,7 @@ impl Store {
                 Fate::Gone => continue,
                 Fate::Expired(slot) => {
                     let number = record.segment;
-                    let mut catalog = self.catalog.write();
+                    let mut catalog = self.contents.catalog.write();
                     if let Some(shared) = catalog.shared.get_mut(&number) {
                         shared.expired.push(slot);
                     }
@@ -213,16 +220,16 @@ impl Store {
 
     fn fate_of_logged(&self, record: &LoggedRecord, oldest: Option<u32>) -> Fate {
         let head = &record.stored.head;
-        if head.kind != KIND_ENTRY || record.store != StoreId(self.log_id()) {
+        if head.kind != KIND_ENTRY || record.store != StoreId(self.home.identity()) {
             return Fate::Gone;
         }
         let number = record.segment;
         let Some(entry) = KeyEntry::of(head) else {
             let lost = not_understood(lost_name(number), head);
-            self.lost.lock().add(&*self.disk, lost);
+            self.home.note_lost(lost);
             return Fate::Gone;
         };
-        let catalog = self.catalog.read();
+        let catalog = self.contents.catalog.read();
         let Some(shared) = catalog.shared.get(&number) else {
             return Fate::Gone;
         };
@@ -233,12 +240,15 @@ impl Store {
                 false => Fate::Gone,
             };
         }
-        let fingerprint = self.fingerprints.of(&entry.key);
+        let fingerprint = self.contents.fingerprints.of(&entry.key);
         let slot = Slot::new(fingerprint, shared.place.index, entry.at);
-        if !self.keydir.contains(&slot) {
+        if !self.contents.keydir.contains(&slot) {
             return Fate::Gone;
         }
-        if !self.is_collectable(&entry.fields, self.known_time()) {
+        if !self
+            .expiry
+            .is_collectable(&entry.fields, self.expiry.known_time())
+        {
             return Fate::Copied(Some(slot));
         }
         match may_be_older() {
@@ -251,14 +261,14 @@ impl Store {
     /// this store needs nothing.
     fn settle(&self, upkeep: &mut Upkeep, number: u32, budget: StepBudget) -> Result<StepOutcome> {
         let last = {
-            let catalog = self.catalog.read();
+            let catalog = self.contents.catalog.read();
             let Some(entry) = catalog.shared.get(&number) else {
                 return Ok(StepOutcome::nothing_left());
             };
             entry.stats.sequence_max
         };
         let mut cost_bytes = 0;
-        if last > self.covered.load(Ordering::Acquire) {
+        if last > self.log.covered() {
             // Its batches would have to be replayed otherwise.
             let step = self.cover(upkeep, last, budget)?;
             if !step.is_done {
@@ -266,15 +276,15 @@ impl Store {
             }
             cost_bytes = step.cost_bytes;
         }
-        self.sync_all()?;
+        self.files.sync_all()?;
         upkeep.merging.mark_output();
         let lost = {
-            let _puts_wait = self.writer.lock();
-            let mut catalog = self.catalog.write();
+            let _puts_wait = self.files.writer.lock();
+            let mut catalog = self.contents.catalog.write();
             let shared = catalog.shared.get_mut(&number);
             let expired = shared.map(|it| std::mem::take(&mut it.expired));
             for slot in expired.unwrap_or_default() {
-                catalog.forget(&self.keydir, &slot);
+                catalog.forget(&self.contents.keydir, &slot);
             }
             let live_bytes = catalog.shared.get(&number).map(|it| it.stats.live_bytes);
             let left = self.let_go(&mut catalog, number);
@@ -283,7 +293,7 @@ impl Store {
         if let Some((records, len)) = lost {
             let held = format!("{records} records in damaged parts of the value log");
             let range = LostRange::new(lost_name(number), 0, len, held);
-            self.lost.lock().add(&*self.disk, range);
+            self.home.note_lost(range);
         }
         Ok(StepOutcome::done(cost_bytes))
     }
@@ -299,13 +309,13 @@ impl Store {
     /// A segment of the log in which everything of this store has expired, with nothing older left
     /// that would show again.
     pub(crate) fn expired_in_log(&self, catalog: &Catalog, now: Timestamp) -> Option<u32> {
-        let log = self.log.as_ref()?;
-        let (newest, oldest) = (log.newest_segment(), self.oldest_in_log());
+        let log = self.log.log.as_ref()?;
+        let (newest, oldest) = (log.newest_segment(), self.log.oldest());
         let expired = catalog.shared.iter().find(|(number, entry)| {
             let stats = &entry.stats;
             **number != newest
                 && stats.live_records > 0
-                && self.is_all_collectable(stats, now)
+                && self.expiry.is_all_collectable(stats, now)
                 && oldest.is_none_or(|oldest| oldest >= **number)
                 && !catalog.is_older_own(stats.sequence_max)
         });
@@ -314,19 +324,19 @@ impl Store {
 
     /// Forgets what has expired in the log.
     pub(crate) fn expire_in_log(&self, now: Timestamp) {
-        let Some(log) = &self.log else {
+        let Some(log) = &self.log.log else {
             return;
         };
         {
             // A put relies on its old slots staying where it found them.
-            let _puts_wait = self.writer.lock();
-            let mut catalog = self.catalog.write();
+            let _puts_wait = self.files.writer.lock();
+            let mut catalog = self.contents.catalog.write();
             while let Some(number) = self.expired_in_log(&catalog, now) {
                 let entry = catalog.shared_mut(number);
                 let index = entry.place.index;
                 entry.stats.live_records = 0;
                 entry.stats.live_bytes = 0;
-                self.keydir.retain(|place| place != index);
+                self.contents.keydir.retain(|place| place != index);
             }
         }
         log.usage_changed();
@@ -352,15 +362,15 @@ fn lasting_bytes(
 
 impl Tenant for Bitcask {
     fn store_id(&self) -> StoreId {
-        StoreId(self.store.log_id())
+        StoreId(self.store.home.identity())
     }
 
     fn covered(&self) -> Sequence {
-        Sequence(self.store.covered.load(Ordering::Acquire))
+        Sequence(self.store.log.covered())
     }
 
     fn known(&self) -> Sequence {
-        Sequence(self.store.writer.lock().last_sequence)
+        Sequence(self.store.files.writer.lock().last_sequence)
     }
 
     fn replay(
@@ -370,15 +380,15 @@ impl Tenant for Bitcask {
         records: &[LoggedRecord],
     ) -> Result<()> {
         let store = &self.store;
-        store.intake.check_writable()?;
-        let mut writer = store.writer.lock();
+        store.home.intake.check_writable()?;
+        let mut writer = store.files.writer.lock();
         for record in records {
             store.replay_record(segment, record)?;
         }
         writer.last_sequence = writer.last_sequence.max(sequence.0);
-        let mut catalog = store.catalog.write();
+        let mut catalog = store.contents.catalog.write();
         catalog.last_sequence = catalog.last_sequence.max(sequence.0);
-        store.durable.fetch_max(sequence.0, Ordering::AcqRel);
+        store.files.note_durable(sequence.0);
         Ok(())
     }
 
@@ -387,11 +397,11 @@ impl Tenant for Bitcask {
     }
 
     fn held(&self) -> Vec<Arc<HeldSegments>> {
-        self.store.holds.all()
+        self.store.log.holds.all()
     }
 
     fn own_bytes(&self) -> u64 {
-        self.store.catalog.read().own_bytes()
+        self.store.contents.catalog.read().own_bytes()
     }
 
     /// What is in memory stays in the log, or is written to a checkpoint in place of another.

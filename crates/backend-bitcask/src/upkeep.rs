@@ -12,15 +12,17 @@ use kvorum_storage_errors::IntoBackend;
 use crate::checkpoint_steps::Checkpointing;
 use crate::hint::{HintedSegment, hint_path};
 use crate::hint_table::{HintError, HintTableWriter};
+use crate::home::Counters;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
 use crate::log_hint_steps::{LOG_HINT_SUBJECT, LogHintJob};
 use crate::merge::{Merging, is_understood};
 use crate::scrub::ScrubJob;
 use crate::segment::segment_number;
+use crate::segment_files::WriteSide;
 use crate::segment_stats::SegmentStats;
 use crate::segments::{Catalog, SegmentEntry};
 use crate::settings::{MergePolicy, MergeSettings};
-use crate::store::{Counters, Store, WriteSide};
+use crate::store::Store;
 use crate::victim::{Candidate, WholeStore, choose_round, urgency};
 
 /// A store has its live bytes in so many segments at least,
@@ -87,26 +89,21 @@ enum HintPhase {
 
 impl Store {
     pub(crate) fn due(&self, upkeep: &mut Upkeep, now: Timestamp) -> Vec<Task> {
-        self.note_time(now);
+        self.expiry.note_time(now);
         let mut tasks = Vec::new();
         tasks.extend(self.sync_due(upkeep, now));
         tasks.extend(self.next_segment_due());
-        let catalog = self.catalog.read();
+        let catalog = self.contents.catalog.read();
         self.aim_at_file_bytes(&catalog);
         self.tell_expired_in_log(&catalog);
         tasks.extend(self.merge_due(upkeep, &catalog, now));
-        tasks.extend(hints_due(upkeep, &catalog, self.has_room_for_hints()));
+        tasks.extend(hints_due(upkeep, &catalog, self.home.has_room_for_hints()));
         tasks.extend(self.log_hint_due(upkeep.log_hint.as_ref(), &catalog));
         tasks.extend(self.checkpoint_due(&upkeep.checkpointing, &catalog));
         drop(catalog);
         tasks.extend(self.scrub_due(&mut upkeep.scrub, now));
-        tasks.extend(
-            upkeep
-                .merging
-                .unremoved
-                .iter()
-                .map(|number| Task::normal(TaskKind::Reclaim, u64::from(*number), 0)),
-        );
+        let unremoved = self.files.unremoved().into_iter();
+        tasks.extend(unremoved.map(|it| Task::normal(TaskKind::Reclaim, u64::from(it), 0)));
         tasks.sort_by_key(|task| std::cmp::Reverse(task.urgency));
         tasks
     }
@@ -118,9 +115,9 @@ impl Store {
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        self.note_time(now);
+        self.expiry.note_time(now);
         // Steps of other stores may have taken much of what was free at the last look.
-        self.intake.measure();
+        self.home.intake.measure();
         if task.kind == TaskKind::Scrub {
             let is_checkpoint_wrong = &mut upkeep.checkpointing.is_last_wrong;
             let (scrub, subject) = (&mut upkeep.scrub, task.subject);
@@ -131,7 +128,7 @@ impl Store {
         };
         match task.kind {
             TaskKind::Sync => {
-                self.sync_all()?;
+                self.files.sync_all()?;
                 upkeep.unsynced = Unsynced::default();
                 Ok(StepOutcome::nothing_left())
             }
@@ -157,16 +154,15 @@ impl Store {
                 }
                 Ok(step)
             }
-            // What is not known as removed is in use.
-            TaskKind::Reclaim if !upkeep.merging.unremoved.contains(&subject) => {
-                Ok(StepOutcome::nothing_left())
-            }
             TaskKind::Reclaim => {
-                self.unlink(subject).into_backend()?;
-                upkeep.merging.unremoved.retain(|number| *number != subject);
+                self.files.remove_again(subject)?;
                 Ok(StepOutcome::nothing_left())
             }
-            TaskKind::Flush => self.prepare_next_segment(),
+            TaskKind::Flush if self.files.is_next_wanted() => {
+                self.files.prepare_next()?;
+                Ok(StepOutcome::done(FILE_HEADER_BYTES))
+            }
+            TaskKind::Flush => Ok(StepOutcome::nothing_left()),
             TaskKind::Scrub
             | TaskKind::Compact
             | TaskKind::Rebuild
@@ -181,17 +177,17 @@ impl Store {
         let live = catalog.segments.values().map(|it| it.stats.live_bytes);
         let part = live.sum::<u64>() / FILES_MIN;
         let small = self.settings.merge.small_file_threshold_bytes;
-        let headroom = self.intake.headroom();
+        let headroom = self.home.intake.headroom();
         let least = headroom.store_file_bytes(small.max(FILE_BYTES_AIM_MIN));
         let aim = headroom.file_bytes(part.max(least));
-        self.file_bytes_aim.store(aim, Ordering::Relaxed);
+        self.files.aim_at(aim);
     }
 
     /// The settings of merges at present. While puts are refused for want of space, merges wait neither for
     /// the night nor for more garbage.
     fn merge_settings(&self) -> MergeSettings {
         let mut settings = self.settings.merge.clone();
-        let headroom = self.intake.headroom();
+        let headroom = self.home.intake.headroom();
         if headroom.is_exhausted() && settings.policy != MergePolicy::Never {
             settings.policy = MergePolicy::Always;
             let trigger = &mut settings.store_dead_trigger_percent;
@@ -208,41 +204,16 @@ impl Store {
 
     /// The next segment is created before puts need it, for that waits for the device.
     fn next_segment_due(&self) -> Option<Task> {
-        let writer = self.writer.lock();
         // Always of one subject, so that it is left alone for a while when it fails, as on a full disk.
-        self.is_next_wanted(&writer)
+        self.files
+            .is_next_wanted()
             .then_some(Task::normal(TaskKind::Flush, 0, FILE_HEADER_BYTES))
     }
 
-    fn prepare_next_segment(&self) -> Result<StepOutcome> {
-        if !self.is_next_wanted(&self.writer.lock()) {
-            return Ok(StepOutcome::nothing_left());
-        }
-        self.prepare_segment()?;
-        Ok(StepOutcome::done(FILE_HEADER_BYTES))
-    }
-
-    /// Creates the segment that follows the active one, if it is not there. The caller holds upkeep.
-    pub(crate) fn prepare_segment(&self) -> Result<()> {
-        let number = {
-            let mut writer = self.writer.lock();
-            if writer.prepared.is_some() {
-                return Ok(());
-            }
-            writer.next_segment += 1;
-            writer.next_segment - 1
-        };
-        let created = self.create_file(number, false)?;
-        self.writer.lock().prepared = Some(created);
-        Ok(())
-    }
-
     fn sync_due(&self, upkeep: &mut Upkeep, now: Timestamp) -> Option<Task> {
-        let (unsynced_bytes, is_log_unsynced): (u64, bool) = {
-            let writer = self.writer.lock();
-            let handles = writer.unsynced.iter();
-            let behind = handles.map(|(_, it)| it.written_to().saturating_sub(it.synced_to()));
-            (behind.sum(), self.is_log_unsynced(&writer))
+        let (unsynced_bytes, is_log_unsynced) = {
+            let writer = self.files.writer.lock();
+            (writer.unsynced_bytes(), self.is_log_unsynced(&writer))
         };
         let bytes = (unsynced_bytes > 0 || is_log_unsynced).then_some(unsynced_bytes);
         upkeep.unsynced.due(self.settings.sync, bytes, now)
@@ -250,8 +221,8 @@ impl Store {
 
     /// True when batches in the value log may wait for a sync that nobody asked for.
     fn is_log_unsynced(&self, writer: &WriteSide) -> bool {
-        let durable = self.durable.load(Ordering::Acquire);
-        self.log.is_some()
+        let durable = self.files.durable();
+        self.log.log.is_some()
             && self.settings.sync != SyncStrategy::Grouped
             && writer.last_sequence > durable
     }
@@ -262,7 +233,7 @@ impl Store {
             upkeep.is_mergeable(**number)
                 && entry.is_sealed
                 && entry.stats.records > 0
-                && self.is_all_collectable(&entry.stats, now)
+                && self.expiry.is_all_collectable(&entry.stats, now)
         });
         if let Some((_, entry)) = expired {
             return Some(merge_task(entry, TaskKind::Expire, 0, Urgency::Normal));
@@ -281,7 +252,7 @@ impl Store {
             return Some(merge_task(entry, TaskKind::Merge, job.position(), urgency));
         }
         let room_bytes = self.room_for_copies();
-        let oldest = self.oldest_in_log();
+        let oldest = self.log.oldest();
         upkeep.merging.round.retain(|number| {
             let entry = catalog.segments.get(number);
             let known = entry.map(|it| self.candidate(catalog, *number, &it.stats, oldest));
@@ -305,7 +276,7 @@ impl Store {
     /// What the copy of a segment may take. Files of earlier versions may be longer than what is held back:
     /// those of which the copy does not fit are left alone, and others make room.
     fn room_for_copies(&self) -> u64 {
-        let headroom = self.intake.headroom();
+        let headroom = self.home.intake.headroom();
         match headroom.is_scarce() {
             true => headroom.available,
             false => u64::MAX,
@@ -319,11 +290,11 @@ impl Store {
         catalog: &Catalog,
         settings: &MergeSettings,
     ) -> Urgency {
-        if self.intake.headroom().is_scarce() {
+        if self.home.intake.headroom().is_scarce() {
             return Urgency::Pressing;
         }
         let stats = &entry.stats;
-        let dead_bytes = stats.dead_bytes() + self.expired_in(stats).freed_bytes();
+        let dead_bytes = stats.dead_bytes() + self.expiry.expired_in(stats).freed_bytes();
         let is_mostly_dead = dead_bytes * 2 > stats.data_bytes();
         let by_itself = if is_mostly_dead {
             Urgency::Normal
@@ -336,7 +307,7 @@ impl Store {
 
     fn candidates(&self, catalog: &Catalog) -> Vec<Candidate> {
         let sealed = catalog.segments.iter().filter(|(_, entry)| entry.is_sealed);
-        let oldest = self.oldest_in_log();
+        let oldest = self.log.oldest();
         sealed
             .map(|(number, entry)| self.candidate(catalog, *number, &entry.stats, oldest))
             .collect()
@@ -346,7 +317,7 @@ impl Store {
     fn output_candidate(&self, upkeep: &Upkeep, catalog: &Catalog) -> Option<Candidate> {
         let number = upkeep.merging.output.as_ref().map(segment_number)?;
         let stats = &catalog.segments.get(&number)?.stats;
-        Some(self.candidate(catalog, number, stats, self.oldest_in_log()))
+        Some(self.candidate(catalog, number, stats, self.log.oldest()))
     }
 
     /// Removals count as dead where a merge could drop them all, and what has expired where it does not
@@ -358,7 +329,7 @@ impl Store {
         stats: &SegmentStats,
         oldest: Option<u32>,
     ) -> Candidate {
-        let expired = self.expired_in(stats);
+        let expired = self.expiry.expired_in(stats);
         let has_removals = stats.removals + expired.records > 0;
         let are_removals_dead =
             has_removals && catalog.is_removal_droppable(stats.sequence_max, number, oldest);
@@ -380,17 +351,13 @@ impl Store {
 
     pub(crate) fn whole_store(&self, catalog: &Catalog) -> WholeStore {
         let stats = || catalog.segments.values().map(|entry| &entry.stats);
-        let dead_bytes = |it: &SegmentStats| it.dead_bytes() + self.expired_in(it).freed_bytes();
+        let dead_bytes =
+            |it: &SegmentStats| it.dead_bytes() + self.expiry.expired_in(it).freed_bytes();
         WholeStore {
             bytes: stats().map(SegmentStats::data_bytes).sum(),
             dead_bytes: stats().map(dead_bytes).sum(),
-            file_bytes_aim: self.file_bytes_max(),
+            file_bytes_aim: self.files.bytes_max(),
         }
-    }
-
-    /// Hints make openings shorter and free nothing: where space is scarce it is left to copies and removals.
-    pub(crate) fn has_room_for_hints(&self) -> bool {
-        !self.intake.headroom().is_scarce()
     }
 
     /// Seals a full segment, or writes a part of the hint of a sealed one.
@@ -400,7 +367,7 @@ impl Store {
         number: u32,
         budget: StepBudget,
     ) -> Result<StepOutcome> {
-        self.seal_retiring(number)?;
+        self.files.seal_retiring(number)?;
         let under_way = upkeep.hint.take().filter(|job| job.number == number);
         let job = match under_way {
             Some(job) => Some(job),
@@ -415,12 +382,15 @@ impl Store {
                 KeysRead::Some => {}
                 KeysRead::Damaged => {
                     // The hint would hide what the damage hid; the segment is read itself.
-                    self.mark_damaged(number);
+                    self.contents.mark_damaged(number);
                     return Ok(StepOutcome::done(cost_bytes));
                 }
                 KeysRead::All => {
-                    let path = hint_path(&self.directory, number);
-                    let writer = job.bound.create_hint(&*self.disk, &path).into_backend()?;
+                    let path = hint_path(&self.home.directory, number);
+                    let writer = job
+                        .bound
+                        .create_hint(&*self.home.disk, &path)
+                        .into_backend()?;
                     let table = std::mem::take(builder).finish();
                     job.phase = HintPhase::Writing(table, 0, Box::new(writer));
                 }
@@ -441,32 +411,12 @@ impl Store {
         Ok(StepOutcome::partial(cost_bytes))
     }
 
-    /// Seals full segments up to `number`, oldest first, so that a seal vouches for all before it.
-    pub(crate) fn seal_retiring(&self, number: u32) -> Result<()> {
-        loop {
-            let oldest = {
-                let mut writer = self.writer.lock();
-                writer.retiring.sort_by_key(segment_number);
-                match writer.retiring.first() {
-                    Some(oldest) if segment_number(oldest) <= number => {
-                        Some(writer.retiring.remove(0))
-                    }
-                    _ => None,
-                }
-            };
-            match oldest {
-                Some(oldest) => self.seal(oldest)?,
-                None => return Ok(()),
-            }
-        }
-    }
-
     fn begin_hint(&self, number: u32) -> Result<Option<HintJob>> {
-        let catalog = self.catalog.read();
+        let catalog = self.contents.catalog.read();
         let Some(entry) = catalog.segments.get(&number) else {
             return Ok(None);
         };
-        if !wants_hint(entry) || !self.has_room_for_hints() {
+        if !wants_hint(entry) || !self.home.has_room_for_hints() {
             return Ok(None);
         }
         let options = ScanOptions::durable_to(u64::MAX);
@@ -487,25 +437,19 @@ impl Store {
             return Ok(StepOutcome::nothing_left());
         };
         let begin = writer.len();
-        let len = writer.finish(&*self.disk, &job.bound.note());
+        let len = writer.finish(&*self.home.disk, &job.bound.note());
         let len = len.into_backend()?;
-        Counters::add(&self.counters.written_bytes, len);
-        let path = hint_path(&self.directory, job.number);
-        let hint = match job.bound.open_hint(&*self.disk, &path) {
+        self.home.count_written(len);
+        let path = hint_path(&self.home.directory, job.number);
+        let hint = match job.bound.open_hint(&*self.home.disk, &path) {
             Ok(hint) => Some(std::sync::Arc::new(hint)),
             Err(HintError::Disk(error)) => return Err((&error).into()),
             Err(_) => None,
         };
-        if let Some(entry) = self.catalog.read().segments.get(&job.number) {
+        if let Some(entry) = self.contents.catalog.read().segments.get(&job.number) {
             *entry.segment.hint.write() = hint;
         }
         Ok(StepOutcome::done(cost_bytes + len.saturating_sub(begin)))
-    }
-
-    pub(crate) fn mark_damaged(&self, number: u32) {
-        if let Some(entry) = self.catalog.read().segments.get(&number) {
-            entry.segment.is_damaged.store(true, Ordering::Relaxed);
-        }
     }
 }
 
