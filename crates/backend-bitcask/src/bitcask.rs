@@ -18,18 +18,18 @@ use kvorum_value_log::ValueLog;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::BitcaskSettings;
+use crate::backup;
 use crate::checkpoint::CHECKPOINT_NAME;
 use crate::contents::Contents;
 use crate::entry::decode_front;
 use crate::expiry::Expiry;
 use crate::fingerprint::Fingerprints;
 use crate::hint::hint_path;
-use crate::home::Counters;
 use crate::home::{Counters, Home};
 use crate::log_hint::{LogHint, log_hint_path};
 use crate::log_share::LogShare;
+use crate::log_use::LogUse;
 use crate::lost::LostLog;
-use crate::merge::Merging;
 use crate::meta::{self, Meta};
 use crate::read_cache::ReadCache;
 use crate::recovery::Recovery;
@@ -37,7 +37,7 @@ use crate::segment_files::SegmentFiles;
 use crate::snapshot::BitcaskSnapshot;
 use crate::store::Store;
 use crate::unread::UnreadRecords;
-use crate::upkeep::{Upkeep, owed_bytes};
+use crate::upkeep::Upkeep;
 
 pub use crate::store::DrawNumber;
 
@@ -49,6 +49,7 @@ const SAMPLED_KEYS: usize = 16;
 /// An open store.
 pub struct Bitcask {
     pub(crate) store: Arc<Store>,
+    pub(crate) log_use: Arc<LogUse>,
     /// Taken before all locks of the store.
     upkeep: Mutex<Upkeep>,
 }
@@ -132,7 +133,7 @@ impl Bitcask {
             settings.file_bytes_max,
         ));
         let synced = GroupSync::of_store(Arc::downgrade(&files), SegmentFiles::sync_all);
-        let store = Store {
+        let store = Arc::new(Store {
             home,
             contents,
             log,
@@ -145,11 +146,18 @@ impl Bitcask {
             group: GroupSync::new(synced),
             cache: OnceLock::new(),
             lock: Mutex::new(Some(lock)),
-        };
-        let store = Arc::new(store);
+        });
+        let log_use = Arc::new(LogUse::new(
+            store.home.clone(),
+            store.contents.clone(),
+            store.log.clone(),
+            store.files.clone(),
+            store.expiry.clone(),
+        ));
         Ok(Self {
+            upkeep: Mutex::new(Upkeep::of(&store, log_use.clone())),
             store,
-            upkeep: Mutex::default(),
+            log_use,
         })
     }
 
@@ -191,17 +199,7 @@ impl Store {
         }
         upkeep.abandon();
         let synced = self.files.sync_all();
-        let finished = synced.clone().and_then(|_| {
-            let Upkeep {
-                merging,
-                checkpointing,
-                ..
-            } = upkeep;
-            self.seal_what_is_full(merging)?;
-            let budget = StepBudget { bytes: u64::MAX };
-            self.checkpoint_step(checkpointing, merging, budget, true)
-                .map(drop)
-        });
+        let finished = synced.clone().and_then(|_| upkeep.finish());
         *self.lock.lock() = None;
         // The log may have found no room for what is queued: that is in memory alone.
         synced?;
@@ -209,14 +207,6 @@ impl Store {
             // On a full disk the next opening reads more; what was put is durable all the same.
             Err(error) if error.kind() == ErrorKind::Full => Ok(()),
             finished => finished,
-        }
-    }
-
-    pub(crate) fn seal_what_is_full(&self, merging: &mut Merging) -> Result<()> {
-        self.files.seal_retiring(u32::MAX)?;
-        match merging.output.take() {
-            Some(output) => self.files.seal(output),
-            None => Ok(()),
         }
     }
 
@@ -242,9 +232,7 @@ impl Store {
         let now = self.home.identity();
         self.log.cover(sequence);
         self.log.hidden.lock().clear();
-        upkeep.abandon();
-        upkeep.merging.output = None;
-        upkeep.scrub.forget(&*self.home.disk, &self.home.directory);
+        upkeep.forget();
         let prepared = self.files.forget_all(&mut writer);
         let log_hints: Arc<Vec<Arc<LogHint>>>;
         let numbers = {
@@ -329,7 +317,7 @@ impl Store {
             files: catalog.segments.len() as u64 + hint_files,
             memory_bytes: self.contents.keydir.memory_bytes() + catalog.memory_bytes(),
             pinned_bytes: catalog.pinned_bytes(),
-            debt_bytes: owed_bytes(upkeep, &catalog, self.home.has_room_for_hints()),
+            debt_bytes: upkeep.owed_bytes(&catalog),
             put_bytes: read(&counters.put_bytes),
             written_bytes: read(&counters.written_bytes),
             corrupt_reads: read(&counters.corrupt_reads),
@@ -430,7 +418,7 @@ impl Backend for Bitcask {
         if self.store.home.intake.check_writable().is_err() {
             return Vec::new();
         }
-        self.store.due(&mut self.upkeep.lock(), now)
+        self.upkeep.lock().due(now)
     }
 
     fn maintenance_step(
@@ -439,8 +427,7 @@ impl Backend for Bitcask {
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        let mut upkeep = self.writable_upkeep()?;
-        self.store.step(&mut upkeep, task, budget, now)
+        self.writable_upkeep()?.step(task, budget, now)
     }
 
     fn erase(&self) -> Result<()> {
@@ -458,7 +445,20 @@ impl Backend for Bitcask {
 
 impl Backups for Bitcask {
     fn backup(&self, directory: &Path) -> Result<StoreBackup> {
-        self.copy_to(directory)
+        let home = &self.store.home;
+        home.intake.check_writable()?;
+        backup::check_absent(home, directory)?;
+        let mut upkeep = self.writable_upkeep()?;
+        self.store.files.end_active()?;
+        upkeep.seal_all()?;
+        let held = self.log_use.hold();
+        let files = backup::link_files(home, &self.store.contents, directory)?;
+        drop(upkeep);
+        home.disk.sync_directory(directory).into_backend()?;
+        Ok(StoreBackup {
+            files,
+            held: held.map(|it| it as Arc<_>),
+        })
     }
 }
 

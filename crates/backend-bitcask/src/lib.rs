@@ -18,17 +18,21 @@
 //!   suspect               there after a failed sync, until the next opening   (home)
 //! ```
 //!
-//! Where to look: `write`, `read` and `read_cache` are the request path; `keydir`, `slot_table`, `slot` and `places`
-//! are what they look up; `recovery` opens; `merge`, `victim`, `checkpoint_steps` and `upkeep` are
-//! maintenance; `snapshot` and `key_walk` are folds; `hint_table` and `log_hint_steps` write what spares them reads.
+//! Where to look: `store` is made of parts, `home`, `contents`, `segment_files`, `log_share` and `expiry`. Its
+//! methods are in `bitcask`, `read` and `write`, which with `read_cache` are the request path; `keydir`,
+//! `slot_table`, `slot` and `places` are what they look up; `recovery` opens. `upkeep` has the jobs: `merges`,
+//! `hints`, `log_hints`, `checkpoints` and `scrub`, each handed those parts that it uses; `merge_plan` and `victim`
+//! choose what is merged, and `log_use` is for the value log what merges are for the store's own files. `snapshot`
+//! and `key_walk` are folds.
 
 pub mod anatomy;
 mod backup;
 mod bitcask;
 pub mod check;
 mod checkpoint;
-mod checkpoint_steps;
+mod checkpoints;
 mod contents;
+mod copies;
 mod entry;
 mod expiries;
 mod expiry;
@@ -36,15 +40,19 @@ mod fingerprint;
 mod found_segment;
 mod hint;
 mod hint_table;
+mod hinted;
+mod hints;
 mod home;
 mod key_table;
 mod key_walk;
 mod keydir;
 mod log_hint;
-mod log_hint_steps;
+mod log_hints;
 mod log_share;
+mod log_use;
 mod lost;
-mod merge;
+mod merge_plan;
+mod merges;
 mod meta;
 mod places;
 mod read;

@@ -23,6 +23,7 @@ use crate::found_segment::Found;
 use crate::hint::{HintedSegment, hint_path};
 use crate::hint_table::HintError;
 use crate::keydir::Keydir;
+use crate::log_hint::BoundTo;
 use crate::lost::LostLog;
 use crate::meta::Meta;
 use crate::places::Place;
@@ -583,7 +584,13 @@ impl Recovery<'_> {
             sequence += UNKNOWN_SEQUENCES;
         }
         recover_log(&mut recovered, shared, covered);
-        recovered.open_log_hints(self.disk, self.directory, self.meta.identity, self.log)?;
+        let log = self.log.filter(|_| recovered.covered > 0);
+        let bound = log.map(|log| BoundTo {
+            store: self.meta.identity,
+            log_id: log.log_id(),
+        });
+        let (catalog, lost) = (&mut recovered.catalog, &mut recovered.lost);
+        catalog.open_log_hints(self.disk, self.directory, lost, bound)?;
         recovered.catalog.count_all_live(&recovered.keydir);
         recovered.keydir.show_places(&recovered.catalog.places);
         recovered.catalog.last_sequence = sequence;

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use kvorum_backend::{
     LostRange, Result, ScrubFile, Scrubbing, StepBudget, StepOutcome, Task, Timestamp,
@@ -15,12 +15,14 @@ use kvorum_segment::{Damage, Scan, ScanOptions, file_name};
 use kvorum_storage_errors::IntoBackend;
 
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Reread};
+use crate::contents::Contents;
 use crate::hint::hint_path;
 use crate::hint_table::{HintError, HintScan, HintTable};
-use crate::home::Counters;
-use crate::log_hint::LogHint;
+use crate::home::{Counters, Home};
+use crate::log_hint::{LogHint, log_hint_path};
+use crate::log_share::LogShare;
 use crate::segment::Segment;
-use crate::store::Store;
+use crate::segments::SegmentEntry;
 
 /// Scrubbing counts files from 1, and begins with the checkpoint: segments stand behind it.
 const CHECKPOINT_NUMBER: u64 = 1;
@@ -30,7 +32,7 @@ const CHECKPOINT_SUBJECT: u64 = 0;
 const LOG_HINTS_FROM: u64 = 1 << 32;
 
 /// What is being read again.
-pub(crate) enum ScrubJob {
+enum ScrubJob {
     Segment(Arc<Segment>, Box<Scan>),
     /// The segment was read; its hint follows.
     Hint(Hint, Box<HintScan>),
@@ -41,8 +43,15 @@ pub(crate) enum ScrubJob {
     Nothing,
 }
 
+/// What a task reads again.
+enum Found {
+    Segment(Arc<Segment>),
+    LogHint(Arc<LogHint>),
+    Checkpoint,
+}
+
 /// A hint that is being read again.
-pub(crate) enum Hint {
+enum Hint {
     Own(Arc<Segment>, Arc<HintTable>),
     Log(Arc<LogHint>),
 }
@@ -56,33 +65,101 @@ impl Hint {
     }
 }
 
-impl Store {
-    pub(crate) fn scrub_due(
-        &self,
-        scrub: &mut Scrubbing<ScrubJob>,
-        now: Timestamp,
-    ) -> Option<Task> {
-        let period = self.settings.scrub_period?;
-        let files = self.scrubbed_files();
-        let (disk, directory): (_, &Path) = (&*self.home.disk, &self.home.directory);
-        let due = scrub.due(disk, directory, &files, Some(period), now)?;
+/// Scrubbing of a store.
+pub(crate) struct Scrub {
+    reader: Reader,
+    period: Option<Duration>,
+    scrubbing: Scrubbing<ScrubJob>,
+}
+
+/// What files are read again with.
+struct Reader {
+    home: Arc<Home>,
+    contents: Arc<Contents>,
+    log: Arc<LogShare>,
+}
+
+impl Scrub {
+    pub(crate) fn new(
+        home: Arc<Home>,
+        contents: Arc<Contents>,
+        log: Arc<LogShare>,
+        period: Option<Duration>,
+    ) -> Self {
+        Self {
+            reader: Reader {
+                home,
+                contents,
+                log,
+            },
+            period,
+            scrubbing: Scrubbing::default(),
+        }
+    }
+
+    pub(crate) fn due(&mut self, now: Timestamp) -> Option<Task> {
+        self.period?;
+        let files = self.reader.files();
+        let home = &self.reader.home;
+        let (disk, directory): (_, &Path) = (&*home.disk, &home.directory);
+        let due = self
+            .scrubbing
+            .due(disk, directory, &files, self.period, now)?;
         Some(Task {
             subject: due.subject - CHECKPOINT_NUMBER,
             ..due
         })
     }
 
-    fn scrubbed_files(&self) -> Vec<ScrubFile> {
+    /// Reads a part of a file, for as long as that is due.
+    pub(crate) fn step(
+        &mut self,
+        is_checkpoint_wrong: &mut bool,
+        subject: u64,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        if !self.is_due(subject, now) {
+            return Ok(StepOutcome::nothing_left());
+        }
+        let reader = &self.reader;
+        let Some((file, found)) = reader.find(subject) else {
+            return Ok(StepOutcome::nothing_left());
+        };
+        let open = || reader.open(found);
+        let read = |job: &mut ScrubJob| reader.read_on(job, budget, is_checkpoint_wrong);
+        let (disk, directory) = (&*reader.home.disk, &reader.home.directory);
+        let (cost_bytes, is_read) = self.scrubbing.step(disk, directory, file, open, read)?;
+        Ok(StepOutcome {
+            cost_bytes,
+            is_done: is_read || !self.is_due(subject, now),
+        })
+    }
+
+    fn is_due(&mut self, subject: u64, now: Timestamp) -> bool {
+        self.due(now).is_some_and(|task| task.subject == subject)
+    }
+
+    pub(crate) fn abandon(&mut self) {
+        self.scrubbing.abandon();
+    }
+
+    /// Forgets what was read when, as in an erasure.
+    pub(crate) fn forget(&mut self) {
+        let home = &self.reader.home;
+        self.scrubbing.forget(&*home.disk, &home.directory);
+    }
+}
+
+impl Reader {
+    fn files(&self) -> Vec<ScrubFile> {
         let mut files = Vec::new();
         if self.log.covered() > 0 {
             files.push(self.checkpoint_file());
         }
         let catalog = self.contents.catalog.read();
-        let sealed = catalog.segments.iter().filter(|(_, it)| it.is_sealed);
-        files.extend(sealed.map(|(number, entry)| ScrubFile {
-            number: u64::from(*number) + CHECKPOINT_NUMBER,
-            bytes: entry.stats.data_end + hint_bytes(&entry.segment),
-        }));
+        let sealed = catalog.segments.values().filter(|it| it.is_sealed);
+        files.extend(sealed.map(segment_file));
         files.extend(catalog.log_hints.iter().map(|hint| log_hint_file(hint)));
         files
     }
@@ -95,64 +172,35 @@ impl Store {
         }
     }
 
-    /// Reads a part of a file, for as long as that is due.
-    pub(crate) fn scrub_step(
-        &self,
-        scrub: &mut Scrubbing<ScrubJob>,
-        is_checkpoint_wrong: &mut bool,
-        subject: u64,
-        budget: StepBudget,
-        now: Timestamp,
-    ) -> Result<StepOutcome> {
-        let is_due = |scrub: &mut Scrubbing<ScrubJob>| {
-            let due = self.scrub_due(scrub, now);
-            due.is_some_and(|task| task.subject == subject)
-        };
-        if !is_due(scrub) {
-            return Ok(StepOutcome::nothing_left());
+    /// The file of a subject, and what is read of it.
+    fn find(&self, subject: u64) -> Option<(ScrubFile, Found)> {
+        if subject == CHECKPOINT_SUBJECT {
+            return Some((self.checkpoint_file(), Found::Checkpoint));
         }
-        let found = {
-            let catalog = self.contents.catalog.read();
-            let number = u32::try_from(subject).ok();
-            let entry = number.and_then(|number| catalog.segments.get(&number));
-            entry.map(|entry| (entry.segment.clone(), entry.stats.data_end))
-        };
-        let log_hint = {
-            let catalog = self.contents.catalog.read();
+        let catalog = self.contents.catalog.read();
+        if let Some(number) = subject.checked_sub(LOG_HINTS_FROM) {
             let mut hints = catalog.log_hints.iter();
-            let number = subject.checked_sub(LOG_HINTS_FROM);
-            hints
-                .find(|it| Some(u64::from(it.number)) == number)
-                .cloned()
-        };
-        let file = match (&found, &log_hint) {
-            (Some((segment, bytes)), _) => ScrubFile {
-                number: subject + CHECKPOINT_NUMBER,
-                bytes: bytes + hint_bytes(segment),
-            },
-            (None, Some(hint)) => log_hint_file(hint),
-            (None, None) if subject == CHECKPOINT_SUBJECT => self.checkpoint_file(),
-            (None, None) => return Ok(StepOutcome::nothing_left()),
-        };
-        let open = || match (found, log_hint) {
-            (Some((segment, _)), _) => {
+            let hint = hints.find(|it| u64::from(it.number) == number)?;
+            return Some((log_hint_file(hint), Found::LogHint(hint.clone())));
+        }
+        let entry = catalog.segments.get(&u32::try_from(subject).ok()?)?;
+        let found = Found::Segment(entry.segment.clone());
+        Some((segment_file(entry), found))
+    }
+
+    fn open(&self, found: Found) -> Result<ScrubJob> {
+        match found {
+            Found::Segment(segment) => {
                 let scan = segment.reader.scan(ScanOptions::durable_to(u64::MAX));
                 let scan = scan.into_backend()?;
                 Ok(ScrubJob::Segment(segment, Box::new(scan)))
             }
-            (None, Some(hint)) => Ok(self.open_hint_again(Hint::Log(hint))?.1),
-            (None, None) => self.open_checkpoint_again(),
-        };
-        let read = |job: &mut ScrubJob| self.read_again(job, budget, is_checkpoint_wrong);
-        let (disk, directory) = (&*self.home.disk, &self.home.directory);
-        let (cost_bytes, is_read) = scrub.step(disk, directory, file, open, read)?;
-        Ok(StepOutcome {
-            cost_bytes,
-            is_done: is_read || !is_due(scrub),
-        })
+            Found::LogHint(hint) => Ok(self.open_hint(Hint::Log(hint))?.1),
+            Found::Checkpoint => self.open_checkpoint(),
+        }
     }
 
-    fn open_checkpoint_again(&self) -> Result<ScrubJob> {
+    fn open_checkpoint(&self) -> Result<ScrubJob> {
         match Checkpoint::open(&*self.home.disk, &self.home.directory, self.home.identity()) {
             Ok(checkpoint) => Ok(ScrubJob::Checkpoint(Box::new(checkpoint.reread()))),
             Err(CheckpointError::Disk(error)) => Err((&error).into()),
@@ -163,7 +211,7 @@ impl Store {
     }
 
     /// Reads on; returns the bytes that were read, and whether that was the end.
-    fn read_again(
+    fn read_on(
         &self,
         job: &mut ScrubJob,
         budget: StepBudget,
@@ -179,13 +227,13 @@ impl Store {
                 let segment = segment.clone();
                 let hint = segment.hint.read().clone();
                 let (of_hint, next) = match hint {
-                    Some(hint) => self.open_hint_again(Hint::Own(segment, hint))?,
+                    Some(hint) => self.open_hint(Hint::Own(segment, hint))?,
                     None => (0, ScrubJob::Nothing),
                 };
                 *job = next;
                 Ok((read_bytes + of_hint, matches!(job, ScrubJob::Nothing)))
             }
-            ScrubJob::Hint(hint, scan) => self.read_hint_again(hint, scan, budget),
+            ScrubJob::Hint(hint, scan) => self.read_hint(hint, scan, budget),
             ScrubJob::Checkpoint(reread) => match reread.step(budget.bytes) {
                 Ok(read) => Ok(read),
                 Err(CheckpointError::Disk(error)) => Err((&error).into()),
@@ -212,7 +260,7 @@ impl Store {
     }
 
     /// Reads what does not stand in blocks of entries; returns how many bytes that was, and what follows.
-    fn open_hint_again(&self, hint: Hint) -> Result<(u64, ScrubJob)> {
+    fn open_hint(&self, hint: Hint) -> Result<(u64, ScrubJob)> {
         let checked = hint.table().check_frame();
         let Some(bytes) = self.unless_rotten(&hint, checked)? else {
             return Ok((1, ScrubJob::Nothing));
@@ -221,7 +269,7 @@ impl Store {
         Ok((bytes, ScrubJob::Hint(hint, scan)))
     }
 
-    fn read_hint_again(
+    fn read_hint(
         &self,
         hint: &Hint,
         scan: &mut HintScan,
@@ -267,6 +315,18 @@ impl Store {
         *segment.hint.write() = None;
     }
 
+    /// Has a log hint written again.
+    fn drop_log_hint(&self, hint: &LogHint, why: &str) {
+        if hint.is_wrong() {
+            return;
+        }
+        hint.set_wrong();
+        let path = log_hint_path(Path::new(""), hint.number);
+        let name = path.to_string_lossy().into_owned();
+        let what = format!("a copy of keys in the value log ({why})");
+        self.home.note_mended(name, hint.table.len(), &what);
+    }
+
     fn note_rot(&self, number: u32, damage: Damage) {
         Counters::add(&self.home.counters.corrupt_reads, 1);
         self.contents.mark_damaged(number);
@@ -283,6 +343,10 @@ fn log_hint_file(hint: &LogHint) -> ScrubFile {
     }
 }
 
-fn hint_bytes(segment: &Segment) -> u64 {
-    segment.hint.read().as_ref().map_or(0, |hint| hint.len())
+fn segment_file(entry: &SegmentEntry) -> ScrubFile {
+    let hint = entry.segment.hint.read();
+    ScrubFile {
+        number: u64::from(entry.segment.number) + CHECKPOINT_NUMBER,
+        bytes: entry.stats.data_end + hint.as_ref().map_or(0, |hint| hint.len()),
+    }
 }

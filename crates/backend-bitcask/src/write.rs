@@ -2,21 +2,22 @@
 //! readers in one step.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use kvorum_backend::{
-    BackendError, Batch, Durability, Durable, ErrorKind, Fields, OldEntry, Purpose, Receipt,
-    Result, Sequence, StoreId, SyncStrategy, SyncTicket, Write,
+    BackendError, Batch, Durability, Durable, ErrorKind, Fields, OldEntry, Purpose, Reading,
+    Receipt, Result, Sequence, StoreId, SyncStrategy, SyncTicket, Write,
 };
 use kvorum_encoding::StorageKey;
 use kvorum_planted_defects::is_planted;
 use kvorum_segment::{BatchPlace, Location, RECORD_ALIGN_BYTES, Record, SegmentWriter, StoredBack};
 use kvorum_storage_errors::IntoBackend;
-use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
+use kvorum_value_log::{Appended, LogPromise, LogRecord, LogSegment, LoggedRecord, ValueLog};
 use smallvec::SmallVec;
 
 use crate::entry::{KIND_ENTRY, KIND_NOTHING, encode_front, encode_removal, front_len};
 use crate::home::Counters;
+use crate::key_table::KeyEntry;
 use crate::keydir::Change;
 use crate::segment::segment_number;
 use crate::segment_stats::SegmentStats;
@@ -253,6 +254,75 @@ impl Store {
         self.home.count_written(appended_bytes);
         let counters = &self.home.counters;
         counters.add_unchecked(appended_bytes, prepared.len() as u64);
+    }
+
+    /// Takes back a batch that was logged and is not covered, as after a crash.
+    pub(crate) fn replay(
+        &self,
+        segment: &Arc<LogSegment>,
+        sequence: Sequence,
+        records: &[LoggedRecord],
+    ) -> Result<()> {
+        self.home.intake.check_writable()?;
+        let mut writer = self.files.writer.lock();
+        for record in records {
+            self.replay_record(segment, record)?;
+        }
+        writer.last_sequence = writer.last_sequence.max(sequence.0);
+        let mut catalog = self.contents.catalog.write();
+        catalog.last_sequence = catalog.last_sequence.max(sequence.0);
+        self.files.note_durable(sequence.0);
+        Ok(())
+    }
+
+    fn replay_record(&self, segment: &Arc<LogSegment>, record: &LoggedRecord) -> Result<()> {
+        let head = &record.stored.head;
+        let Some(entry) = KeyEntry::of(head) else {
+            return self.count_replayed(segment, &head.location, head.sequence, None);
+        };
+        let fingerprint = self.contents.fingerprints.of(&entry.key);
+        let check = self.contents.fingerprints.check_of(&entry.key);
+        // As slots have it.
+        let stored = Slot::new(fingerprint, 0, entry.at).fingerprint();
+        let hidden_by = self.log.hidden.lock().get(&(stored, check)).copied();
+        let old = self.slot_and_sequence_of(&entry.key, fingerprint, Reading::MayBlock)?;
+        self.count_replayed(segment, &head.location, head.sequence, Some(&entry))?;
+        let is_newer = |known: u64| known >= entry.sequence;
+        if hidden_by.is_some_and(is_newer) || old.is_some_and(|(_, known)| is_newer(known)) {
+            return Ok(());
+        }
+        let mut catalog = self.contents.catalog.write();
+        let place = catalog.shared_mut(segment.number()).place.index;
+        let new = (!entry.removal).then(|| Slot::new(fingerprint, place, entry.at));
+        let old = old.map(|(slot, _)| slot);
+        if old.is_some() || new.is_some() {
+            catalog.change(&self.contents.keydir, &[Change { old, new }]);
+        }
+        Ok(())
+    }
+
+    /// Counts a record of the log that was not counted by a checkpoint.
+    fn count_replayed(
+        &self,
+        segment: &Arc<LogSegment>,
+        at: &Location,
+        sequence: u64,
+        entry: Option<&KeyEntry>,
+    ) -> Result<()> {
+        let mut catalog = self.contents.catalog.write();
+        let shared = catalog.shared_entry(&self.contents.keydir, segment)?;
+        let stored_bytes = at.len.next_multiple_of(RECORD_ALIGN_BYTES);
+        shared.stats.data_end += stored_bytes;
+        match entry {
+            Some(entry) => {
+                shared.stats.count_entry(entry);
+                shared.stand(Standing::new(at.offset, entry.removal));
+            }
+            None => shared.stats.count_sequence(sequence),
+        }
+        catalog.note_start(segment.number(), sequence);
+        self.home.counters.add_unchecked(stored_bytes, 1);
+        Ok(())
     }
 }
 

@@ -6,15 +6,18 @@ use std::sync::atomic::Ordering;
 use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind};
 use kvorum_storage_errors::IntoBackend;
 
+use crate::BitcaskSettings;
 use crate::checkpoint::{CheckpointWriter, Covered, PLACE_BYTES, SEGMENT_BYTES};
-use crate::home::Counters;
+use crate::contents::Contents;
+use crate::copies::Copies;
+use crate::home::Home;
 use crate::keydir::SHARDS;
-use crate::merge::Merging;
+use crate::log_share::LogShare;
+use crate::segment_files::SegmentFiles;
 use crate::segment_stats::SegmentStats;
 use crate::segments::{Catalog, PlaceHold};
 use crate::shared::CoveredLog;
 use crate::slot::Packed;
-use crate::store::Store;
 
 /// A checkpoint waits for this many records, or a quarter of the keys if those are more: replaying
 /// so many takes some tens of milliseconds.
@@ -23,15 +26,19 @@ const CHECKPOINT_RECORDS_MIN: u64 = 32 << 10;
 const CHECKPOINT_SHARE: u64 = 16;
 
 /// Checkpoints: the one in progress, and why the next is due.
-#[derive(Default)]
-pub(crate) struct Checkpointing {
-    pub(crate) job: Option<CheckpointJob>,
+pub(crate) struct Checkpoints {
+    home: Arc<Home>,
+    contents: Arc<Contents>,
+    log: Arc<LogShare>,
+    files: Arc<SegmentFiles>,
+    settings: Arc<BitcaskSettings>,
+    job: Option<CheckpointJob>,
     /// The last one was found damaged, and is to be written again.
     pub(crate) is_last_wrong: bool,
 }
 
 /// A checkpoint in progress.
-pub(crate) struct CheckpointJob {
+struct CheckpointJob {
     writer: CheckpointWriter,
     covered: Vec<u32>,
     /// The last batch before it.
@@ -40,47 +47,43 @@ pub(crate) struct CheckpointJob {
     _places: Arc<PlaceHold>,
 }
 
-impl CheckpointJob {
-    /// The last batch that it will cover.
-    pub(crate) fn sequence(&self) -> u64 {
-        self.sequence
+impl Checkpoints {
+    pub(crate) fn new(
+        home: Arc<Home>,
+        contents: Arc<Contents>,
+        log: Arc<LogShare>,
+        files: Arc<SegmentFiles>,
+        settings: Arc<BitcaskSettings>,
+    ) -> Self {
+        Self {
+            home,
+            contents,
+            log,
+            files,
+            settings,
+            job: None,
+            is_last_wrong: false,
+        }
     }
-}
 
-impl Store {
+    pub(crate) fn abandon(&mut self) {
+        self.job = None;
+    }
+
     /// A checkpoint is due when replaying what came since the last one would take long, and when it
     /// is small against that.
-    pub(crate) fn checkpoint_due(
-        &self,
-        checkpointing: &Checkpointing,
-        catalog: &Catalog,
-    ) -> Option<Task> {
+    pub(crate) fn due(&self, catalog: &Catalog) -> Option<Task> {
         let keys = self.contents.keydir.len();
-        let cost_bytes = self.checkpoint_bytes(catalog);
+        let cost_bytes = checkpoint_bytes(&self.contents, catalog);
         let bytes_max = self.settings.checkpoint_after_bytes;
         let bytes_max = bytes_max.max(cost_bytes * CHECKPOINT_SHARE);
         let records_max = CHECKPOINT_RECORDS_MIN.max(keys / 4);
-        let is_due = checkpointing.job.is_some()
-            || checkpointing.is_last_wrong
+        let is_due = self.job.is_some()
+            || self.is_last_wrong
             || self.home.counters.unchecked_bytes.load(Ordering::Relaxed) >= bytes_max
             || self.home.counters.unchecked_records.load(Ordering::Relaxed) >= records_max
             || self.is_far_behind_log(catalog);
         is_due.then_some(Task::normal(TaskKind::Checkpoint, 0, cost_bytes))
-    }
-
-    /// What a checkpoint takes, about.
-    pub(crate) fn checkpoint_bytes(&self, catalog: &Catalog) -> u64 {
-        let removals: u64 = catalog.shared.values().map(|it| it.stats.removals).sum();
-        let shared = catalog.shared.values().map(|it| &it.stats);
-        let stats = catalog.segments.values().map(|it| &it.stats).chain(shared);
-        let row_bytes = |it: &SegmentStats| match it.expiries.is_empty() {
-            true => SEGMENT_BYTES,
-            false => 2 * SEGMENT_BYTES,
-        };
-        let segments: usize = stats.map(|it| row_bytes(it) + 2 * PLACE_BYTES).sum();
-        self.contents.keydir.len() * size_of::<Packed>() as u64
-            + removals * PLACE_BYTES as u64
-            + segments as u64
     }
 
     /// True when an old segment of the log would have to be read after a crash for this store.
@@ -95,22 +98,32 @@ impl Store {
         old.any(|(_, entry)| entry.stats.sequence_max > covered)
     }
 
+    /// Goes on with a checkpoint that covers a batch, or begins one, whatever is under way.
+    pub(crate) fn cover(
+        &mut self,
+        last: u64,
+        copies: &mut Copies,
+        budget: StepBudget,
+    ) -> Result<StepOutcome> {
+        self.job.take_if(|job| job.sequence < last);
+        self.step(copies, budget, false)
+    }
+
     /// Writes a part of a checkpoint; `is_clean` for the last one of a store that is being closed.
-    pub(crate) fn checkpoint_step(
-        &self,
-        checkpointing: &mut Checkpointing,
-        merging: &mut Merging,
+    pub(crate) fn step(
+        &mut self,
+        copies: &mut Copies,
         budget: StepBudget,
         is_clean: bool,
     ) -> Result<StepOutcome> {
-        let mut job = match checkpointing.job.take() {
+        let mut job = match self.job.take() {
             Some(job) => job,
-            None => self.begin_checkpoint(is_clean)?,
+            None => self.begin(is_clean)?,
         };
         let mut cost_bytes = 0;
         while job.next_shard < SHARDS {
             if cost_bytes > 0 && cost_bytes >= budget.bytes {
-                checkpointing.job = Some(job);
+                self.job = Some(job);
                 return Ok(StepOutcome::partial(cost_bytes));
             }
             let slots = self.contents.keydir.shard(job.next_shard);
@@ -120,7 +133,7 @@ impl Store {
         }
         // Slots may point to what came after the beginning.
         self.files.sync_all()?;
-        merging.mark_output();
+        copies.mark();
         let (places, is_in_log) = {
             let catalog = self.contents.catalog.read();
             (catalog.places.clone(), !catalog.shared.is_empty())
@@ -128,7 +141,7 @@ impl Store {
         self.note_log(is_in_log, job.sequence)?;
         let finished = job.writer.finish(&*self.home.disk, &places);
         cost_bytes += finished.into_backend()?;
-        checkpointing.is_last_wrong = false;
+        self.is_last_wrong = false;
         self.home.count_written(cost_bytes);
         self.log.cover(job.sequence);
         self.log.usage_changed();
@@ -141,7 +154,7 @@ impl Store {
         Ok(StepOutcome::done(cost_bytes))
     }
 
-    fn begin_checkpoint(&self, is_clean: bool) -> Result<CheckpointJob> {
+    fn begin(&self, is_clean: bool) -> Result<CheckpointJob> {
         let log_id = self.home.identity();
         let (covered, places) = {
             let writer = self.files.writer.lock();
@@ -218,4 +231,19 @@ impl Store {
             starts: catalog.log_starts.clone(),
         }
     }
+}
+
+/// What a checkpoint takes, about.
+pub(crate) fn checkpoint_bytes(contents: &Contents, catalog: &Catalog) -> u64 {
+    let removals: u64 = catalog.shared.values().map(|it| it.stats.removals).sum();
+    let shared = catalog.shared.values().map(|it| &it.stats);
+    let stats = catalog.segments.values().map(|it| &it.stats).chain(shared);
+    let row_bytes = |it: &SegmentStats| match it.expiries.is_empty() {
+        true => SEGMENT_BYTES,
+        false => 2 * SEGMENT_BYTES,
+    };
+    let segments: usize = stats.map(|it| row_bytes(it) + 2 * PLACE_BYTES).sum();
+    contents.keydir.len() * size_of::<Packed>() as u64
+        + removals * PLACE_BYTES as u64
+        + segments as u64
 }

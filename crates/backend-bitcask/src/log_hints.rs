@@ -7,29 +7,27 @@
 //! does is removed.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{LostRange, Result, StepBudget, StepOutcome, Task, TaskKind};
-use kvorum_disk::{Disk, Reading};
-use kvorum_segment::{RECORD_ALIGN_BYTES, Scan, ScanOptions, Scanned};
-
+use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind};
+use kvorum_disk::{Reading, remove_if_there};
+use kvorum_segment::{Scan, ScanOptions, Scanned};
+use kvorum_storage_errors::{IntoBackend, from_segment};
 use kvorum_value_log::ValueLog;
 
+use crate::BitcaskSettings;
+use crate::contents::Contents;
 use crate::hint_table::HintError;
-use crate::home::Counters;
+use crate::home::Home;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder, OWN};
-use crate::key_walk::{Keys, Next, Parts};
-use crate::log_hint::{
-    BoundTo, HintedPart, LogHint, LogHintWriter, log_hint_number, log_hint_path,
-};
+use crate::key_walk::{Keys, Next};
+use crate::log_hint::{BoundTo, HintedPart, LogHint, LogHintWriter, log_hint_path};
+use crate::log_share::LogShare;
 use crate::places::Place;
-use crate::recovery::Recovered;
+use crate::segment_files::SegmentFiles;
 use crate::segments::Catalog;
 use crate::shared::Standing;
-use crate::store::Store;
-use kvorum_storage_errors::{IntoBackend, from_segment};
 
 /// The subject of tasks that write log hints: no segment of the store has this number.
 pub(crate) const LOG_HINT_SUBJECT: u32 = 0;
@@ -40,8 +38,18 @@ const FRONT_BYTES: u64 = 256;
 /// What an entry takes in a log hint, about. Bytes.
 const ENTRY_BYTES: u64 = 40;
 
+/// The log hints of a store, one at a time.
+pub(crate) struct LogHints {
+    home: Arc<Home>,
+    contents: Arc<Contents>,
+    log: Arc<LogShare>,
+    files: Arc<SegmentFiles>,
+    settings: Arc<BitcaskSettings>,
+    job: Option<LogHintJob>,
+}
+
 /// A log hint in progress.
-pub(crate) struct LogHintJob {
+struct LogHintJob {
     parts: Vec<HintedPart>,
     /// Log hints that it takes the place of.
     replaces: Vec<Arc<LogHint>>,
@@ -83,14 +91,31 @@ enum Wanted {
     Merging(Vec<Arc<LogHint>>),
 }
 
-impl Store {
-    pub(crate) fn log_hint_due(
-        &self,
-        under_way: Option<&LogHintJob>,
-        catalog: &Catalog,
-    ) -> Option<Task> {
+impl LogHints {
+    pub(crate) fn new(
+        home: Arc<Home>,
+        contents: Arc<Contents>,
+        log: Arc<LogShare>,
+        files: Arc<SegmentFiles>,
+        settings: Arc<BitcaskSettings>,
+    ) -> Self {
+        Self {
+            home,
+            contents,
+            log,
+            files,
+            settings,
+            job: None,
+        }
+    }
+
+    pub(crate) fn abandon(&mut self) {
+        self.job = None;
+    }
+
+    pub(crate) fn due(&self, catalog: &Catalog) -> Option<Task> {
         self.log.log.as_ref()?;
-        let cost_bytes = match (under_way, self.wanted(catalog)) {
+        let cost_bytes = match (&self.job, self.wanted(catalog)) {
             (Some(job), _) => job.cost_bytes(),
             (None, Some(Wanted::Removal)) => 0,
             (None, Some(Wanted::Scanning(_, bytes))) => bytes,
@@ -153,15 +178,11 @@ impl Store {
     }
 
     /// Goes on with a log hint, or begins one.
-    pub(crate) fn log_hint_step(
-        &self,
-        under_way: &mut Option<LogHintJob>,
-        budget: StepBudget,
-    ) -> Result<StepOutcome> {
-        self.remove_useless(under_way)?;
-        let job = match under_way.take() {
+    pub(crate) fn step(&mut self, budget: StepBudget) -> Result<StepOutcome> {
+        self.remove_useless()?;
+        let job = match self.job.take() {
             Some(job) => Some(job),
-            None => self.begin_log_hint()?,
+            None => self.begin()?,
         };
         let Some(mut job) = job else {
             return Ok(StepOutcome::nothing_left());
@@ -221,7 +242,7 @@ impl Store {
             let (read, begin) = (cost_bytes, writing.writer.len());
             while !is_over(cost_bytes) {
                 match writing.write_key() {
-                    Ok(false) => return self.finish_log_hint(job, cost_bytes),
+                    Ok(false) => return self.finish(job, cost_bytes),
                     Ok(true) => cost_bytes = read + writing.writer.len() - begin,
                     Err(HintError::Disk(error)) => return Err((&error).into()),
                     // One of those that were to be merged. It was marked by whoever read it.
@@ -231,7 +252,7 @@ impl Store {
                 }
             }
         }
-        *under_way = Some(job);
+        self.job = Some(job);
         Ok(StepOutcome::partial(cost_bytes))
     }
 
@@ -284,7 +305,7 @@ impl Store {
         }
     }
 
-    fn begin_log_hint(&self) -> Result<Option<LogHintJob>> {
+    fn begin(&self) -> Result<Option<LogHintJob>> {
         let catalog = self.contents.catalog.read();
         match self.wanted(&catalog) {
             Some(Wanted::Scanning(number, _)) => {
@@ -363,7 +384,7 @@ impl Store {
             catalog.next_log_hint += 1;
             catalog.next_log_hint - 1
         };
-        let bound = bound_to(self.home.identity(), self.log.log.as_ref());
+        let bound = self.bound();
         let writer = LogHintWriter::create(&*self.home.disk, &self.home.directory, number, bound);
         let writer = writer.into_backend()?;
         Ok(Some(Writing {
@@ -374,7 +395,7 @@ impl Store {
         }))
     }
 
-    fn finish_log_hint(&self, job: LogHintJob, cost_bytes: u64) -> Result<StepOutcome> {
+    fn finish(&self, job: LogHintJob, cost_bytes: u64) -> Result<StepOutcome> {
         let Phase::Writing(writing) = job.phase else {
             return Ok(StepOutcome::nothing_left());
         };
@@ -384,7 +405,7 @@ impl Store {
         let len = writing.writer.finish(&*self.home.disk, &job.parts);
         let len = len.into_backend()?;
         self.home.count_written(len);
-        let bound = bound_to(self.home.identity(), self.log.log.as_ref());
+        let bound = self.bound();
         match LogHint::open(&*self.home.disk, &self.home.directory, number, bound) {
             Ok(Some(hint)) => {
                 let replaces: Vec<u32> = job.replaces.iter().map(|it| it.number).collect();
@@ -404,7 +425,7 @@ impl Store {
     }
 
     /// Removes log hints that are wrong or speak of nothing that is there. What they spoke of has none then.
-    fn remove_useless(&self, under_way: &mut Option<LogHintJob>) -> Result<()> {
+    fn remove_useless(&mut self) -> Result<()> {
         let useless: Vec<Arc<LogHint>> = {
             let catalog = self.contents.catalog.read();
             let hints = catalog.log_hints.iter();
@@ -415,7 +436,7 @@ impl Store {
             return Ok(());
         }
         let numbers: Vec<u32> = useless.iter().map(|it| it.number).collect();
-        under_way.take_if(|job| {
+        self.job.take_if(|job| {
             let mut replaced = job.replaces.iter();
             replaced.any(|it| numbers.contains(&it.number))
         });
@@ -428,26 +449,19 @@ impl Store {
         self.remove_log_hints(&numbers)
     }
 
-    fn remove_log_hints(&self, numbers: &[u32]) -> Result<()> {
-        for number in numbers {
-            remove(
-                &*self.home.disk,
-                &log_hint_path(&self.home.directory, *number),
-            )?;
+    fn bound(&self) -> BoundTo {
+        BoundTo {
+            store: self.home.identity(),
+            log_id: self.log.log.as_ref().map_or(0, ValueLog::log_id),
         }
-        Ok(())
     }
 
-    /// Has a log hint written again.
-    pub(crate) fn drop_log_hint(&self, hint: &LogHint, why: &str) {
-        if hint.is_wrong() {
-            return;
+    fn remove_log_hints(&self, numbers: &[u32]) -> Result<()> {
+        for number in numbers {
+            let path = log_hint_path(&self.home.directory, *number);
+            remove_if_there(&*self.home.disk, &path).into_backend()?;
         }
-        hint.set_wrong();
-        let path = log_hint_path(Path::new(""), hint.number);
-        let name = path.to_string_lossy().into_owned();
-        let what = format!("a copy of keys in the value log ({why})");
-        self.home.note_mended(name, hint.table.len(), &what);
+        Ok(())
     }
 }
 
@@ -467,7 +481,7 @@ impl Writing {
     fn write_key(&mut self) -> std::result::Result<bool, HintError> {
         let newest = self.next_key()?;
         for entry in &newest {
-            self.files.writer.push(entry)?;
+            self.writer.push(entry)?;
         }
         Ok(!newest.is_empty())
     }
@@ -523,176 +537,5 @@ impl Source {
             }
         };
         Ok(())
-    }
-}
-
-fn bound_to(store: u64, log: Option<&ValueLog>) -> BoundTo {
-    BoundTo {
-        store,
-        log_id: log.map_or(0, ValueLog::log_id),
-    }
-}
-
-fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
-    kvorum_disk::remove_if_there(disk, path)
-        .into_backend()
-        .map(drop)
-}
-
-impl Catalog {
-    fn is_useless(&self, hint: &LogHint) -> bool {
-        let mut parts = hint.parts.iter();
-        hint.is_wrong() || !parts.any(|part| self.is_spoken_of(part))
-    }
-
-    /// True for a part of a segment that is there and has no hint of its own.
-    fn is_spoken_of(&self, part: &HintedPart) -> bool {
-        if part.number & OWN == 0 {
-            return self.shared.contains_key(&part.number);
-        }
-        let entry = self.segments.get(&(part.number & !OWN));
-        entry.is_some_and(|entry| entry.segment.hint.read().is_none())
-    }
-
-    /// Entries of a log hint whose segments are there.
-    fn entries_there(&self, hint: &LogHint) -> u64 {
-        let parts = hint.parts.iter();
-        let there = parts.filter(|part| self.is_spoken_of(part));
-        there.map(|part| part.entries).sum()
-    }
-
-    /// Records that no log hint speaks of, the oldest first and so many at most, and the ranges in which
-    /// those are all.
-    fn unhinted_records(&self, count_max: usize) -> (Vec<HintedPart>, VecDeque<(Place, Standing)>) {
-        let mut parts: Vec<HintedPart> = Vec::new();
-        let mut found = VecDeque::new();
-        let readable = self.shared.iter();
-        for (number, entry) in readable.filter(|(_, it)| !it.is_damaged && it.unhinted > 0) {
-            let hinted = Parts::of(&self.log_hints, *number);
-            let mut standings: Vec<Standing> = entry.records.lock().iter().collect();
-            standings.sort_unstable_by_key(|standing| standing.offset());
-            let mut is_within = false;
-            for standing in standings {
-                if found.len() >= count_max {
-                    return (parts, found);
-                }
-                let begins = !is_within;
-                is_within = !hinted.hold(standing);
-                if !is_within {
-                    continue;
-                }
-                // No two records begin in one unit.
-                let to = standing.offset() + RECORD_ALIGN_BYTES;
-                match parts.last_mut() {
-                    Some(part) if !begins => part.to = to,
-                    _ => parts.push(HintedPart {
-                        number: *number,
-                        from: standing.offset(),
-                        to,
-                        entries: 0,
-                    }),
-                }
-                found.push_back((Place::Shared(entry.place.clone()), standing));
-            }
-        }
-        (parts, found)
-    }
-
-    fn change_log_hints(&mut self, new: Option<LogHint>, keep: impl Fn(&LogHint) -> bool) {
-        let kept = self.log_hints.iter().filter(|it| keep(it)).cloned();
-        self.log_hints = Arc::new(kept.chain(new.map(Arc::new)).collect());
-    }
-
-    /// Counts anew what no log hint speaks of in the segments of these parts; `scanned` is how many records
-    /// they have of one of the store's own.
-    fn count_unhinted(&mut self, parts: &[HintedPart], scanned: u64) {
-        let numbers: BTreeSet<u32> = parts.iter().map(|part| part.number).collect();
-        for number in numbers {
-            if let Some(entry) = self.segments.get_mut(&(number & !OWN))
-                && number & OWN != 0
-            {
-                entry.hinted_to = Parts::of(&self.log_hints, number).reach();
-                entry.hinted_records = match entry.hinted_to {
-                    0 => 0,
-                    _ => entry.hinted_records + scanned,
-                };
-                continue;
-            }
-            if let Some(entry) = self.shared.get_mut(&number) {
-                let hinted = Parts::of(&self.log_hints, number);
-                let records = entry.records.lock();
-                entry.unhinted = records.iter().filter(|it| !hinted.hold(*it)).count();
-            }
-        }
-    }
-}
-
-impl Recovered {
-    /// Opens the log hints that are there and speak of this store's records.
-    pub(crate) fn open_log_hints(
-        &mut self,
-        disk: &dyn Disk,
-        directory: &Path,
-        identity: u64,
-        log: Option<&ValueLog>,
-    ) -> Result<()> {
-        let mut numbers: Vec<u32> = disk
-            .list(directory)
-            .into_backend()?
-            .iter()
-            .filter_map(|entry| log_hint_number(&entry.name))
-            .collect();
-        numbers.sort_unstable();
-        let Some(last) = numbers.last() else {
-            return Ok(());
-        };
-        self.contents.catalog.next_log_hint = last.saturating_add(1);
-        for number in numbers {
-            let path = log_hint_path(directory, number);
-            // Without a checkpoint everything is replayed, what was superseded as well; should what
-            // superseded it not be readable any more, it counts again, and no log hint speaks of it.
-            if log.is_none() || self.covered == 0 {
-                remove(disk, &path)?;
-                continue;
-            }
-            match LogHint::open(disk, directory, number, bound_to(identity, log)) {
-                // It speaks of what was cut off.
-                Ok(Some(hint)) if !self.is_all_there(&hint) => remove(disk, &path)?,
-                Ok(Some(hint)) => self.contents.catalog.change_log_hints(Some(hint), |_| true),
-                // What an erasure or an earlier version left.
-                Ok(None) => remove(disk, &path)?,
-                Err(HintError::Disk(error)) => return Err((&error).into()),
-                Err(HintError::Newer) => {}
-                Err(why) => {
-                    let len = disk.info(&path).into_backend()?.map_or(0, |it| it.len);
-                    let name = log_hint_path(Path::new(""), number);
-                    let held = format!(
-                        "a copy of keys in the value log ({why}); nothing is lost, it is written \
-                         again"
-                    );
-                    let range = LostRange::new(name.to_string_lossy(), 0, len, held);
-                    self.lost.add(disk, range);
-                    remove(disk, &path)?;
-                }
-            }
-        }
-        for hint in self.contents.catalog.log_hints.clone().iter() {
-            let own = hint.parts.iter().filter(|part| part.number & OWN != 0);
-            let records = own.map(|part| part.entries).sum();
-            self.contents.catalog.count_unhinted(&hint.parts, records);
-        }
-        Ok(())
-    }
-
-    /// False when a log hint speaks of more than a segment of the store's own has.
-    fn is_all_there(&self, hint: &LogHint) -> bool {
-        let mut own = hint.parts.iter().filter(|part| part.number & OWN != 0);
-        own.all(|part| {
-            let entry = self.contents.catalog.segments.get(&(part.number & !OWN));
-            entry.is_none_or(|entry| {
-                let end = entry.stats.data_end.next_multiple_of(RECORD_ALIGN_BYTES);
-                part.to <= end
-            })
-        })
     }
 }

@@ -6,55 +6,38 @@
 //! the segment is noted as retired, and noted before it is unlinked: a crash at any point leaves
 //! either both or what was copied.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kvorum_backend::{LostRange, Result, StepBudget, StepOutcome, Timestamp};
-use kvorum_encoding::StorageKey;
 use kvorum_planted_defects::is_planted;
-use kvorum_segment::{
-    BatchPlace, EncodedBack, Location, Record, Scan, ScanOptions, Scanned, SegmentWriter,
-    StoredFront, StoredRecord, file_name,
-};
+use kvorum_segment::{Scan, ScanOptions, Scanned, StoredRecord};
 use kvorum_storage_errors::IntoBackend;
 
-use crate::entry::{KIND_ENTRY, KIND_NOTHING, decode_fields, encode_removal};
-use crate::hint::hint_path;
+use crate::contents::Contents;
+use crate::copies::{Copies, Fate, Gathered, is_understood, not_understood};
+use crate::expiry::Expiry;
 use crate::hint_table::{HintError, HintScan};
-use crate::home::Counters;
+use crate::home::Home;
 use crate::key_table::KeyEntry;
-use crate::segment::{Segment, segment_number};
+use crate::log_share::LogShare;
+use crate::segment::Segment;
+use crate::segment_files::SegmentFiles;
 use crate::segments::Catalog;
 use crate::slot::Slot;
-use crate::store::Store;
 
-/// Copies are appended in pieces of about this size.
-pub(crate) const GATHERED_BYTES: u64 = 1 << 20;
-
-/// Merges: the one in progress, and what outlasts one.
-#[derive(Default)]
-pub(crate) struct Merging {
-    pub(crate) job: Option<MergeJob>,
-    /// Where merges copy to.
-    pub(crate) output: Option<SegmentWriter>,
-    /// Segments still to be merged in this round, best first.
-    pub(crate) round: VecDeque<u32>,
-}
-
-impl Merging {
-    /// Leaves proof in the segment that copies go to that they are durable: their sources go next, and no later
-    /// record may come to carry it.
-    pub(crate) fn mark_output(&mut self) {
-        if let Some(output) = &mut self.output {
-            // Without the mark, damage to the last copies may look like a torn tail; no more.
-            let _marked_or_full_disk = output.mark();
-        }
-    }
+/// Merges, one segment at a time.
+pub(crate) struct Merges {
+    home: Arc<Home>,
+    contents: Arc<Contents>,
+    log: Arc<LogShare>,
+    files: Arc<SegmentFiles>,
+    expiry: Arc<Expiry>,
+    job: Option<MergeJob>,
 }
 
 /// A merge in progress.
-pub(crate) struct MergeJob {
-    pub(crate) victim: Arc<Segment>,
+struct MergeJob {
+    victim: Arc<Segment>,
     source: Source,
 }
 
@@ -86,99 +69,81 @@ enum Progress {
     BadHint,
 }
 
-/// What becomes of a record.
-pub(crate) enum Fate {
-    /// Nothing points to it any more.
-    Gone,
-    /// It is copied; an entry's slot follows.
-    Copied(Option<Slot>),
-    /// It has expired, and older entries of its key may be left.
-    BecomesRemoval(Slot),
-    /// It has expired, and nothing is left to be hidden.
-    Expired(Slot),
-}
-
-/// Records on their way to the output.
-#[derive(Default)]
-pub(crate) struct Gathered {
-    pub(crate) records: Vec<(StoredRecord, Fate)>,
-    pub(crate) bytes: u64,
-}
-
-impl MergeJob {
-    /// How far it has come, in bytes of the victim.
-    pub(crate) fn position(&self) -> u64 {
-        match &self.source {
-            Source::Records(records) => records.scan.read_to(),
-            Source::Keys(_) => 0,
+impl Merges {
+    pub(crate) fn new(
+        home: Arc<Home>,
+        contents: Arc<Contents>,
+        log: Arc<LogShare>,
+        files: Arc<SegmentFiles>,
+        expiry: Arc<Expiry>,
+    ) -> Self {
+        Self {
+            home,
+            contents,
+            log,
+            files,
+            expiry,
+            job: None,
         }
     }
-}
 
-impl Store {
+    /// The segment that is being merged, and how far that has come in its bytes.
+    pub(crate) fn under_way(&self) -> Option<(u32, u64)> {
+        let job = self.job.as_ref()?;
+        let position = match &job.source {
+            Source::Records(records) => records.scan.read_to(),
+            Source::Keys(_) => 0,
+        };
+        Some((job.victim.number, position))
+    }
+
+    pub(crate) fn abandon(&mut self) {
+        self.job = None;
+    }
+
     /// Does a part of merging segment `number`.
-    pub(crate) fn merge_step(
-        &self,
-        merging: &mut Merging,
+    pub(crate) fn step(
+        &mut self,
+        copies: &mut Copies,
         number: u32,
         is_expiry: bool,
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        let under_way = merging.job.take().filter(|job| job.victim.number == number);
+        let under_way = self.job.take().filter(|job| job.victim.number == number);
         let job = match under_way {
             Some(job) => Some(job),
             None => {
-                self.end_output(merging, number)?;
-                self.begin_merge(number, is_expiry, now)?
+                if copies.number() == Some(number) {
+                    copies.end()?;
+                }
+                self.begin(number, is_expiry, now)?
             }
         };
         let Some(mut job) = job else {
-            merging.round.retain(|waiting| *waiting != number);
             return Ok(StepOutcome::nothing_left());
         };
         let mut cost_bytes = 0;
         let MergeJob { victim, source } = &mut job;
         let progress = match source {
             Source::Records(records) => {
-                self.merge_records(merging, victim, records, budget, now, &mut cost_bytes)?
+                self.merge_records(copies, victim, records, budget, now, &mut cost_bytes)?
             }
             Source::Keys(keys) => self.expire_keys(victim, keys, budget, &mut cost_bytes)?,
         };
-        let is_done = match progress {
-            Progress::Some => {
-                merging.job = Some(job);
-                false
-            }
+        match progress {
+            Progress::Some => self.job = Some(job),
             // The next step begins anew.
-            Progress::BadHint => false,
+            Progress::BadHint => {}
             Progress::All => {
-                self.finish_merge(merging, &job)?;
-                merging.round.retain(|waiting| *waiting != number);
-                true
+                self.finish(copies, &job)?;
+                return Ok(StepOutcome::done(cost_bytes));
             }
-        };
-        Ok(StepOutcome {
-            cost_bytes,
-            is_done,
-        })
-    }
-
-    /// Ends the segment that copies go to, if it is this one.
-    fn end_output(&self, merging: &mut Merging, number: u32) -> Result<()> {
-        let is_it = |output: &mut SegmentWriter| segment_number(output) == number;
-        match merging.output.take_if(is_it) {
-            Some(output) => self.files.seal(output),
-            None => Ok(()),
         }
+        Ok(StepOutcome::partial(cost_bytes))
     }
 
-    fn begin_merge(
-        &self,
-        number: u32,
-        is_expiry: bool,
-        now: Timestamp,
-    ) -> Result<Option<MergeJob>> {
+    fn begin(&self, number: u32, is_expiry: bool, now: Timestamp) -> Result<Option<MergeJob>> {
         let catalog = self.contents.catalog.read();
         let Some(entry) = catalog
             .segments
@@ -212,7 +177,7 @@ impl Store {
     /// Goes through records until the budget is used up.
     fn merge_records(
         &self,
-        merging: &mut Merging,
+        copies: &mut Copies,
         victim: &Segment,
         source: &mut RecordSource,
         budget: StepBudget,
@@ -236,22 +201,11 @@ impl Store {
             *cost_bytes += len;
             match self.fate(&record, victim, now, oldest) {
                 Fate::Gone => {}
-                Fate::Expired(slot) => {
-                    self.contents.forget(&slot);
-                }
-                fate => {
-                    gathered.bytes += len;
-                    gathered.records.push((record, fate));
-                }
-            }
-            if gathered.bytes >= GATHERED_BYTES {
-                *cost_bytes += gathered.bytes;
-                self.append_copies(merging, &gathered)?;
-                gathered = Gathered::default();
+                Fate::Expired(slot) => self.contents.forget(&slot),
+                fate => *cost_bytes += copies.take(&mut gathered, record, fate)?,
             }
         };
-        *cost_bytes += gathered.bytes;
-        self.append_copies(merging, &gathered)?;
+        *cost_bytes += copies.append(gathered)?;
         Ok(progress)
     }
 
@@ -312,83 +266,6 @@ impl Store {
         }
     }
 
-    /// Appends copies to the output and points the directory to them, where nothing newer came.
-    pub(crate) fn append_copies(&self, merging: &mut Merging, gathered: &Gathered) -> Result<()> {
-        if gathered.records.is_empty() {
-            return Ok(());
-        }
-        let fronts: Vec<Vec<u8>> = gathered.records.iter().map(removal_front).collect();
-        let copied = gathered.records.iter().zip(&fronts);
-        let records: Vec<Record<'_>> = copied
-            .map(|((stored, fate), removal)| copy_of(stored, fate, removal))
-            .collect();
-        let len = SegmentWriter::appended_len(&records);
-        let output = self.output_for(merging, len)?;
-        let mut locations = Vec::with_capacity(records.len());
-        output.append(&records, &mut locations).into_backend()?;
-        let (number, end) = (segment_number(output), output.end());
-        self.home.count_written(len);
-        self.show_copies(gathered, &locations, number, end);
-        Ok(())
-    }
-
-    fn show_copies(&self, gathered: &Gathered, locations: &[Location], number: u32, end: u64) {
-        let count = gathered.records.len();
-        assert_eq!(
-            locations.len(),
-            count,
-            "each copy has its place in segment {number}"
-        );
-        // A put relies on its old slots staying where it found them.
-        let _puts_wait = self.files.writer.lock();
-        let mut catalog = self.contents.catalog.write();
-        let output = catalog.own_mut(number);
-        assert!(
-            !output.is_sealed,
-            "segment {number} was sealed before the append"
-        );
-        output.stats.data_end = end;
-        let place = output.segment.place;
-        for ((stored, fate), at) in gathered.records.iter().zip(locations) {
-            let stored_bytes = at.len.next_multiple_of(8);
-            let fields = match fate {
-                Fate::Copied(Some(_)) => Some(entry_of(&stored.head).fields),
-                _ => None,
-            };
-            let stats = &mut catalog.own_mut(number).stats;
-            stats.count(stored.head.sequence, stored_bytes, fields.as_ref());
-            match fate {
-                Fate::Copied(Some(old)) => {
-                    catalog.note_copy(old);
-                    let new = Slot::new(old.fingerprint(), place, *at);
-                    catalog.relocate(&self.contents.keydir, old, new);
-                }
-                Fate::BecomesRemoval(old) => {
-                    catalog.note_copy(old);
-                    catalog.forget(&self.contents.keydir, old);
-                }
-                Fate::Copied(None) => {}
-                Fate::Gone | Fate::Expired(_) => unreachable!("a record without use was copied"),
-            }
-        }
-    }
-
-    /// The segment that copies go to: the present one, or a new one when it is full.
-    fn output_for<'m>(&self, merging: &'m mut Merging, len: u64) -> Result<&'m mut SegmentWriter> {
-        let is_full = merging
-            .output
-            .as_ref()
-            .is_some_and(|output| self.files.is_full_for(output, len));
-        if is_full && let Some(full) = merging.output.take() {
-            self.files.seal(full)?;
-        }
-        let output = match merging.output.take() {
-            Some(output) => output,
-            None => self.files.begin_copies()?,
-        };
-        Ok(merging.output.insert(output))
-    }
-
     /// Forgets expired keys without reading their records.
     fn expire_keys(
         &self,
@@ -420,12 +297,12 @@ impl Store {
     }
 
     /// Makes the copies durable, then removes the segment.
-    fn finish_merge(&self, merging: &mut Merging, job: &MergeJob) -> Result<()> {
+    fn finish(&self, copies: &mut Copies, job: &MergeJob) -> Result<()> {
         let number = job.victim.number;
         // The copies, and with them whatever superseded the records that were not copied: those were
         // dead for readers, and yet all that a crash would have left.
         self.files.sync_all()?;
-        merging.mark_output();
+        copies.mark();
         let stats = self.contents.catalog.write().own_mut(number).stats;
         self.forget_unmerged(job, stats.data_end);
         self.home.change_meta(|meta| {
@@ -438,14 +315,7 @@ impl Store {
         catalog.remove_segment(number);
         self.contents.keydir.show_places(&catalog.places);
         drop(catalog);
-        let is_large = merging
-            .output
-            .as_ref()
-            .is_some_and(|output| output.end() > self.files.bytes_max() / 2);
-        if is_large && let Some(large) = merging.output.take() {
-            self.files.seal(large)?;
-        }
-        Ok(())
+        copies.end_large()
     }
 
     /// Records that damage kept from being copied leave slots that would soon mean another segment. Where no
@@ -467,61 +337,8 @@ impl Store {
     }
 }
 
-/// True of a record that copies and removals can be made of, and of one that says nothing.
-pub(crate) fn is_understood(record: &StoredFront) -> bool {
-    record.kind == KIND_NOTHING || record.kind == KIND_ENTRY && decode_fields(&record.front).is_ok()
-}
-
-/// A record whose checksums are right and that makes no sense.
-pub(crate) fn not_understood(file: String, record: &StoredFront) -> LostRange {
-    let at = record.location;
-    LostRange::new(
-        file,
-        at.offset,
-        at.len,
-        "a record that cannot be understood",
-    )
-}
-
-/// What a record says that has a fate.
-fn entry_of(record: &StoredFront) -> KeyEntry {
-    match KeyEntry::of(record) {
-        Some(entry) => entry,
-        None => unreachable!("the record at {:?} was understood before", record.location),
-    }
-}
-
-/// The front of the removal that a record becomes; empty for others.
+/// True when a removal of this sequence in segment `within` may go with it.
 fn is_droppable(catalog: &Catalog, sequence: u64, within: u32, oldest: Option<u32>) -> bool {
     let is_droppable = catalog.is_removal_droppable(sequence, within, oldest);
     is_droppable || is_planted!(TombstoneDroppedTooEarly)
-}
-
-fn removal_front((stored, fate): &(StoredRecord, Fate)) -> Vec<u8> {
-    let mut front = Vec::new();
-    if let Fate::BecomesRemoval(_) = fate {
-        let key = StorageKey::from_encoded(entry_of(&stored.head).key);
-        encode_removal(&mut front, &key);
-    }
-    front
-}
-
-fn copy_of<'a>(stored: &'a StoredRecord, fate: &Fate, removal: &'a [u8]) -> Record<'a> {
-    let is_turned = matches!(fate, Fate::BecomesRemoval(_));
-    Record {
-        sequence: stored.head.sequence,
-        kind: KIND_ENTRY,
-        removal: stored.head.removal || is_turned,
-        batch: BatchPlace::Alone,
-        front: if is_turned {
-            removal
-        } else {
-            &stored.head.front
-        },
-        back: if is_turned {
-            EncodedBack::empty()
-        } else {
-            stored.back.as_encoded()
-        },
-    }
 }
