@@ -22,13 +22,12 @@ use crate::backup;
 use crate::checkpoint::CHECKPOINT_NAME;
 use crate::contents::Contents;
 use crate::entry::decode_front;
-use crate::expiry::Expiry;
 use crate::fingerprint::Fingerprints;
 use crate::hint::hint_path;
 use crate::home::{Counters, Home};
 use crate::log_hint::{LogHint, log_hint_path};
 use crate::log_share::LogShare;
-use crate::log_use::LogUse;
+use crate::log_use;
 use crate::lost::LostLog;
 use crate::meta::{self, Meta};
 use crate::read_cache::ReadCache;
@@ -49,7 +48,6 @@ const SAMPLED_KEYS: usize = 16;
 /// An open store.
 pub struct Bitcask {
     pub(crate) store: Arc<Store>,
-    pub(crate) log_use: Arc<LogUse>,
     /// Taken before all locks of the store.
     upkeep: Mutex<Upkeep>,
 }
@@ -108,16 +106,18 @@ impl Bitcask {
             ..Counters::default()
         };
         let reserve = log.as_ref().map(|it| it.reserve().clone());
-        let directory = directory.to_owned();
-        let intake = Intake::new(disk.clone(), directory.clone(), reserve);
-        let home = Arc::new(Home::new(
+        let intake = Intake::new(disk.clone(), directory.to_owned(), reserve);
+        let compressor = Compressor::new(settings.compression);
+        let home = Home::new(
             disk,
             directory,
+            settings,
             intake,
             meta,
             recovered.lost,
             counters,
-        ));
+        );
+        let home = Arc::new(home);
         let contents = Arc::new(Contents {
             catalog: RwLock::new(recovered.catalog),
             keydir: recovered.keydir,
@@ -125,39 +125,24 @@ impl Bitcask {
         });
         let (covered, hidden) = (recovered.covered, recovered.hidden);
         let log = Arc::new(LogShare::new(home.clone(), log, covered, hidden));
-        let files = Arc::new(SegmentFiles::new(
-            home.clone(),
-            contents.clone(),
-            log.clone(),
-            recovered.writer,
-            settings.file_bytes_max,
-        ));
+        let (at_home, held, logged) = (home.clone(), contents.clone(), log.clone());
+        let files = Arc::new(SegmentFiles::new(at_home, held, logged, recovered.writer));
         let synced = GroupSync::of_store(Arc::downgrade(&files), SegmentFiles::sync_all);
         let store = Arc::new(Store {
             home,
             contents,
             log,
             files,
-            expiry: Arc::new(Expiry::of(&settings)),
-            compressor: Compressor::new(settings.compression),
-            settings: Arc::new(settings),
+            compressor,
             draw,
             unread: UnreadRecords::default(),
             group: GroupSync::new(synced),
             cache: OnceLock::new(),
             lock: Mutex::new(Some(lock)),
         });
-        let log_use = Arc::new(LogUse::new(
-            store.home.clone(),
-            store.contents.clone(),
-            store.log.clone(),
-            store.files.clone(),
-            store.expiry.clone(),
-        ));
         Ok(Self {
-            upkeep: Mutex::new(Upkeep::of(&store, log_use.clone())),
             store,
-            log_use,
+            upkeep: Mutex::default(),
         })
     }
 
@@ -167,9 +152,7 @@ impl Bitcask {
         let _first = self.store.cache.set(cache);
         self
     }
-}
 
-impl Bitcask {
     /// Keeps puts to files of the store's own off the reserve. Over the value log, whose reserve the store
     /// has, it changes nothing. A second reserve is ignored.
     #[must_use]
@@ -177,9 +160,7 @@ impl Bitcask {
         self.store.home.intake.set_reserve(reserve);
         self
     }
-}
 
-impl Bitcask {
     /// Upkeep, for callers that write beneath its lock. Closing holds it, and the directory may be another's
     /// by then: those that had to wait for that are refused.
     pub(crate) fn writable_upkeep(&self) -> Result<MutexGuard<'_, Upkeep>> {
@@ -199,7 +180,7 @@ impl Store {
         }
         upkeep.abandon();
         let synced = self.files.sync_all();
-        let finished = synced.clone().and_then(|_| upkeep.finish());
+        let finished = synced.clone().and_then(|_| upkeep.finish(&self.files));
         *self.lock.lock() = None;
         // The log may have found no room for what is queued: that is in memory alone.
         synced?;
@@ -232,7 +213,7 @@ impl Store {
         let now = self.home.identity();
         self.log.cover(sequence);
         self.log.hidden.lock().clear();
-        upkeep.forget();
+        upkeep.forget(&self.files);
         let prepared = self.files.forget_all(&mut writer);
         let log_hints: Arc<Vec<Arc<LogHint>>>;
         let numbers = {
@@ -279,7 +260,7 @@ impl Store {
             let front = place.read_front(slot.location(), Reading::MayBlock);
             front.is_ok_and(|front| {
                 decode_front(&front.front)
-                    .is_ok_and(|front| !self.expiry.is_over(&front.fields, now))
+                    .is_ok_and(|front| !self.home.expiry.is_over(&front.fields, now))
             })
         })
     }
@@ -317,7 +298,7 @@ impl Store {
             files: catalog.segments.len() as u64 + hint_files,
             memory_bytes: self.contents.keydir.memory_bytes() + catalog.memory_bytes(),
             pinned_bytes: catalog.pinned_bytes(),
-            debt_bytes: upkeep.owed_bytes(&catalog),
+            debt_bytes: upkeep.owed_bytes(&self.files, &catalog),
             put_bytes: read(&counters.put_bytes),
             written_bytes: read(&counters.written_bytes),
             corrupt_reads: read(&counters.corrupt_reads),
@@ -418,7 +399,7 @@ impl Backend for Bitcask {
         if self.store.home.intake.check_writable().is_err() {
             return Vec::new();
         }
-        self.upkeep.lock().due(now)
+        self.upkeep.lock().due(&self.store.files, now)
     }
 
     fn maintenance_step(
@@ -427,7 +408,8 @@ impl Backend for Bitcask {
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        self.writable_upkeep()?.step(task, budget, now)
+        let mut upkeep = self.writable_upkeep()?;
+        upkeep.step(&self.store.files, task, budget, now)
     }
 
     fn erase(&self) -> Result<()> {
@@ -450,8 +432,8 @@ impl Backups for Bitcask {
         backup::check_absent(home, directory)?;
         let mut upkeep = self.writable_upkeep()?;
         self.store.files.end_active()?;
-        upkeep.seal_all()?;
-        let held = self.log_use.hold();
+        upkeep.seal_all(&self.store.files)?;
+        let held = log_use::hold(&self.store.files);
         let files = backup::link_files(home, &self.store.contents, directory)?;
         drop(upkeep);
         home.disk.sync_directory(directory).into_backend()?;

@@ -6,13 +6,10 @@ use std::sync::atomic::Ordering;
 use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind};
 use kvorum_storage_errors::IntoBackend;
 
-use crate::BitcaskSettings;
 use crate::checkpoint::{CheckpointWriter, Covered, PLACE_BYTES, SEGMENT_BYTES};
 use crate::contents::Contents;
 use crate::copies::Copies;
-use crate::home::Home;
 use crate::keydir::SHARDS;
-use crate::log_share::LogShare;
 use crate::segment_files::SegmentFiles;
 use crate::segment_stats::SegmentStats;
 use crate::segments::{Catalog, PlaceHold};
@@ -26,12 +23,8 @@ const CHECKPOINT_RECORDS_MIN: u64 = 32 << 10;
 const CHECKPOINT_SHARE: u64 = 16;
 
 /// Checkpoints: the one in progress, and why the next is due.
+#[derive(Default)]
 pub(crate) struct Checkpoints {
-    home: Arc<Home>,
-    contents: Arc<Contents>,
-    log: Arc<LogShare>,
-    files: Arc<SegmentFiles>,
-    settings: Arc<BitcaskSettings>,
     job: Option<CheckpointJob>,
     /// The last one was found damaged, and is to be written again.
     pub(crate) is_last_wrong: bool,
@@ -48,51 +41,38 @@ struct CheckpointJob {
 }
 
 impl Checkpoints {
-    pub(crate) fn new(
-        home: Arc<Home>,
-        contents: Arc<Contents>,
-        log: Arc<LogShare>,
-        files: Arc<SegmentFiles>,
-        settings: Arc<BitcaskSettings>,
-    ) -> Self {
-        Self {
-            home,
-            contents,
-            log,
-            files,
-            settings,
-            job: None,
-            is_last_wrong: false,
-        }
-    }
-
     pub(crate) fn abandon(&mut self) {
         self.job = None;
     }
 
     /// A checkpoint is due when replaying what came since the last one would take long, and when it
     /// is small against that.
-    pub(crate) fn due(&self, catalog: &Catalog) -> Option<Task> {
-        let keys = self.contents.keydir.len();
-        let cost_bytes = checkpoint_bytes(&self.contents, catalog);
-        let bytes_max = self.settings.checkpoint_after_bytes;
+    pub(crate) fn due(&self, files: &SegmentFiles, catalog: &Catalog) -> Option<Task> {
+        let keys = files.contents.keydir.len();
+        let cost_bytes = checkpoint_bytes(&files.contents, catalog);
+        let bytes_max = files.home.settings.checkpoint_after_bytes;
         let bytes_max = bytes_max.max(cost_bytes * CHECKPOINT_SHARE);
         let records_max = CHECKPOINT_RECORDS_MIN.max(keys / 4);
         let is_due = self.job.is_some()
             || self.is_last_wrong
-            || self.home.counters.unchecked_bytes.load(Ordering::Relaxed) >= bytes_max
-            || self.home.counters.unchecked_records.load(Ordering::Relaxed) >= records_max
-            || self.is_far_behind_log(catalog);
+            || files.home.counters.unchecked_bytes.load(Ordering::Relaxed) >= bytes_max
+            || files
+                .home
+                .counters
+                .unchecked_records
+                .load(Ordering::Relaxed)
+                >= records_max
+            || Self::is_far_behind_log(files, catalog);
         is_due.then_some(Task::normal(TaskKind::Checkpoint, 0, cost_bytes))
     }
 
     /// True when an old segment of the log would have to be read after a crash for this store.
-    fn is_far_behind_log(&self, catalog: &Catalog) -> bool {
-        let Some(log) = &self.log.log else {
+    fn is_far_behind_log(files: &SegmentFiles, catalog: &Catalog) -> bool {
+        let Some(log) = &files.log.log else {
             return false;
         };
-        let covered = self.log.covered();
-        let behind_max = log.segments_behind_max(self.settings.log_segments_behind_max);
+        let covered = files.log.covered();
+        let behind_max = log.segments_behind_max(files.home.settings.log_segments_behind_max);
         let far = log.newest_segment().saturating_sub(behind_max);
         let mut old = catalog.shared.range(..far);
         old.any(|(_, entry)| entry.stats.sequence_max > covered)
@@ -101,24 +81,26 @@ impl Checkpoints {
     /// Goes on with a checkpoint that covers a batch, or begins one, whatever is under way.
     pub(crate) fn cover(
         &mut self,
+        files: &SegmentFiles,
         last: u64,
         copies: &mut Copies,
         budget: StepBudget,
     ) -> Result<StepOutcome> {
         self.job.take_if(|job| job.sequence < last);
-        self.step(copies, budget, false)
+        self.step(files, copies, budget, false)
     }
 
     /// Writes a part of a checkpoint; `is_clean` for the last one of a store that is being closed.
     pub(crate) fn step(
         &mut self,
+        files: &SegmentFiles,
         copies: &mut Copies,
         budget: StepBudget,
         is_clean: bool,
     ) -> Result<StepOutcome> {
         let mut job = match self.job.take() {
             Some(job) => job,
-            None => self.begin(is_clean)?,
+            None => Self::begin(files, is_clean)?,
         };
         let mut cost_bytes = 0;
         while job.next_shard < SHARDS {
@@ -126,44 +108,47 @@ impl Checkpoints {
                 self.job = Some(job);
                 return Ok(StepOutcome::partial(cost_bytes));
             }
-            let slots = self.contents.keydir.shard(job.next_shard);
+            let slots = files.contents.keydir.shard(job.next_shard);
             let written = job.writer.write(job.next_shard, &slots);
             cost_bytes += written.into_backend()?;
             job.next_shard += 1;
         }
         // Slots may point to what came after the beginning.
-        self.files.sync_all()?;
+        files.sync_all()?;
         copies.mark();
         let (places, is_in_log) = {
-            let catalog = self.contents.catalog.read();
+            let catalog = files.contents.catalog.read();
             (catalog.places.clone(), !catalog.shared.is_empty())
         };
-        self.note_log(is_in_log, job.sequence)?;
-        let finished = job.writer.finish(&*self.home.disk, &places);
+        Self::note_log(files, is_in_log, job.sequence)?;
+        let finished = job.writer.finish(&*files.home.disk, &places);
         cost_bytes += finished.into_backend()?;
         self.is_last_wrong = false;
-        self.home.count_written(cost_bytes);
-        self.log.cover(job.sequence);
-        self.log.usage_changed();
-        let unremoved = self.files.unremoved();
+        files.home.count_written(cost_bytes);
+        files.log.cover(job.sequence);
+        files.log.usage_changed();
+        let unremoved = files.unremoved();
         let is_needed = |number: &u32| job.covered.contains(number) || unremoved.contains(number);
-        if !self.home.noted(|meta| meta.retired.iter().all(is_needed)) {
-            self.home
+        if !files.home.noted(|meta| meta.retired.iter().all(is_needed)) {
+            files
+                .home
                 .change_meta(|meta| meta.retired.retain(is_needed))?;
         }
         Ok(StepOutcome::done(cost_bytes))
     }
 
-    fn begin(&self, is_clean: bool) -> Result<CheckpointJob> {
-        let log_id = self.home.identity();
+    fn begin(files: &SegmentFiles, is_clean: bool) -> Result<CheckpointJob> {
+        let log_id = files.home.identity();
         let (covered, places) = {
-            let writer = self.files.writer.lock();
-            let mut catalog = self.contents.catalog.write();
-            self.home
+            let writer = files.writer.lock();
+            let mut catalog = files.contents.catalog.write();
+            files
+                .home
                 .counters
                 .unchecked_bytes
                 .store(0, Ordering::Relaxed);
-            self.home
+            files
+                .home
                 .counters
                 .unchecked_records
                 .store(0, Ordering::Relaxed);
@@ -175,15 +160,15 @@ impl Checkpoints {
                 next_segment: writer.next_segment,
                 is_clean,
                 segments: segments.map(|(number, it)| (*number, it.stats)).collect(),
-                log: self.covered_log(&catalog),
+                log: Self::covered_log(files, &catalog),
             };
             // What they hid was hidden when the log was replayed, before this.
-            self.log.hidden.lock().clear();
+            files.log.hidden.lock().clear();
             (covered, places)
         };
         let numbers = covered.segments.keys().copied().collect();
         let sequence = covered.sequence;
-        let writer = CheckpointWriter::create(&*self.home.disk, &self.home.directory, covered);
+        let writer = CheckpointWriter::create(&*files.home.disk, &files.home.directory, covered);
         Ok(CheckpointJob {
             writer: writer.into_backend()?,
             covered: numbers,
@@ -196,26 +181,26 @@ impl Checkpoints {
     /// Takes note of the log that the store has entries in, which is durable by now, and with the first
     /// checkpoint of how far sequences went: when checkpoints are lost twice, they go on above what was
     /// given after the first time.
-    fn note_log(&self, is_in_log: bool, sequence: u64) -> Result<()> {
-        let Some(log) = &self.log.log else {
+    fn note_log(files: &SegmentFiles, is_in_log: bool, sequence: u64) -> Result<()> {
+        let Some(log) = &files.log.log else {
             return Ok(());
         };
         let log_id = log.log_id();
-        let is_known = self.home.noted(|meta| meta.value_log == log_id);
-        let is_first = self.log.covered() == 0;
+        let is_known = files.home.noted(|meta| meta.value_log == log_id);
+        let is_first = files.log.covered() == 0;
         let is_due = if is_known { is_first } else { is_in_log };
         if !is_due {
             return Ok(());
         }
-        self.home.change_meta(|meta| {
+        files.home.change_meta(|meta| {
             meta.value_log = log_id;
             meta.sequence = meta.sequence.max(sequence);
         })
     }
 
     /// What the store has in the log; empty without one.
-    fn covered_log(&self, catalog: &Catalog) -> CoveredLog {
-        let Some(log) = &self.log.log else {
+    fn covered_log(files: &SegmentFiles, catalog: &Catalog) -> CoveredLog {
+        let Some(log) = &files.log.log else {
             return CoveredLog::default();
         };
         let shared = catalog.shared.iter();

@@ -1,8 +1,6 @@
 //! Copies of records that outlive the segment they stood in: the segment that they are appended to, and the
 //! keys that are pointed to them. Merges make them of the store's own segments, collections of the value log's.
 
-use std::sync::Arc;
-
 use kvorum_backend::{LostRange, Result};
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{
@@ -10,9 +8,7 @@ use kvorum_segment::{
 };
 use kvorum_storage_errors::IntoBackend;
 
-use crate::contents::Contents;
 use crate::entry::{KIND_ENTRY, KIND_NOTHING, decode_fields, encode_removal};
-use crate::home::Home;
 use crate::key_table::KeyEntry;
 use crate::segment::segment_number;
 use crate::segment_files::SegmentFiles;
@@ -41,23 +37,12 @@ pub(crate) struct Gathered {
 }
 
 /// The segment that copies go to.
+#[derive(Default)]
 pub(crate) struct Copies {
-    home: Arc<Home>,
-    contents: Arc<Contents>,
-    files: Arc<SegmentFiles>,
     output: Option<SegmentWriter>,
 }
 
 impl Copies {
-    pub(crate) fn new(home: Arc<Home>, contents: Arc<Contents>, files: Arc<SegmentFiles>) -> Self {
-        Self {
-            home,
-            contents,
-            files,
-            output: None,
-        }
-    }
-
     /// The number of the segment, if there is one.
     pub(crate) fn number(&self) -> Option<u32> {
         self.output.as_ref().map(segment_number)
@@ -66,6 +51,7 @@ impl Copies {
     /// Takes a record on; what was gathered is appended when it is enough. Returns the bytes appended.
     pub(crate) fn take(
         &mut self,
+        files: &SegmentFiles,
         gathered: &mut Gathered,
         record: StoredRecord,
         fate: Fate,
@@ -73,14 +59,14 @@ impl Copies {
         gathered.bytes += record.head.location.len;
         gathered.records.push((record, fate));
         match gathered.bytes >= GATHERED_BYTES {
-            true => self.append(std::mem::take(gathered)),
+            true => self.append(files, std::mem::take(gathered)),
             false => Ok(0),
         }
     }
 
     /// Appends copies to the output and points the directory to them, where nothing newer came. Returns the
     /// bytes of their sources.
-    pub(crate) fn append(&mut self, gathered: Gathered) -> Result<u64> {
+    pub(crate) fn append(&mut self, files: &SegmentFiles, gathered: Gathered) -> Result<u64> {
         if gathered.records.is_empty() {
             return Ok(0);
         }
@@ -90,16 +76,22 @@ impl Copies {
             .map(|((stored, fate), removal)| copy_of(stored, fate, removal))
             .collect();
         let len = SegmentWriter::appended_len(&records);
-        let output = self.output_for(len)?;
+        let output = self.output_for(files, len)?;
         let mut locations = Vec::with_capacity(records.len());
         output.append(&records, &mut locations).into_backend()?;
         let (number, end) = (segment_number(output), output.end());
-        self.home.count_written(len);
-        self.show(&gathered, &locations, number, end);
+        files.home.count_written(len);
+        Self::show(files, &gathered, &locations, number, end);
         Ok(gathered.bytes)
     }
 
-    fn show(&self, gathered: &Gathered, locations: &[Location], number: u32, end: u64) {
+    fn show(
+        files: &SegmentFiles,
+        gathered: &Gathered,
+        locations: &[Location],
+        number: u32,
+        end: u64,
+    ) {
         let count = gathered.records.len();
         assert_eq!(
             locations.len(),
@@ -107,8 +99,8 @@ impl Copies {
             "each copy has its place in segment {number}"
         );
         // A put relies on its old slots staying where it found them.
-        let _puts_wait = self.files.writer.lock();
-        let mut catalog = self.contents.catalog.write();
+        let _puts_wait = files.writer.lock();
+        let mut catalog = files.contents.catalog.write();
         let output = catalog.own_mut(number);
         assert!(
             !output.is_sealed,
@@ -128,11 +120,11 @@ impl Copies {
                 Fate::Copied(Some(old)) => {
                     catalog.note_copy(old);
                     let new = Slot::new(old.fingerprint(), place, *at);
-                    catalog.relocate(&self.contents.keydir, old, new);
+                    catalog.relocate(&files.contents.keydir, old, new);
                 }
                 Fate::BecomesRemoval(old) => {
                     catalog.note_copy(old);
-                    catalog.forget(&self.contents.keydir, old);
+                    catalog.forget(&files.contents.keydir, old);
                 }
                 Fate::Copied(None) => {}
                 Fate::Gone | Fate::Expired(_) => unreachable!("a record without use was copied"),
@@ -141,14 +133,14 @@ impl Copies {
     }
 
     /// The segment that copies go to: the present one, or a new one when it is full.
-    fn output_for(&mut self, len: u64) -> Result<&mut SegmentWriter> {
-        let is_full = |output: &SegmentWriter| self.files.is_full_for(output, len);
+    fn output_for(&mut self, files: &SegmentFiles, len: u64) -> Result<&mut SegmentWriter> {
+        let is_full = |output: &SegmentWriter| files.is_full_for(output, len);
         if self.output.as_ref().is_some_and(is_full) {
-            self.end()?;
+            self.end(files)?;
         }
         let output = match self.output.take() {
             Some(output) => output,
-            None => self.files.begin_copies()?,
+            None => files.begin_copies()?,
         };
         Ok(self.output.insert(output))
     }
@@ -163,16 +155,16 @@ impl Copies {
     }
 
     /// Ends the segment: the next copy begins another.
-    pub(crate) fn end(&mut self) -> Result<()> {
+    pub(crate) fn end(&mut self, files: &SegmentFiles) -> Result<()> {
         let ended = self.output.take();
-        ended.map_or(Ok(()), |output| self.files.seal(output))
+        ended.map_or(Ok(()), |output| files.seal(output))
     }
 
     /// Ends it when it has become large.
-    pub(crate) fn end_large(&mut self) -> Result<()> {
-        let half = self.files.bytes_max() / 2;
+    pub(crate) fn end_large(&mut self, files: &SegmentFiles) -> Result<()> {
+        let half = files.bytes_max() / 2;
         match self.output.as_ref().is_some_and(|it| it.end() > half) {
-            true => self.end(),
+            true => self.end(files),
             false => Ok(()),
         }
     }

@@ -7,20 +7,16 @@ use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind};
 use kvorum_segment::{Scan, ScanOptions, Scanned};
 use kvorum_storage_errors::IntoBackend;
 
-use crate::contents::Contents;
 use crate::copies::is_understood;
 use crate::hint::{HintedSegment, hint_path};
 use crate::hint_table::{HintError, HintTableWriter};
-use crate::home::Home;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
 use crate::segment_files::SegmentFiles;
 use crate::segments::{Catalog, SegmentEntry};
 
 /// The hints of a store, one at a time.
+#[derive(Default)]
 pub(crate) struct Hints {
-    home: Arc<Home>,
-    contents: Arc<Contents>,
-    files: Arc<SegmentFiles>,
     job: Option<HintJob>,
 }
 
@@ -37,19 +33,10 @@ enum HintPhase {
 }
 
 impl Hints {
-    pub(crate) fn new(home: Arc<Home>, contents: Arc<Contents>, files: Arc<SegmentFiles>) -> Self {
-        Self {
-            home,
-            contents,
-            files,
-            job: None,
-        }
-    }
-
     /// Full segments that are not sealed, and sealed ones without a hint. `output` is the segment that copies go
     /// to.
-    pub(crate) fn due(&self, catalog: &Catalog, output: Option<u32>) -> Vec<Task> {
-        let has_room = self.home.has_room_for_hints();
+    pub(crate) fn due(files: &SegmentFiles, catalog: &Catalog, output: Option<u32>) -> Vec<Task> {
+        let has_room = files.home.has_room_for_hints();
         let mut newest = catalog.segments.iter().rev();
         let active = newest.find(|(_, entry)| !entry.segment.is_merged);
         let active = active.map(|(number, _)| *number);
@@ -65,12 +52,17 @@ impl Hints {
     }
 
     /// Seals a full segment, or writes a part of the hint of a sealed one.
-    pub(crate) fn step(&mut self, number: u32, budget: StepBudget) -> Result<StepOutcome> {
-        self.files.seal_retiring(number)?;
+    pub(crate) fn step(
+        &mut self,
+        files: &SegmentFiles,
+        number: u32,
+        budget: StepBudget,
+    ) -> Result<StepOutcome> {
+        files.seal_retiring(number)?;
         let under_way = self.job.take().filter(|job| job.number == number);
         let job = match under_way {
             Some(job) => Some(job),
-            None => self.begin(number)?,
+            None => Self::begin(files, number)?,
         };
         let Some(mut job) = job else {
             return Ok(StepOutcome::nothing_left());
@@ -81,14 +73,14 @@ impl Hints {
                 KeysRead::Some => {}
                 KeysRead::Damaged => {
                     // The hint would hide what the damage hid; the segment is read itself.
-                    self.contents.mark_damaged(number);
+                    files.contents.mark_damaged(number);
                     return Ok(StepOutcome::done(cost_bytes));
                 }
                 KeysRead::All => {
-                    let path = hint_path(&self.home.directory, number);
+                    let path = hint_path(&files.home.directory, number);
                     let writer = job
                         .bound
-                        .create_hint(&*self.home.disk, &path)
+                        .create_hint(&*files.home.disk, &path)
                         .into_backend()?;
                     let table = std::mem::take(builder).finish();
                     job.phase = HintPhase::Writing(table, 0, Box::new(writer));
@@ -99,7 +91,7 @@ impl Hints {
             let (read, begin) = (cost_bytes, writer.len());
             while cost_bytes == 0 || cost_bytes < budget.bytes {
                 let Some(entry) = table.get(*position) else {
-                    return self.finish(job, cost_bytes);
+                    return Self::finish(files, job, cost_bytes);
                 };
                 writer.push(&entry).into_backend()?;
                 *position += 1;
@@ -119,12 +111,12 @@ impl Hints {
         self.job.take_if(|job| job.number == number);
     }
 
-    fn begin(&self, number: u32) -> Result<Option<HintJob>> {
-        let catalog = self.contents.catalog.read();
+    fn begin(files: &SegmentFiles, number: u32) -> Result<Option<HintJob>> {
+        let catalog = files.contents.catalog.read();
         let Some(entry) = catalog.segments.get(&number) else {
             return Ok(None);
         };
-        if !wants_hint(entry) || !self.home.has_room_for_hints() {
+        if !wants_hint(entry) || !files.home.has_room_for_hints() {
             return Ok(None);
         }
         let options = ScanOptions::durable_to(u64::MAX);
@@ -140,21 +132,21 @@ impl Hints {
         }))
     }
 
-    fn finish(&self, job: HintJob, cost_bytes: u64) -> Result<StepOutcome> {
+    fn finish(files: &SegmentFiles, job: HintJob, cost_bytes: u64) -> Result<StepOutcome> {
         let HintPhase::Writing(_, _, writer) = job.phase else {
-            return Ok(StepOutcome::nothing_left());
+            unreachable!("the hint of segment {} ends unwritten", job.number);
         };
         let begin = writer.len();
-        let len = writer.finish(&*self.home.disk, &job.bound.note());
+        let len = writer.finish(&*files.home.disk, &job.bound.note());
         let len = len.into_backend()?;
-        self.home.count_written(len);
-        let path = hint_path(&self.home.directory, job.number);
-        let hint = match job.bound.open_hint(&*self.home.disk, &path) {
+        files.home.count_written(len);
+        let path = hint_path(&files.home.directory, job.number);
+        let hint = match job.bound.open_hint(&*files.home.disk, &path) {
             Ok(hint) => Some(Arc::new(hint)),
             Err(HintError::Disk(error)) => return Err((&error).into()),
             Err(_) => None,
         };
-        if let Some(entry) = self.contents.catalog.read().segments.get(&job.number) {
+        if let Some(entry) = files.contents.catalog.read().segments.get(&job.number) {
             *entry.segment.hint.write() = hint;
         }
         Ok(StepOutcome::done(cost_bytes + len.saturating_sub(begin)))

@@ -1,7 +1,7 @@
-//! A store's directory: what is noted there of the store as a whole, what was found damaged, and counts
-//! since opening.
+//! A store as a whole: its directory and settings, what is noted of it, what was found damaged, and counts since
+//! opening.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,13 +11,17 @@ use kvorum_segment::SegmentError;
 use kvorum_storage_errors::from_segment;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::BitcaskSettings;
+use crate::expiry::Expiry;
 use crate::lost::LostLog;
 use crate::meta::{self, Meta};
 
-/// The directory of an open store.
+/// An open store, apart from what it holds.
 pub(crate) struct Home {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) directory: PathBuf,
+    pub(crate) settings: BitcaskSettings,
+    pub(crate) expiry: Expiry,
     /// Its reserve is the log's, or without a log unset until the node sets it.
     pub(crate) intake: Intake,
     pub(crate) counters: Counters,
@@ -55,7 +59,8 @@ impl Counters {
 impl Home {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
-        directory: PathBuf,
+        directory: &Path,
+        settings: BitcaskSettings,
         intake: Intake,
         meta: Meta,
         lost: LostLog,
@@ -63,7 +68,9 @@ impl Home {
     ) -> Self {
         Self {
             disk,
-            directory,
+            directory: directory.to_owned(),
+            expiry: Expiry::of(&settings),
+            settings,
             intake,
             counters,
             identity: AtomicU64::new(meta.identity),

@@ -21,7 +21,7 @@
 //! Where to look: `store` is made of parts, `home`, `contents`, `segment_files`, `log_share` and `expiry`. Its
 //! methods are in `bitcask`, `read` and `write`, which with `read_cache` are the request path; `keydir`,
 //! `slot_table`, `slot` and `places` are what they look up; `recovery` opens. `upkeep` has the jobs: `merges`,
-//! `hints`, `log_hints`, `checkpoints` and `scrub`, each handed those parts that it uses; `merge_plan` and `victim`
+//! `hints`, `log_hints`, `checkpoints` and `scrub`, each handed the file set, `segment_files`, with what that stands on; `merge_plan` and `victim`
 //! choose what is merged, and `log_use` is for the value log what merges are for the store's own files. `snapshot`
 //! and `key_walk` are folds.
 

@@ -16,14 +16,10 @@ use kvorum_segment::{Scan, ScanOptions, Scanned};
 use kvorum_storage_errors::{IntoBackend, from_segment};
 use kvorum_value_log::ValueLog;
 
-use crate::BitcaskSettings;
-use crate::contents::Contents;
 use crate::hint_table::HintError;
-use crate::home::Home;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder, OWN};
 use crate::key_walk::{Keys, Next};
 use crate::log_hint::{BoundTo, HintedPart, LogHint, LogHintWriter, log_hint_path};
-use crate::log_share::LogShare;
 use crate::places::Place;
 use crate::segment_files::SegmentFiles;
 use crate::segments::Catalog;
@@ -39,12 +35,8 @@ const FRONT_BYTES: u64 = 256;
 const ENTRY_BYTES: u64 = 40;
 
 /// The log hints of a store, one at a time.
+#[derive(Default)]
 pub(crate) struct LogHints {
-    home: Arc<Home>,
-    contents: Arc<Contents>,
-    log: Arc<LogShare>,
-    files: Arc<SegmentFiles>,
-    settings: Arc<BitcaskSettings>,
     job: Option<LogHintJob>,
 }
 
@@ -92,30 +84,13 @@ enum Wanted {
 }
 
 impl LogHints {
-    pub(crate) fn new(
-        home: Arc<Home>,
-        contents: Arc<Contents>,
-        log: Arc<LogShare>,
-        files: Arc<SegmentFiles>,
-        settings: Arc<BitcaskSettings>,
-    ) -> Self {
-        Self {
-            home,
-            contents,
-            log,
-            files,
-            settings,
-            job: None,
-        }
-    }
-
     pub(crate) fn abandon(&mut self) {
         self.job = None;
     }
 
-    pub(crate) fn due(&self, catalog: &Catalog) -> Option<Task> {
-        self.log.log.as_ref()?;
-        let cost_bytes = match (&self.job, self.wanted(catalog)) {
+    pub(crate) fn due(&self, files: &SegmentFiles, catalog: &Catalog) -> Option<Task> {
+        files.log.log.as_ref()?;
+        let cost_bytes = match (&self.job, Self::wanted(files, catalog)) {
             (Some(job), _) => job.cost_bytes(),
             (None, Some(Wanted::Removal)) => 0,
             (None, Some(Wanted::Scanning(_, bytes))) => bytes,
@@ -132,14 +107,14 @@ impl LogHints {
         ))
     }
 
-    fn wanted(&self, catalog: &Catalog) -> Option<Wanted> {
+    fn wanted(files: &SegmentFiles, catalog: &Catalog) -> Option<Wanted> {
         if catalog.log_hints.iter().any(|it| catalog.is_useless(it)) {
             return Some(Wanted::Removal);
         }
-        if !self.home.has_room_for_hints() {
+        if !files.home.has_room_for_hints() {
             return None;
         }
-        let records_min = self.settings.log_hint_records_min.max(1);
+        let records_min = files.home.settings.log_hint_records_min.max(1);
         let mut own = catalog.segments.iter();
         let own = own.find(|(_, entry)| {
             let is_damaged = entry.segment.is_damaged.load(Ordering::Relaxed);
@@ -156,14 +131,14 @@ impl LogHints {
         if unhinted as u64 >= records_min {
             return Some(Wanted::Writing(unhinted as u64));
         }
-        self.to_be_merged(catalog).map(Wanted::Merging)
+        Self::to_be_merged(files, catalog).map(Wanted::Merging)
     }
 
     /// Log hints that are to become one.
-    fn to_be_merged(&self, catalog: &Catalog) -> Option<Vec<Arc<LogHint>>> {
+    fn to_be_merged(files: &SegmentFiles, catalog: &Catalog) -> Option<Vec<Arc<LogHint>>> {
         let hints = &catalog.log_hints;
-        let many = self.settings.log_hints_merged.max(2);
-        let mut entries_max = self.settings.log_hint_records_min.max(1);
+        let many = files.home.settings.log_hints_merged.max(2);
+        let mut entries_max = files.home.settings.log_hint_records_min.max(1);
         // Beyond this there are more of them than of the size before.
         while hints.len() >= many && entries_max < u64::MAX {
             entries_max = entries_max.saturating_mul(many as u64);
@@ -178,11 +153,11 @@ impl LogHints {
     }
 
     /// Goes on with a log hint, or begins one.
-    pub(crate) fn step(&mut self, budget: StepBudget) -> Result<StepOutcome> {
-        self.remove_useless()?;
+    pub(crate) fn step(&mut self, files: &SegmentFiles, budget: StepBudget) -> Result<StepOutcome> {
+        self.remove_useless(files)?;
         let job = match self.job.take() {
             Some(job) => Some(job),
-            None => self.begin()?,
+            None => Self::begin(files)?,
         };
         let Some(mut job) = job else {
             return Ok(StepOutcome::nothing_left());
@@ -211,7 +186,7 @@ impl LogHints {
                         }
                     }
                     Some(Scanned::Damage(_)) => {
-                        self.contents.mark_damaged(job.parts[0].number & !OWN);
+                        files.contents.mark_damaged(job.parts[0].number & !OWN);
                         return Ok(StepOutcome::done(cost_bytes.max(1)));
                     }
                     None => is_read = true,
@@ -219,7 +194,7 @@ impl LogHints {
             }
             if is_read {
                 let table = std::mem::take(builder).finish();
-                self.begin_writing_table(&mut job, table)?;
+                Self::begin_writing_table(files, &mut job, table)?;
             }
         }
         if let Phase::Reading(rest, builder) = &mut job.phase {
@@ -227,22 +202,22 @@ impl LogHints {
                 && let Some((place, standing)) = rest.pop_front()
             {
                 cost_bytes += FRONT_BYTES;
-                if !self.gather_front(&place, standing, builder)? {
+                if !Self::gather_front(files, &place, standing, builder)? {
                     // A hint would hide what the damage hid; the records are read themselves.
-                    self.mark_logged_damaged(&place);
+                    Self::mark_logged_damaged(files, &place);
                     return Ok(StepOutcome::done(cost_bytes));
                 }
             }
             if rest.is_empty() {
                 let table = std::mem::take(builder).finish();
-                self.begin_writing_table(&mut job, table)?;
+                Self::begin_writing_table(files, &mut job, table)?;
             }
         }
         if let Phase::Writing(writing) = &mut job.phase {
             let (read, begin) = (cost_bytes, writing.writer.len());
             while !is_over(cost_bytes) {
                 match writing.write_key() {
-                    Ok(false) => return self.finish(job, cost_bytes),
+                    Ok(false) => return Self::finish(files, job, cost_bytes),
                     Ok(true) => cost_bytes = read + writing.writer.len() - begin,
                     Err(HintError::Disk(error)) => return Err((&error).into()),
                     // One of those that were to be merged. It was marked by whoever read it.
@@ -256,9 +231,13 @@ impl LogHints {
         Ok(StepOutcome::partial(cost_bytes))
     }
 
-    fn begin_writing_table(&self, job: &mut LogHintJob, table: KeyTable) -> Result<()> {
+    fn begin_writing_table(
+        files: &SegmentFiles,
+        job: &mut LogHintJob,
+        table: KeyTable,
+    ) -> Result<()> {
         let sources = vec![Source::new(Keys::of_table(table), None)];
-        if let Some(writing) = self.begin_writing(&job.parts, sources)? {
+        if let Some(writing) = Self::begin_writing(files, &job.parts, sources)? {
             job.phase = Phase::Writing(Box::new(writing));
         }
         Ok(())
@@ -266,7 +245,7 @@ impl LogHints {
 
     /// Takes the front of a record; false when it is damaged.
     fn gather_front(
-        &self,
+        files: &SegmentFiles,
         place: &Place,
         standing: Standing,
         builder: &mut KeyTableBuilder,
@@ -285,16 +264,16 @@ impl LogHints {
                 Ok(true)
             }
             Err(error) if error.is_damage() => {
-                self.home.count_corrupt(&error);
+                files.home.count_corrupt(&error);
                 Ok(false)
             }
             Err(error) => Err(from_segment(&error)),
         }
     }
 
-    fn mark_logged_damaged(&self, place: &Place) {
+    fn mark_logged_damaged(files: &SegmentFiles, place: &Place) {
         if let Place::Shared(shared) = place
-            && let Some(entry) = self
+            && let Some(entry) = files
                 .contents
                 .catalog
                 .write()
@@ -305,9 +284,9 @@ impl LogHints {
         }
     }
 
-    fn begin(&self) -> Result<Option<LogHintJob>> {
-        let catalog = self.contents.catalog.read();
-        match self.wanted(&catalog) {
+    fn begin(files: &SegmentFiles) -> Result<Option<LogHintJob>> {
+        let catalog = files.contents.catalog.read();
+        match Self::wanted(files, &catalog) {
             Some(Wanted::Scanning(number, _)) => {
                 let Some(entry) = catalog.segments.get(&number) else {
                     return Ok(None);
@@ -354,7 +333,7 @@ impl LogHints {
                     Source::new(keys, Some(hint.clone()))
                 });
                 let sources = sources.collect();
-                let writing = self.begin_writing(&parts, sources)?;
+                let writing = Self::begin_writing(files, &parts, sources)?;
                 Ok(writing.map(|writing| LogHintJob {
                     parts,
                     replaces: hints,
@@ -368,7 +347,7 @@ impl LogHints {
 
     /// `None` when one of the sources is damaged.
     fn begin_writing(
-        &self,
+        files: &SegmentFiles,
         parts: &[HintedPart],
         mut sources: Vec<Source>,
     ) -> Result<Option<Writing>> {
@@ -380,12 +359,12 @@ impl LogHints {
             }
         }
         let number = {
-            let mut catalog = self.contents.catalog.write();
+            let mut catalog = files.contents.catalog.write();
             catalog.next_log_hint += 1;
             catalog.next_log_hint - 1
         };
-        let bound = self.bound();
-        let writer = LogHintWriter::create(&*self.home.disk, &self.home.directory, number, bound);
+        let bound = Self::bound(files);
+        let writer = LogHintWriter::create(&*files.home.disk, &files.home.directory, number, bound);
         let writer = writer.into_backend()?;
         Ok(Some(Writing {
             number,
@@ -395,39 +374,39 @@ impl LogHints {
         }))
     }
 
-    fn finish(&self, job: LogHintJob, cost_bytes: u64) -> Result<StepOutcome> {
+    fn finish(files: &SegmentFiles, job: LogHintJob, cost_bytes: u64) -> Result<StepOutcome> {
         let Phase::Writing(writing) = job.phase else {
-            return Ok(StepOutcome::nothing_left());
+            unreachable!("a log hint of {:?} ends unwritten", job.parts);
         };
         // What it speaks of must not be lost after it.
-        self.files.sync_all()?;
+        files.sync_all()?;
         let (number, begin) = (writing.number, writing.writer.len());
-        let len = writing.writer.finish(&*self.home.disk, &job.parts);
+        let len = writing.writer.finish(&*files.home.disk, &job.parts);
         let len = len.into_backend()?;
-        self.home.count_written(len);
-        let bound = self.bound();
-        match LogHint::open(&*self.home.disk, &self.home.directory, number, bound) {
+        files.home.count_written(len);
+        let bound = Self::bound(files);
+        match LogHint::open(&*files.home.disk, &files.home.directory, number, bound) {
             Ok(Some(hint)) => {
                 let replaces: Vec<u32> = job.replaces.iter().map(|it| it.number).collect();
-                let mut catalog = self.contents.catalog.write();
+                let mut catalog = files.contents.catalog.write();
                 catalog.change_log_hints(Some(hint), |it| !replaces.contains(&it.number));
                 if replaces.is_empty() {
                     catalog.count_unhinted(&job.parts, job.scanned);
                 }
                 drop(catalog);
-                self.remove_log_hints(&replaces)?;
+                Self::remove_log_hints(files, &replaces)?;
             }
             Err(HintError::Disk(error)) => return Err((&error).into()),
             // It is not as it was written: it is written again.
-            Ok(None) | Err(_) => self.remove_log_hints(&[number])?,
+            Ok(None) | Err(_) => Self::remove_log_hints(files, &[number])?,
         }
         Ok(StepOutcome::done(cost_bytes + len.saturating_sub(begin)))
     }
 
     /// Removes log hints that are wrong or speak of nothing that is there. What they spoke of has none then.
-    fn remove_useless(&mut self) -> Result<()> {
+    fn remove_useless(&mut self, files: &SegmentFiles) -> Result<()> {
         let useless: Vec<Arc<LogHint>> = {
-            let catalog = self.contents.catalog.read();
+            let catalog = files.contents.catalog.read();
             let hints = catalog.log_hints.iter();
             let useless = hints.filter(|it| catalog.is_useless(it));
             useless.cloned().collect()
@@ -440,26 +419,26 @@ impl LogHints {
             let mut replaced = job.replaces.iter();
             replaced.any(|it| numbers.contains(&it.number))
         });
-        let mut catalog = self.contents.catalog.write();
+        let mut catalog = files.contents.catalog.write();
         catalog.change_log_hints(None, |it| !numbers.contains(&it.number));
         for hint in &useless {
             catalog.count_unhinted(&hint.parts, 0);
         }
         drop(catalog);
-        self.remove_log_hints(&numbers)
+        Self::remove_log_hints(files, &numbers)
     }
 
-    fn bound(&self) -> BoundTo {
+    fn bound(files: &SegmentFiles) -> BoundTo {
         BoundTo {
-            store: self.home.identity(),
-            log_id: self.log.log.as_ref().map_or(0, ValueLog::log_id),
+            store: files.home.identity(),
+            log_id: files.log.log.as_ref().map_or(0, ValueLog::log_id),
         }
     }
 
-    fn remove_log_hints(&self, numbers: &[u32]) -> Result<()> {
+    fn remove_log_hints(files: &SegmentFiles, numbers: &[u32]) -> Result<()> {
         for number in numbers {
-            let path = log_hint_path(&self.home.directory, *number);
-            remove_if_there(&*self.home.disk, &path).into_backend()?;
+            let path = log_hint_path(&files.home.directory, *number);
+            remove_if_there(&*files.home.disk, &path).into_backend()?;
         }
         Ok(())
     }

@@ -23,6 +23,8 @@ pub(crate) struct LogShare {
     pub(crate) hidden: Mutex<BTreeMap<(u64, u64), u64>>,
     /// What copies of the store that are being made need of the log.
     pub(crate) holds: Holds,
+    /// What was known to have expired in the log when the log last asked. Bytes.
+    pub(crate) told_bytes: AtomicU64,
 }
 
 impl LogShare {
@@ -38,6 +40,7 @@ impl LogShare {
             covered: AtomicU64::new(covered),
             hidden: Mutex::new(hidden),
             holds: Holds::default(),
+            told_bytes: AtomicU64::new(0),
         }
     }
 

@@ -1,14 +1,9 @@
 //! What is merged next, and how urgent that is: the numbers that [`crate::victim`] chooses by.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use kvorum_backend::{BackendError, Task, TaskKind, Timestamp, Unreadable, Urgency};
 
-use crate::BitcaskSettings;
-use crate::expiry::Expiry;
-use crate::home::Home;
-use crate::log_share::LogShare;
 use crate::segment_files::SegmentFiles;
 use crate::segment_stats::SegmentStats;
 use crate::segments::{Catalog, SegmentEntry};
@@ -22,12 +17,8 @@ const EXHAUSTED_DEAD_PERCENT: u8 = 5;
 const DEAD_PERCENT_FOR_REMOVALS: u8 = 1;
 
 /// The merges of a store that are to come.
+#[derive(Default)]
 pub(crate) struct MergePlan {
-    home: Arc<Home>,
-    log: Arc<LogShare>,
-    files: Arc<SegmentFiles>,
-    expiry: Arc<Expiry>,
-    settings: Arc<BitcaskSettings>,
     /// Segments still to be merged in this round, best first.
     round: VecDeque<u32>,
     /// Segments whose merges failed.
@@ -35,31 +26,18 @@ pub(crate) struct MergePlan {
 }
 
 impl MergePlan {
-    pub(crate) fn new(
-        home: Arc<Home>,
-        log: Arc<LogShare>,
-        files: Arc<SegmentFiles>,
-        expiry: Arc<Expiry>,
-        settings: Arc<BitcaskSettings>,
-    ) -> Self {
-        Self {
-            home,
-            log,
-            files,
-            expiry,
-            settings,
-            round: VecDeque::new(),
-            unreadable: Unreadable::default(),
-        }
-    }
-
     /// A segment of which everything has expired.
-    pub(crate) fn expired(&self, catalog: &Catalog, now: Timestamp) -> Option<Task> {
+    pub(crate) fn expired(
+        &self,
+        files: &SegmentFiles,
+        catalog: &Catalog,
+        now: Timestamp,
+    ) -> Option<Task> {
         let (_, entry) = catalog.segments.iter().find(|(number, entry)| {
             self.is_mergeable(**number)
                 && entry.is_sealed
                 && entry.stats.records > 0
-                && self.expiry.is_all_collectable(&entry.stats, now)
+                && files.home.expiry.is_all_collectable(&entry.stats, now)
         })?;
         Some(merge_task(entry, TaskKind::Expire, 0, Urgency::Normal))
     }
@@ -68,42 +46,43 @@ impl MergePlan {
     /// `output` is the segment that copies go to.
     pub(crate) fn due(
         &mut self,
+        files: &SegmentFiles,
         catalog: &Catalog,
         under_way: Option<(u32, u64)>,
         output: Option<u32>,
         now: Timestamp,
     ) -> Option<Task> {
-        let settings = self.merge_settings();
+        let settings = Self::merge_settings(files);
         if !settings.policy.allows(now) {
             return None;
         }
         if let Some((number, position)) = under_way
             && let Some(entry) = catalog.segments.get(&number)
         {
-            let urgency = self.merge_urgency(entry, catalog, &settings);
+            let urgency = Self::merge_urgency(files, entry, catalog, &settings);
             return Some(merge_task(entry, TaskKind::Merge, position, urgency));
         }
-        let room_bytes = self.room_for_copies();
-        let oldest = self.log.oldest();
+        let room_bytes = Self::room_for_copies(files);
+        let oldest = files.log.oldest();
         let mut round = std::mem::take(&mut self.round);
         round.retain(|number| {
             let entry = catalog.segments.get(number);
-            let known = entry.map(|it| self.candidate(catalog, *number, &it.stats, oldest));
+            let known = entry.map(|it| Self::candidate(files, catalog, *number, &it.stats, oldest));
             known.is_some_and(|it| it.copied_bytes() <= room_bytes)
         });
         if round.is_empty() {
-            let mut candidates = self.candidates(catalog);
+            let mut candidates = Self::candidates(files, catalog);
             candidates.retain(|it| self.is_mergeable(it.number));
             candidates.retain(|it| it.copied_bytes() <= room_bytes);
-            let whole = self.whole_store(catalog);
-            let output = self.output_candidate(output, catalog);
+            let whole = Self::whole_store(files, catalog);
+            let output = Self::output_candidate(files, output, catalog);
             let output = output.filter(|it| it.copied_bytes() <= room_bytes);
             round = choose_round(&candidates, output, whole, &settings).into();
         }
         self.round = round;
         let number = self.round.front()?;
         let entry = catalog.segments.get(number)?;
-        let urgency = self.merge_urgency(entry, catalog, &settings);
+        let urgency = Self::merge_urgency(files, entry, catalog, &settings);
         Some(merge_task(entry, TaskKind::Merge, 0, urgency))
     }
 
@@ -138,9 +117,9 @@ impl MergePlan {
 
     /// The settings of merges at present. While puts are refused for want of space, merges wait neither for
     /// the night nor for more garbage.
-    fn merge_settings(&self) -> MergeSettings {
-        let mut settings = self.settings.merge.clone();
-        let headroom = self.home.intake.headroom();
+    fn merge_settings(files: &SegmentFiles) -> MergeSettings {
+        let mut settings = files.home.settings.merge.clone();
+        let headroom = files.home.intake.headroom();
         if headroom.is_exhausted() && settings.policy != MergePolicy::Never {
             settings.policy = MergePolicy::Always;
             let trigger = &mut settings.store_dead_trigger_percent;
@@ -157,8 +136,8 @@ impl MergePlan {
 
     /// What the copy of a segment may take. Files of earlier versions may be longer than what is held back:
     /// those of which the copy does not fit are left alone, and others make room.
-    fn room_for_copies(&self) -> u64 {
-        let headroom = self.home.intake.headroom();
+    fn room_for_copies(files: &SegmentFiles) -> u64 {
+        let headroom = files.home.intake.headroom();
         match headroom.is_scarce() {
             true => headroom.available,
             false => u64::MAX,
@@ -167,51 +146,61 @@ impl MergePlan {
 
     /// The bound on what is dead holds at any load; the rest of merging can wait for what pays.
     fn merge_urgency(
-        &self,
+        files: &SegmentFiles,
         entry: &SegmentEntry,
         catalog: &Catalog,
         settings: &MergeSettings,
     ) -> Urgency {
-        if self.home.intake.headroom().is_scarce() {
+        if files.home.intake.headroom().is_scarce() {
             return Urgency::Pressing;
         }
         let stats = &entry.stats;
-        let dead_bytes = stats.dead_bytes() + self.expiry.expired_in(stats).freed_bytes();
+        let dead_bytes = stats.dead_bytes() + files.home.expiry.expired_in(stats).freed_bytes();
         let is_mostly_dead = dead_bytes * 2 > stats.data_bytes();
         let by_itself = if is_mostly_dead {
             Urgency::Normal
         } else {
             Urgency::Idle
         };
-        let bound = urgency(self.whole_store(catalog), settings);
+        let bound = urgency(Self::whole_store(files, catalog), settings);
         bound.map_or(by_itself, |urgency| urgency.max(by_itself))
     }
 
-    fn candidates(&self, catalog: &Catalog) -> Vec<Candidate> {
+    fn candidates(files: &SegmentFiles, catalog: &Catalog) -> Vec<Candidate> {
         let sealed = catalog.segments.iter().filter(|(_, entry)| entry.is_sealed);
-        let oldest = self.log.oldest();
+        let oldest = files.log.oldest();
         sealed
-            .map(|(number, entry)| self.candidate(catalog, *number, &entry.stats, oldest))
+            .map(|(number, entry)| Self::candidate(files, catalog, *number, &entry.stats, oldest))
             .collect()
     }
 
     /// The segment that copies go to, as a candidate for an early end.
-    fn output_candidate(&self, output: Option<u32>, catalog: &Catalog) -> Option<Candidate> {
+    fn output_candidate(
+        files: &SegmentFiles,
+        output: Option<u32>,
+        catalog: &Catalog,
+    ) -> Option<Candidate> {
         let number = output?;
         let stats = &catalog.segments.get(&number)?.stats;
-        Some(self.candidate(catalog, number, stats, self.log.oldest()))
+        Some(Self::candidate(
+            files,
+            catalog,
+            number,
+            stats,
+            files.log.oldest(),
+        ))
     }
 
     /// Removals count as dead where a merge could drop them all, and what has expired where it does not
     /// become a removal.
     fn candidate(
-        &self,
+        files: &SegmentFiles,
         catalog: &Catalog,
         number: u32,
         stats: &SegmentStats,
         oldest: Option<u32>,
     ) -> Candidate {
-        let expired = self.expiry.expired_in(stats);
+        let expired = files.home.expiry.expired_in(stats);
         let has_removals = stats.removals + expired.records > 0;
         let are_removals_dead =
             has_removals && catalog.is_removal_droppable(stats.sequence_max, number, oldest);
@@ -231,14 +220,14 @@ impl MergePlan {
         }
     }
 
-    fn whole_store(&self, catalog: &Catalog) -> WholeStore {
+    fn whole_store(files: &SegmentFiles, catalog: &Catalog) -> WholeStore {
         let stats = || catalog.segments.values().map(|entry| &entry.stats);
         let dead_bytes =
-            |it: &SegmentStats| it.dead_bytes() + self.expiry.expired_in(it).freed_bytes();
+            |it: &SegmentStats| it.dead_bytes() + files.home.expiry.expired_in(it).freed_bytes();
         WholeStore {
             bytes: stats().map(SegmentStats::data_bytes).sum(),
             dead_bytes: stats().map(dead_bytes).sum(),
-            file_bytes_aim: self.files.bytes_max(),
+            file_bytes_aim: files.bytes_max(),
         }
     }
 }

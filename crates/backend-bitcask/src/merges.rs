@@ -13,25 +13,17 @@ use kvorum_planted_defects::is_planted;
 use kvorum_segment::{Scan, ScanOptions, Scanned, StoredRecord};
 use kvorum_storage_errors::IntoBackend;
 
-use crate::contents::Contents;
 use crate::copies::{Copies, Fate, Gathered, is_understood, not_understood};
-use crate::expiry::Expiry;
 use crate::hint_table::{HintError, HintScan};
-use crate::home::Home;
 use crate::key_table::KeyEntry;
-use crate::log_share::LogShare;
 use crate::segment::Segment;
 use crate::segment_files::SegmentFiles;
 use crate::segments::Catalog;
 use crate::slot::Slot;
 
 /// Merges, one segment at a time.
+#[derive(Default)]
 pub(crate) struct Merges {
-    home: Arc<Home>,
-    contents: Arc<Contents>,
-    log: Arc<LogShare>,
-    files: Arc<SegmentFiles>,
-    expiry: Arc<Expiry>,
     job: Option<MergeJob>,
 }
 
@@ -70,23 +62,6 @@ enum Progress {
 }
 
 impl Merges {
-    pub(crate) fn new(
-        home: Arc<Home>,
-        contents: Arc<Contents>,
-        log: Arc<LogShare>,
-        files: Arc<SegmentFiles>,
-        expiry: Arc<Expiry>,
-    ) -> Self {
-        Self {
-            home,
-            contents,
-            log,
-            files,
-            expiry,
-            job: None,
-        }
-    }
-
     /// The segment that is being merged, and how far that has come in its bytes.
     pub(crate) fn under_way(&self) -> Option<(u32, u64)> {
         let job = self.job.as_ref()?;
@@ -104,6 +79,7 @@ impl Merges {
     /// Does a part of merging segment `number`.
     pub(crate) fn step(
         &mut self,
+        files: &SegmentFiles,
         copies: &mut Copies,
         number: u32,
         is_expiry: bool,
@@ -115,9 +91,9 @@ impl Merges {
             Some(job) => Some(job),
             None => {
                 if copies.number() == Some(number) {
-                    copies.end()?;
+                    copies.end(files)?;
                 }
-                self.begin(number, is_expiry, now)?
+                Self::begin(files, number, is_expiry, now)?
             }
         };
         let Some(mut job) = job else {
@@ -127,24 +103,29 @@ impl Merges {
         let MergeJob { victim, source } = &mut job;
         let progress = match source {
             Source::Records(records) => {
-                self.merge_records(copies, victim, records, budget, now, &mut cost_bytes)?
+                Self::merge_records(files, copies, victim, records, budget, now, &mut cost_bytes)?
             }
-            Source::Keys(keys) => self.expire_keys(victim, keys, budget, &mut cost_bytes)?,
+            Source::Keys(keys) => Self::expire_keys(files, victim, keys, budget, &mut cost_bytes)?,
         };
         match progress {
             Progress::Some => self.job = Some(job),
             // The next step begins anew.
             Progress::BadHint => {}
             Progress::All => {
-                self.finish(copies, &job)?;
+                Self::finish(files, copies, &job)?;
                 return Ok(StepOutcome::done(cost_bytes));
             }
         }
         Ok(StepOutcome::partial(cost_bytes))
     }
 
-    fn begin(&self, number: u32, is_expiry: bool, now: Timestamp) -> Result<Option<MergeJob>> {
-        let catalog = self.contents.catalog.read();
+    fn begin(
+        files: &SegmentFiles,
+        number: u32,
+        is_expiry: bool,
+        now: Timestamp,
+    ) -> Result<Option<MergeJob>> {
+        let catalog = files.contents.catalog.read();
         let Some(entry) = catalog
             .segments
             .get(&number)
@@ -154,9 +135,9 @@ impl Merges {
         };
         let victim = entry.segment.clone();
         let hint = victim.hint.read().clone();
-        let oldest = self.log.oldest();
+        let oldest = files.log.oldest();
         let is_dropped_whole = is_expiry
-            && self.expiry.is_all_collectable(&entry.stats, now)
+            && files.home.expiry.is_all_collectable(&entry.stats, now)
             && is_droppable(&catalog, entry.stats.sequence_max, number, oldest);
         // A scan begins with a read, and puts wait for the catalog.
         drop(catalog);
@@ -176,7 +157,7 @@ impl Merges {
 
     /// Goes through records until the budget is used up.
     fn merge_records(
-        &self,
+        files: &SegmentFiles,
         copies: &mut Copies,
         victim: &Segment,
         source: &mut RecordSource,
@@ -186,10 +167,10 @@ impl Merges {
     ) -> Result<Progress> {
         // What is read may have to be written as well.
         source.scan.set_read_ahead(budget.bytes / 2);
-        let oldest = self.log.oldest();
+        let oldest = files.log.oldest();
         let mut gathered = Gathered::default();
         let progress = loop {
-            let Some(record) = self.next_record(victim, source)? else {
+            let Some(record) = Self::next_record(files, victim, source)? else {
                 break Progress::All;
             };
             let len = record.head.location.len;
@@ -199,19 +180,19 @@ impl Merges {
                 break Progress::Some;
             }
             *cost_bytes += len;
-            match self.fate(&record, victim, now, oldest) {
+            match Self::fate(files, &record, victim, now, oldest) {
                 Fate::Gone => {}
-                Fate::Expired(slot) => self.contents.forget(&slot),
-                fate => *cost_bytes += copies.take(&mut gathered, record, fate)?,
+                Fate::Expired(slot) => files.contents.forget(&slot),
+                fate => *cost_bytes += copies.take(files, &mut gathered, record, fate)?,
             }
         };
-        *cost_bytes += copies.append(gathered)?;
+        *cost_bytes += copies.append(files, gathered)?;
         Ok(progress)
     }
 
     /// The next record; damage on the way is reported once and passed over.
     fn next_record(
-        &self,
+        files: &SegmentFiles,
         victim: &Segment,
         source: &mut RecordSource,
     ) -> Result<Option<StoredRecord>> {
@@ -228,13 +209,13 @@ impl Merges {
                 }
             };
             source.has_met_damage = true;
-            self.home.note_lost(lost);
+            files.home.note_lost(lost);
         }
         Ok(None)
     }
 
     fn fate(
-        &self,
+        files: &SegmentFiles,
         record: &StoredRecord,
         victim: &Segment,
         now: Timestamp,
@@ -243,7 +224,7 @@ impl Merges {
         let Some(entry) = KeyEntry::of(&record.head) else {
             return Fate::Gone;
         };
-        let catalog = self.contents.catalog.read();
+        let catalog = files.contents.catalog.read();
         if entry.removal {
             return if is_droppable(&catalog, entry.sequence, victim.number, oldest) {
                 Fate::Gone
@@ -251,12 +232,12 @@ impl Merges {
                 Fate::Copied(None)
             };
         }
-        let fingerprint = self.contents.fingerprints.of(&entry.key);
+        let fingerprint = files.contents.fingerprints.of(&entry.key);
         let slot = Slot::new(fingerprint, victim.place, entry.at);
-        if !self.contents.keydir.contains(&slot) {
+        if !files.contents.keydir.contains(&slot) {
             return Fate::Gone;
         }
-        if !self.expiry.is_collectable(&entry.fields, now) {
+        if !files.home.expiry.is_collectable(&entry.fields, now) {
             return Fate::Copied(Some(slot));
         }
         if is_droppable(&catalog, entry.sequence, victim.number, oldest) {
@@ -268,7 +249,7 @@ impl Merges {
 
     /// Forgets expired keys without reading their records.
     fn expire_keys(
-        &self,
+        files: &SegmentFiles,
         victim: &Segment,
         keys: &mut HintScan,
         budget: StepBudget,
@@ -286,44 +267,44 @@ impl Merges {
                 }
             };
             *cost_bytes = (keys.bytes_read() - begin).max(1);
-            let mut catalog = self.contents.catalog.write();
+            let mut catalog = files.contents.catalog.write();
             for entry in entries.iter().filter(|entry| !entry.removal) {
-                let fingerprint = self.contents.fingerprints.of(&entry.key);
+                let fingerprint = files.contents.fingerprints.of(&entry.key);
                 let slot = Slot::new(fingerprint, victim.place, entry.at);
-                catalog.forget(&self.contents.keydir, &slot);
+                catalog.forget(&files.contents.keydir, &slot);
             }
         }
         Ok(Progress::Some)
     }
 
     /// Makes the copies durable, then removes the segment.
-    fn finish(&self, copies: &mut Copies, job: &MergeJob) -> Result<()> {
+    fn finish(files: &SegmentFiles, copies: &mut Copies, job: &MergeJob) -> Result<()> {
         let number = job.victim.number;
         // The copies, and with them whatever superseded the records that were not copied: those were
         // dead for readers, and yet all that a crash would have left.
-        self.files.sync_all()?;
+        files.sync_all()?;
         copies.mark();
-        let stats = self.contents.catalog.write().own_mut(number).stats;
-        self.forget_unmerged(job, stats.data_end);
-        self.home.change_meta(|meta| {
+        let stats = files.contents.catalog.write().own_mut(number).stats;
+        Self::forget_unmerged(files, job, stats.data_end);
+        files.home.change_meta(|meta| {
             meta.retired.push(number);
             meta.sequence = meta.sequence.max(stats.sequence_max);
             meta.next_segment = meta.next_segment.max(number + 1);
         })?;
-        self.files.remove_retired(number);
-        let mut catalog = self.contents.catalog.write();
+        files.remove_retired(number);
+        let mut catalog = files.contents.catalog.write();
         catalog.remove_segment(number);
-        self.contents.keydir.show_places(&catalog.places);
+        files.contents.keydir.show_places(&catalog.places);
         drop(catalog);
-        copies.end_large()
+        copies.end_large(files)
     }
 
     /// Records that damage kept from being copied leave slots that would soon mean another segment. Where no
     /// damage was met they are listed as lost here: what should not be is not to go without a word.
-    fn forget_unmerged(&self, job: &MergeJob, data_end: u64) {
+    fn forget_unmerged(files: &SegmentFiles, job: &MergeJob, data_end: u64) {
         // Nobody points a key to a finished segment any more, so this needs no lock over all shards.
         let place = job.victim.place;
-        let left = self.contents.keydir.retain(|it| it != place);
+        let left = files.contents.keydir.retain(|it| it != place);
         let has_met_damage = match &job.source {
             Source::Records(records) => records.has_met_damage,
             Source::Keys(_) => false,
@@ -333,7 +314,7 @@ impl Merges {
         }
         let held = format!("{left} records that a merge did not come to");
         let range = LostRange::new(job.victim.listed_name(), 0, data_end, held);
-        self.home.note_lost(range);
+        files.home.note_lost(range);
     }
 }
 

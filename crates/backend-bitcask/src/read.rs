@@ -37,7 +37,7 @@ impl Store {
     pub(crate) fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
         let fingerprint = self.contents.fingerprints.of(key.as_bytes());
         if let Some((_, entry)) = self.cached(key, fingerprint) {
-            return Ok(match self.expiry.is_over(&entry.fields, at.now) {
+            return Ok(match self.home.expiry.is_over(&entry.fields, at.now) {
                 true => Lookup::Absent,
                 false => Lookup::Found(entry),
             });
@@ -51,7 +51,7 @@ impl Store {
             Lookup::WouldBlock => return Ok(Lookup::WouldBlock),
             Lookup::Absent => return Ok(Lookup::Absent),
         };
-        if self.expiry.is_over(&front.fields, at.now) {
+        if self.home.expiry.is_over(&front.fields, at.now) {
             return Ok(Lookup::Absent);
         }
         let body = place
@@ -87,7 +87,7 @@ impl Store {
     pub(crate) fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
         let fingerprint = self.contents.fingerprints.of(key.as_bytes());
         if let Some((place, entry)) = self.cached(key, fingerprint) {
-            return Ok(match self.expiry.is_over(&entry.fields, at.now) {
+            return Ok(match self.home.expiry.is_over(&entry.fields, at.now) {
                 true => Lookup::Absent,
                 false => Lookup::Found(StoredHead {
                     sequence: entry.sequence,
@@ -103,7 +103,7 @@ impl Store {
             place.read_front(slot.location(), reading)
         })?;
         Ok(match found {
-            Lookup::Found((_, front, _)) if self.expiry.is_over(&front.fields, at.now) => {
+            Lookup::Found((_, front, _)) if self.home.expiry.is_over(&front.fields, at.now) => {
                 Lookup::Absent
             }
             Lookup::Found((place, front, stored)) => Lookup::Found(StoredHead {

@@ -6,7 +6,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kvorum_backend::{
     LostRange, Result, ScrubFile, Scrubbing, StepBudget, StepOutcome, Task, Timestamp,
@@ -15,13 +14,12 @@ use kvorum_segment::{Damage, Scan, ScanOptions, file_name};
 use kvorum_storage_errors::IntoBackend;
 
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Reread};
-use crate::contents::Contents;
 use crate::hint::hint_path;
 use crate::hint_table::{HintError, HintScan, HintTable};
-use crate::home::{Counters, Home};
+use crate::home::Counters;
 use crate::log_hint::{LogHint, log_hint_path};
-use crate::log_share::LogShare;
 use crate::segment::Segment;
+use crate::segment_files::SegmentFiles;
 use crate::segments::SegmentEntry;
 
 /// Scrubbing counts files from 1, and begins with the checkpoint: segments stand behind it.
@@ -66,45 +64,20 @@ impl Hint {
 }
 
 /// Scrubbing of a store.
+#[derive(Default)]
 pub(crate) struct Scrub {
-    reader: Reader,
-    period: Option<Duration>,
     scrubbing: Scrubbing<ScrubJob>,
 }
 
-/// What files are read again with.
-struct Reader {
-    home: Arc<Home>,
-    contents: Arc<Contents>,
-    log: Arc<LogShare>,
-}
-
 impl Scrub {
-    pub(crate) fn new(
-        home: Arc<Home>,
-        contents: Arc<Contents>,
-        log: Arc<LogShare>,
-        period: Option<Duration>,
-    ) -> Self {
-        Self {
-            reader: Reader {
-                home,
-                contents,
-                log,
-            },
-            period,
-            scrubbing: Scrubbing::default(),
-        }
-    }
-
-    pub(crate) fn due(&mut self, now: Timestamp) -> Option<Task> {
-        self.period?;
-        let files = self.reader.files();
-        let home = &self.reader.home;
+    pub(crate) fn due(&mut self, files: &SegmentFiles, now: Timestamp) -> Option<Task> {
+        let home = &files.home;
+        let period = home.settings.scrub_period?;
+        let listed = Self::scrubbed(files);
         let (disk, directory): (_, &Path) = (&*home.disk, &home.directory);
         let due = self
             .scrubbing
-            .due(disk, directory, &files, self.period, now)?;
+            .due(disk, directory, &listed, Some(period), now)?;
         Some(Task {
             subject: due.subject - CHECKPOINT_NUMBER,
             ..due
@@ -114,30 +87,31 @@ impl Scrub {
     /// Reads a part of a file, for as long as that is due.
     pub(crate) fn step(
         &mut self,
+        files: &SegmentFiles,
         is_checkpoint_wrong: &mut bool,
         subject: u64,
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        if !self.is_due(subject, now) {
+        if !self.is_due(files, subject, now) {
             return Ok(StepOutcome::nothing_left());
         }
-        let reader = &self.reader;
-        let Some((file, found)) = reader.find(subject) else {
+        let Some((file, found)) = Self::find(files, subject) else {
             return Ok(StepOutcome::nothing_left());
         };
-        let open = || reader.open(found);
-        let read = |job: &mut ScrubJob| reader.read_on(job, budget, is_checkpoint_wrong);
-        let (disk, directory) = (&*reader.home.disk, &reader.home.directory);
+        let open = || Self::open(files, found);
+        let read = |job: &mut ScrubJob| Self::read_on(files, job, budget, is_checkpoint_wrong);
+        let (disk, directory) = (&*files.home.disk, &files.home.directory);
         let (cost_bytes, is_read) = self.scrubbing.step(disk, directory, file, open, read)?;
         Ok(StepOutcome {
             cost_bytes,
-            is_done: is_read || !self.is_due(subject, now),
+            is_done: is_read || !self.is_due(files, subject, now),
         })
     }
 
-    fn is_due(&mut self, subject: u64, now: Timestamp) -> bool {
-        self.due(now).is_some_and(|task| task.subject == subject)
+    fn is_due(&mut self, files: &SegmentFiles, subject: u64, now: Timestamp) -> bool {
+        self.due(files, now)
+            .is_some_and(|task| task.subject == subject)
     }
 
     pub(crate) fn abandon(&mut self) {
@@ -145,39 +119,37 @@ impl Scrub {
     }
 
     /// Forgets what was read when, as in an erasure.
-    pub(crate) fn forget(&mut self) {
-        let home = &self.reader.home;
+    pub(crate) fn forget(&mut self, files: &SegmentFiles) {
+        let home = &files.home;
         self.scrubbing.forget(&*home.disk, &home.directory);
     }
-}
 
-impl Reader {
-    fn files(&self) -> Vec<ScrubFile> {
-        let mut files = Vec::new();
-        if self.log.covered() > 0 {
-            files.push(self.checkpoint_file());
+    fn scrubbed(files: &SegmentFiles) -> Vec<ScrubFile> {
+        let mut listed = Vec::new();
+        if files.log.covered() > 0 {
+            listed.push(Self::checkpoint_file(files));
         }
-        let catalog = self.contents.catalog.read();
+        let catalog = files.contents.catalog.read();
         let sealed = catalog.segments.values().filter(|it| it.is_sealed);
-        files.extend(sealed.map(segment_file));
-        files.extend(catalog.log_hints.iter().map(|hint| log_hint_file(hint)));
-        files
+        listed.extend(sealed.map(segment_file));
+        listed.extend(catalog.log_hints.iter().map(|hint| log_hint_file(hint)));
+        listed
     }
 
     /// About how long the checkpoint is.
-    fn checkpoint_file(&self) -> ScrubFile {
+    fn checkpoint_file(files: &SegmentFiles) -> ScrubFile {
         ScrubFile {
             number: CHECKPOINT_NUMBER,
-            bytes: self.contents.keydir.len() * size_of::<crate::slot::Packed>() as u64,
+            bytes: files.contents.keydir.len() * size_of::<crate::slot::Packed>() as u64,
         }
     }
 
     /// The file of a subject, and what is read of it.
-    fn find(&self, subject: u64) -> Option<(ScrubFile, Found)> {
+    fn find(files: &SegmentFiles, subject: u64) -> Option<(ScrubFile, Found)> {
         if subject == CHECKPOINT_SUBJECT {
-            return Some((self.checkpoint_file(), Found::Checkpoint));
+            return Some((Self::checkpoint_file(files), Found::Checkpoint));
         }
-        let catalog = self.contents.catalog.read();
+        let catalog = files.contents.catalog.read();
         if let Some(number) = subject.checked_sub(LOG_HINTS_FROM) {
             let mut hints = catalog.log_hints.iter();
             let hint = hints.find(|it| u64::from(it.number) == number)?;
@@ -188,20 +160,24 @@ impl Reader {
         Some((segment_file(entry), found))
     }
 
-    fn open(&self, found: Found) -> Result<ScrubJob> {
+    fn open(files: &SegmentFiles, found: Found) -> Result<ScrubJob> {
         match found {
             Found::Segment(segment) => {
                 let scan = segment.reader.scan(ScanOptions::durable_to(u64::MAX));
                 let scan = scan.into_backend()?;
                 Ok(ScrubJob::Segment(segment, Box::new(scan)))
             }
-            Found::LogHint(hint) => Ok(self.open_hint(Hint::Log(hint))?.1),
-            Found::Checkpoint => self.open_checkpoint(),
+            Found::LogHint(hint) => Ok(Self::open_hint(files, Hint::Log(hint))?.1),
+            Found::Checkpoint => Self::open_checkpoint(files),
         }
     }
 
-    fn open_checkpoint(&self) -> Result<ScrubJob> {
-        match Checkpoint::open(&*self.home.disk, &self.home.directory, self.home.identity()) {
+    fn open_checkpoint(files: &SegmentFiles) -> Result<ScrubJob> {
+        match Checkpoint::open(
+            &*files.home.disk,
+            &files.home.directory,
+            files.home.identity(),
+        ) {
             Ok(checkpoint) => Ok(ScrubJob::Checkpoint(Box::new(checkpoint.reread()))),
             Err(CheckpointError::Disk(error)) => Err((&error).into()),
             // No earlier than a checkpoint is due there is one; a newer one this version did not write.
@@ -212,14 +188,14 @@ impl Reader {
 
     /// Reads on; returns the bytes that were read, and whether that was the end.
     fn read_on(
-        &self,
+        files: &SegmentFiles,
         job: &mut ScrubJob,
         budget: StepBudget,
         is_checkpoint_wrong: &mut bool,
     ) -> Result<(u64, bool)> {
         match job {
             ScrubJob::Segment(segment, scan) => {
-                let note = |damage| self.note_rot(segment.number, damage);
+                let note = |damage| Self::note_rot(files, segment.number, damage);
                 let (read_bytes, is_read) = scan.check(budget.bytes, note).into_backend()?;
                 if !is_read {
                     return Ok((read_bytes, false));
@@ -227,42 +203,43 @@ impl Reader {
                 let segment = segment.clone();
                 let hint = segment.hint.read().clone();
                 let (of_hint, next) = match hint {
-                    Some(hint) => self.open_hint(Hint::Own(segment, hint))?,
+                    Some(hint) => Self::open_hint(files, Hint::Own(segment, hint))?,
                     None => (0, ScrubJob::Nothing),
                 };
                 *job = next;
                 Ok((read_bytes + of_hint, matches!(job, ScrubJob::Nothing)))
             }
-            ScrubJob::Hint(hint, scan) => self.read_hint(hint, scan, budget),
+            ScrubJob::Hint(hint, scan) => Self::read_hint(files, hint, scan, budget),
             ScrubJob::Checkpoint(reread) => match reread.step(budget.bytes) {
                 Ok(read) => Ok(read),
                 Err(CheckpointError::Disk(error)) => Err((&error).into()),
                 Err(CheckpointError::Unusable(why)) => {
                     *is_checkpoint_wrong = true;
-                    Ok(self.note_checkpoint(why))
+                    Ok(Self::note_checkpoint(files, why))
                 }
                 Err(CheckpointError::Missing | CheckpointError::Newer(_)) => Ok((1, true)),
             },
             ScrubJob::DamagedCheckpoint(why) => {
                 *is_checkpoint_wrong = true;
-                Ok(self.note_checkpoint(why))
+                Ok(Self::note_checkpoint(files, why))
             }
             ScrubJob::Nothing => Ok((1, true)),
         }
     }
 
-    fn note_checkpoint(&self, why: &str) -> (u64, bool) {
-        let len = self.checkpoint_file().bytes;
+    fn note_checkpoint(files: &SegmentFiles, why: &str) -> (u64, bool) {
+        let len = Self::checkpoint_file(files).bytes;
         let what = format!("a copy of the key directory ({why})");
-        self.home
+        files
+            .home
             .note_mended(CHECKPOINT_NAME.to_owned(), len, &what);
         (len.max(1), true)
     }
 
     /// Reads what does not stand in blocks of entries; returns how many bytes that was, and what follows.
-    fn open_hint(&self, hint: Hint) -> Result<(u64, ScrubJob)> {
+    fn open_hint(files: &SegmentFiles, hint: Hint) -> Result<(u64, ScrubJob)> {
         let checked = hint.table().check_frame();
-        let Some(bytes) = self.unless_rotten(&hint, checked)? else {
+        let Some(bytes) = Self::unless_rotten(files, &hint, checked)? else {
             return Ok((1, ScrubJob::Nothing));
         };
         let scan = Box::new(hint.table().scan());
@@ -270,7 +247,7 @@ impl Reader {
     }
 
     fn read_hint(
-        &self,
+        files: &SegmentFiles,
         hint: &Hint,
         scan: &mut HintScan,
         budget: StepBudget,
@@ -278,7 +255,7 @@ impl Reader {
         let begin = scan.bytes_read();
         loop {
             let next = scan.next();
-            let entry = self.unless_rotten(hint, next)?;
+            let entry = Self::unless_rotten(files, hint, next)?;
             let read_bytes = (scan.bytes_read() - begin).max(1);
             if entry.flatten().is_none() {
                 return Ok((read_bytes, true));
@@ -291,7 +268,7 @@ impl Reader {
 
     /// `None` for what is damaged: it is told and written again.
     fn unless_rotten<T>(
-        &self,
+        files: &SegmentFiles,
         hint: &Hint,
         read: std::result::Result<T, HintError>,
     ) -> Result<Option<T>> {
@@ -299,24 +276,24 @@ impl Reader {
             Ok(read) => return Ok(Some(read)),
             Err(HintError::Disk(error)) => return Err((&error).into()),
             Err(why) => match hint {
-                Hint::Own(segment, hint) => self.drop_hint(segment, hint, &why.to_string()),
-                Hint::Log(hint) => self.drop_log_hint(hint, &why.to_string()),
+                Hint::Own(segment, hint) => Self::drop_hint(files, segment, hint, &why.to_string()),
+                Hint::Log(hint) => Self::drop_log_hint(files, hint, &why.to_string()),
             },
         }
         Ok(None)
     }
 
     /// Has the hint written again.
-    fn drop_hint(&self, segment: &Segment, hint: &HintTable, why: &str) {
+    fn drop_hint(files: &SegmentFiles, segment: &Segment, hint: &HintTable, why: &str) {
         let path = hint_path(Path::new(""), segment.number);
         let name = path.to_string_lossy().into_owned();
         let what = format!("a copy of a segment's keys ({why})");
-        self.home.note_mended(name, hint.len(), &what);
+        files.home.note_mended(name, hint.len(), &what);
         *segment.hint.write() = None;
     }
 
     /// Has a log hint written again.
-    fn drop_log_hint(&self, hint: &LogHint, why: &str) {
+    fn drop_log_hint(files: &SegmentFiles, hint: &LogHint, why: &str) {
         if hint.is_wrong() {
             return;
         }
@@ -324,15 +301,15 @@ impl Reader {
         let path = log_hint_path(Path::new(""), hint.number);
         let name = path.to_string_lossy().into_owned();
         let what = format!("a copy of keys in the value log ({why})");
-        self.home.note_mended(name, hint.table.len(), &what);
+        files.home.note_mended(name, hint.table.len(), &what);
     }
 
-    fn note_rot(&self, number: u32, damage: Damage) {
-        Counters::add(&self.home.counters.corrupt_reads, 1);
-        self.contents.mark_damaged(number);
+    fn note_rot(files: &SegmentFiles, number: u32, damage: Damage) {
+        Counters::add(&files.home.counters.corrupt_reads, 1);
+        files.contents.mark_damaged(number);
         let file = file_name(u64::from(number));
         let range = LostRange::new(file, damage.offset, damage.len, damage.found);
-        self.home.note_lost(range);
+        files.home.note_lost(range);
     }
 }
 

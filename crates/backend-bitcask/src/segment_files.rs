@@ -23,17 +23,15 @@ use crate::segment_stats::SegmentStats;
 use crate::segments::{SegmentEntry, too_many_segments};
 use crate::slot::OFFSET_BYTES_MAX;
 
-/// The files that records are appended to.
+/// The file set of a store, with what it stands on: what jobs are handed.
 pub(crate) struct SegmentFiles {
-    home: Arc<Home>,
-    contents: Arc<Contents>,
-    log: Arc<LogShare>,
+    pub(crate) home: Arc<Home>,
+    pub(crate) contents: Arc<Contents>,
+    pub(crate) log: Arc<LogShare>,
     pub(crate) writer: Mutex<WriteSide>,
     /// The sequence up to which every batch is known to be durable.
     durable: AtomicU64,
-    /// The length that the settings allow. Bytes.
-    bytes_max: u64,
-    /// How long segments are to be at present, within that. Bytes.
+    /// How long segments are to be at present, within what the settings allow. Bytes.
     bytes_aim: AtomicU64,
     /// Segments that are retired and whose files could not be removed.
     unremoved: Mutex<Vec<u32>>,
@@ -74,7 +72,6 @@ impl SegmentFiles {
         contents: Arc<Contents>,
         log: Arc<LogShare>,
         writer: WriteSide,
-        file_bytes_max: u64,
     ) -> Self {
         let durable = contents.catalog.read().last_sequence;
         Self {
@@ -83,7 +80,6 @@ impl SegmentFiles {
             log,
             writer: Mutex::new(writer),
             durable: AtomicU64::new(durable),
-            bytes_max: file_bytes_max.min(OFFSET_BYTES_MAX),
             bytes_aim: AtomicU64::new(u64::MAX),
             unremoved: Mutex::default(),
         }
@@ -238,7 +234,8 @@ impl SegmentFiles {
 
     /// The length at which a segment is full, at present.
     pub(crate) fn bytes_max(&self) -> u64 {
-        self.bytes_max.min(self.bytes_aim.load(Ordering::Relaxed))
+        let bytes_max = self.home.settings.file_bytes_max.min(OFFSET_BYTES_MAX);
+        bytes_max.min(self.bytes_aim.load(Ordering::Relaxed))
     }
 
     /// Sets how long new segments are to be, as far as the settings allow it.

@@ -128,7 +128,8 @@ impl BitcaskSnapshot {
     ) -> std::result::Result<Option<SeenKey>, Halted> {
         while let Some(key) = walk.next()? {
             let fields = &key.entry.fields;
-            let is_shown = !self.store.expiry.is_over(fields, filter.now) && filter.admits(fields);
+            let is_shown =
+                !self.store.home.expiry.is_over(fields, filter.now) && filter.admits(fields);
             if is_shown
                 && (!walk.is_partial() || self.is_at_hand(&key) || walk.is_newest(&key)?)
                 && (!walk.met_damage || self.is_current(&key, seen.sequence)?)

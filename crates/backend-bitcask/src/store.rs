@@ -7,9 +7,7 @@ use kvorum_disk::DiskLock;
 use kvorum_segment::Compressor;
 use parking_lot::Mutex;
 
-use crate::BitcaskSettings;
 use crate::contents::Contents;
-use crate::expiry::Expiry;
 use crate::home::Home;
 use crate::log_share::LogShare;
 use crate::read_cache::ReadCache;
@@ -25,8 +23,6 @@ pub(crate) struct Store {
     pub(crate) contents: Arc<Contents>,
     pub(crate) log: Arc<LogShare>,
     pub(crate) files: Arc<SegmentFiles>,
-    pub(crate) expiry: Arc<Expiry>,
-    pub(crate) settings: Arc<BitcaskSettings>,
     pub(crate) draw: DrawNumber,
     pub(crate) unread: UnreadRecords,
     pub(crate) compressor: Compressor,

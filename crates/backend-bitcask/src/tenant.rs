@@ -6,6 +6,7 @@ use kvorum_backend::{Result, Sequence, StepBudget, StepOutcome, StoreId};
 use kvorum_value_log::{HeldSegments, LogSegment, LoggedRecord, SegmentUse, Tenant};
 
 use crate::Bitcask;
+use crate::log_use;
 use crate::upkeep::Upkeep;
 
 impl Tenant for Bitcask {
@@ -31,7 +32,7 @@ impl Tenant for Bitcask {
     }
 
     fn usage(&self) -> Vec<SegmentUse> {
-        self.log_use.usage()
+        log_use::usage(&self.store.files)
     }
 
     fn held(&self) -> Vec<Arc<HeldSegments>> {
@@ -49,7 +50,7 @@ impl Tenant for Bitcask {
 
     fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
         let mut upkeep = self.writable_upkeep()?;
-        self.log_use.relocate(&mut upkeep.copies, records)
+        log_use::relocate(&self.store.files, &mut upkeep.copies, records)
     }
 
     fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome> {
@@ -59,6 +60,6 @@ impl Tenant for Bitcask {
             copies,
             ..
         } = &mut *upkeep;
-        self.log_use.settle(checkpoints, copies, segment, budget)
+        log_use::settle(&self.store.files, checkpoints, copies, segment, budget)
     }
 }

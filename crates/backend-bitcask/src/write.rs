@@ -69,7 +69,7 @@ impl Store {
     }
 
     fn is_grouped(&self) -> bool {
-        self.settings.sync == SyncStrategy::Grouped
+        self.home.settings.sync == SyncStrategy::Grouped
     }
 
     /// Puts a batch to the value log, where it stays. What is queued there would be lost with this
