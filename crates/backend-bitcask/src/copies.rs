@@ -59,14 +59,14 @@ impl Copies {
         gathered.bytes += record.head.location.len;
         gathered.records.push((record, fate));
         match gathered.bytes >= GATHERED_BYTES {
-            true => self.append(files, std::mem::take(gathered)),
+            true => self.append(files, &std::mem::take(gathered)),
             false => Ok(0),
         }
     }
 
     /// Appends copies to the output and points the directory to them, where nothing newer came. Returns the
     /// bytes of their sources.
-    pub(crate) fn append(&mut self, files: &SegmentFiles, gathered: Gathered) -> Result<u64> {
+    pub(crate) fn append(&mut self, files: &SegmentFiles, gathered: &Gathered) -> Result<u64> {
         if gathered.records.is_empty() {
             return Ok(0);
         }
@@ -81,7 +81,7 @@ impl Copies {
         output.append(&records, &mut locations).into_backend()?;
         let (number, end) = (segment_number(output), output.end());
         files.home.count_written(len);
-        Self::show(files, &gathered, &locations, number, end);
+        Self::show(files, gathered, &locations, number, end);
         Ok(gathered.bytes)
     }
 

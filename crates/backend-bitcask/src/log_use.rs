@@ -152,11 +152,11 @@ pub(crate) fn relocate(
                 }
             }
             fate => {
-                copied_bytes += copies.take(files, &mut gathered, record.stored.clone(), fate)?
+                copied_bytes += copies.take(files, &mut gathered, record.stored.clone(), fate)?;
             }
         }
     }
-    copied_bytes += copies.append(files, gathered)?;
+    copied_bytes += copies.append(files, &gathered)?;
     Ok(copied_bytes)
 }
 

@@ -186,7 +186,7 @@ impl Merges {
                 fate => *cost_bytes += copies.take(files, &mut gathered, record, fate)?,
             }
         };
-        *cost_bytes += copies.append(files, gathered)?;
+        *cost_bytes += copies.append(files, &gathered)?;
         Ok(progress)
     }
 
