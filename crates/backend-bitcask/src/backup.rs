@@ -4,113 +4,68 @@
 //! segment that puts go to is closed first, so that nothing is appended to a file that has a second
 //! name; the next put begins another.
 
-use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 
-use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result, StoreBackup};
+use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result};
 use kvorum_disk::{EntryKind, create_directory_durably};
 use kvorum_segment::file_name;
 use kvorum_storage_errors::IntoBackend;
-use kvorum_value_log::HeldSegments;
 
-use crate::bitcask::Bitcask;
 use crate::checkpoint::CHECKPOINT_NAME;
+use crate::contents::Contents;
 use crate::hint::hint_path;
+use crate::home::Home;
 use crate::lost;
-use crate::merge::Merging;
 use crate::meta;
-use crate::store::Store;
 
-impl Bitcask {
-    /// Makes a copy in a directory that does not exist.
-    pub(crate) fn copy_to(&self, directory: &Path) -> Result<StoreBackup> {
-        let store = &self.store;
-        store.intake.check_writable()?;
-        if store.disk.info(directory).into_backend()?.is_some() {
-            let detail = format!("{} exists", directory.display());
-            return Err(BackendError::new(ErrorKind::Misuse, detail));
-        }
-        // Nothing is merged, removed or covered while upkeep waits.
-        let mut upkeep = self.writable_upkeep()?;
-        store.close_segments(&mut upkeep.merging)?;
-        let held = store.hold_log();
-        create_directory_durably(&*store.disk, directory).into_backend()?;
-        let mut files = BackedUp::default();
-        store.link_files(directory, &mut files)?;
-        drop(upkeep);
-        store.disk.sync_directory(directory).into_backend()?;
-        Ok(StoreBackup {
-            files,
-            held: held.map(|it| it as Arc<_>),
-        })
+/// Refuses a copy over something else.
+pub(crate) fn check_absent(home: &Home, directory: &Path) -> Result<()> {
+    if home.disk.info(directory).into_backend()?.is_none() {
+        return Ok(());
     }
+    let detail = format!("{} exists", directory.display());
+    Err(BackendError::new(ErrorKind::Misuse, detail))
 }
 
-impl Store {
-    /// Closes the segment that puts go to and the one that merges copy to.
-    fn close_segments(&self, merging: &mut Merging) -> Result<()> {
-        if self.writer.lock().active.is_some() {
-            // The next put would wait for the file otherwise.
-            self.prepare_segment()?;
-            let mut writer = self.writer.lock();
-            let active = writer.active.take();
-            writer.retiring.extend(active);
-        }
-        self.seal_what_is_full(merging)
+/// Makes the directory of a copy, with second names for the files of a store. The caller holds upkeep, so that
+/// nothing is merged, removed or covered, and has closed the segments that are appended to.
+pub(crate) fn link_files(home: &Home, contents: &Contents, directory: &Path) -> Result<BackedUp> {
+    let disk = &*home.disk;
+    let mut files = BackedUp::default();
+    create_directory_durably(disk, directory).into_backend()?;
+    let mut link = |name: &Path| {
+        let (from, to) = (home.directory.join(name), directory.join(name));
+        files.link(disk, &from, &to).into_backend()
+    };
+    // These are replaced as a whole, and never written to.
+    for name in meta::NAMES {
+        link(Path::new(name))?;
     }
-
-    fn link_files(&self, directory: &Path, files: &mut BackedUp) -> Result<()> {
-        let disk = &*self.disk;
-        let mut link = |name: &Path| {
-            let (from, to) = (self.directory.join(name), directory.join(name));
-            files.link(disk, &from, &to).into_backend()
-        };
-        // These are replaced as a whole, and never written to.
-        for name in meta::NAMES {
-            link(Path::new(name))?;
-        }
-        link(Path::new(CHECKPOINT_NAME))?;
-        let catalog = self.catalog.read();
-        let sealed = catalog.segments.iter().filter(|(_, it)| it.is_sealed);
-        let numbers: Vec<u32> = sealed.map(|(number, _)| *number).collect();
-        drop(catalog);
-        for number in numbers {
-            // One that is missing was reported when the store was opened, and is by the copy.
-            let _is_there = link(Path::new(&file_name(u64::from(number))))?;
-            let _is_there = link(&hint_path(Path::new(""), number))?;
-        }
-        let lost = Path::new(lost::DIRECTORY);
-        if disk
-            .info(&self.directory.join(lost))
-            .into_backend()?
-            .is_some()
-        {
-            create_directory_durably(disk, &directory.join(lost)).into_backend()?;
-            // Nothing is set aside meanwhile.
-            let _lost = self.lost.lock();
-            for entry in disk.list(&self.directory.join(lost)).into_backend()? {
-                if entry.kind == EntryKind::File {
-                    link(&lost.join(entry.name))?;
-                }
+    link(Path::new(CHECKPOINT_NAME))?;
+    let catalog = contents.catalog.read();
+    let sealed = catalog.segments.iter().filter(|(_, it)| it.is_sealed);
+    let numbers: Vec<u32> = sealed.map(|(number, _)| *number).collect();
+    drop(catalog);
+    for number in numbers {
+        // One that is missing was reported when the store was opened, and is by the copy.
+        let _is_there = link(Path::new(&file_name(u64::from(number))))?;
+        let _is_there = link(&hint_path(Path::new(""), number))?;
+    }
+    let lost = Path::new(lost::DIRECTORY);
+    if disk
+        .info(&home.directory.join(lost))
+        .into_backend()?
+        .is_some()
+    {
+        create_directory_durably(disk, &directory.join(lost)).into_backend()?;
+        // Nothing is set aside meanwhile.
+        let _lost = home.lost();
+        for entry in disk.list(&home.directory.join(lost)).into_backend()? {
+            if entry.kind == EntryKind::File {
+                link(&lost.join(entry.name))?;
             }
-            disk.sync_directory(&directory.join(lost)).into_backend()?;
         }
-        Ok(())
+        disk.sync_directory(&directory.join(lost)).into_backend()?;
     }
-
-    /// Keeps in the value log what the store needs of it now.
-    fn hold_log(&self) -> Option<Arc<HeldSegments>> {
-        let log = self.log.as_ref()?;
-        // Whoever is asked for the usage has this lock as well, and puts wait: the segment that is
-        // appended to now is the oldest that later batches can be in.
-        let _puts_wait = self.writer.lock();
-        let from = log.newest_segment();
-        let oldest = self.oldest_in_log();
-        let catalog = self.catalog.read();
-        let shared = catalog.shared.iter();
-        let needed = shared.filter(|(_, entry)| self.needs(&catalog, entry, oldest));
-        let older: BTreeSet<u32> = needed.map(|(number, _)| *number).collect();
-        Some(self.holds.add(HeldSegments { older, from }))
-    }
+    Ok(files)
 }

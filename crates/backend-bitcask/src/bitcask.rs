@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use kvorum_backend::{
     Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, Flow, FoldDetail,
@@ -14,25 +14,29 @@ use kvorum_disk::{Disk, Reading, Reserve, remove_if_there};
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{Compressor, file_name};
 use kvorum_storage_errors::IntoBackend;
-use kvorum_value_log::{Holds, ValueLog};
+use kvorum_value_log::ValueLog;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::BitcaskSettings;
+use crate::backup;
 use crate::checkpoint::CHECKPOINT_NAME;
+use crate::contents::Contents;
 use crate::entry::decode_front;
 use crate::fingerprint::Fingerprints;
 use crate::hint::hint_path;
+use crate::home::{Counters, Home};
 use crate::log_hint::{LogHint, log_hint_path};
+use crate::log_share::LogShare;
+use crate::log_use;
 use crate::lost::LostLog;
-use crate::merge::Merging;
 use crate::meta::{self, Meta};
 use crate::read_cache::ReadCache;
 use crate::recovery::Recovery;
-use crate::segment::segment_number;
+use crate::segment_files::SegmentFiles;
 use crate::snapshot::BitcaskSnapshot;
-use crate::store::{Counters, Store};
+use crate::store::Store;
 use crate::unread::UnreadRecords;
-use crate::upkeep::{Upkeep, owed_bytes};
+use crate::upkeep::Upkeep;
 
 pub use crate::store::DrawNumber;
 
@@ -95,44 +99,46 @@ impl Bitcask {
             let writer = &mut recovered.writer;
             writer.retiring.extend(writer.active.take());
         }
-        let sequence = recovered.catalog.last_sequence;
         let counters = Counters {
             torn_bytes: AtomicU64::new(recovered.torn_bytes),
             unchecked_bytes: AtomicU64::new(recovered.tail_bytes),
             unchecked_records: AtomicU64::new(recovered.tail_records),
             ..Counters::default()
         };
-        let store = Arc::new_cyclic(|this: &Weak<Store>| Store {
-            writer: Mutex::new(recovered.writer),
+        let reserve = log.as_ref().map(|it| it.reserve().clone());
+        let intake = Intake::new(disk.clone(), directory.to_owned(), reserve);
+        let compressor = Compressor::new(settings.compression);
+        let home = Home::new(
+            disk,
+            directory,
+            settings,
+            intake,
+            meta,
+            recovered.lost,
+            counters,
+        );
+        let home = Arc::new(home);
+        let contents = Arc::new(Contents {
             catalog: RwLock::new(recovered.catalog),
             keydir: recovered.keydir,
-            identity: AtomicU64::new(meta.identity),
-            covered: AtomicU64::new(recovered.covered),
-            hidden: Mutex::new(recovered.hidden),
-            holds: Holds::default(),
-            known_time: AtomicU64::new(0),
-            expired_told_bytes: AtomicU64::new(0),
-            intake: Intake::new(
-                disk.clone(),
-                directory.to_owned(),
-                log.as_ref().map(|it| it.reserve().clone()),
-            ),
-            log,
-            meta: Mutex::new(meta),
-            lost: Mutex::new(recovered.lost),
-            unread: UnreadRecords::default(),
             fingerprints,
-            compressor: Compressor::new(settings.compression),
-            group: GroupSync::new(GroupSync::of_store(this.clone(), Store::sync_all)),
-            counters,
-            cache: OnceLock::new(),
-            durable: AtomicU64::new(sequence),
-            file_bytes_aim: AtomicU64::new(u64::MAX),
-            lock: Mutex::new(Some(lock)),
-            directory: directory.to_owned(),
-            disk,
-            settings,
+        });
+        let (covered, hidden) = (recovered.covered, recovered.hidden);
+        let log = Arc::new(LogShare::new(home.clone(), log, covered, hidden));
+        let (at_home, held, logged) = (home.clone(), contents.clone(), log.clone());
+        let files = Arc::new(SegmentFiles::new(at_home, held, logged, recovered.writer));
+        let synced = GroupSync::of_store(Arc::downgrade(&files), SegmentFiles::sync_all);
+        let store = Arc::new(Store {
+            home,
+            contents,
+            log,
+            files,
+            compressor,
             draw,
+            unread: UnreadRecords::default(),
+            group: GroupSync::new(synced),
+            cache: OnceLock::new(),
+            lock: Mutex::new(Some(lock)),
         });
         Ok(Self {
             store,
@@ -146,24 +152,20 @@ impl Bitcask {
         let _first = self.store.cache.set(cache);
         self
     }
-}
 
-impl Bitcask {
     /// Keeps puts to files of the store's own off the reserve. Over the value log, whose reserve the store
     /// has, it changes nothing. A second reserve is ignored.
     #[must_use]
     pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
-        self.store.intake.set_reserve(reserve);
+        self.store.home.intake.set_reserve(reserve);
         self
     }
-}
 
-impl Bitcask {
     /// Upkeep, for callers that write beneath its lock. Closing holds it, and the directory may be another's
     /// by then: those that had to wait for that are refused.
     pub(crate) fn writable_upkeep(&self) -> Result<MutexGuard<'_, Upkeep>> {
         let upkeep = self.upkeep.lock();
-        self.store.intake.check_writable()?;
+        self.store.home.intake.check_writable()?;
         Ok(upkeep)
     }
 }
@@ -171,24 +173,14 @@ impl Bitcask {
 impl Store {
     fn close(&self, upkeep: &mut Upkeep) -> Result<()> {
         {
-            let _puts_wait = self.writer.lock();
-            if self.intake.close() {
+            let _puts_wait = self.files.writer.lock();
+            if self.home.intake.close() {
                 return Ok(());
             }
         }
         upkeep.abandon();
-        let synced = self.sync_all();
-        let finished = synced.clone().and_then(|_| {
-            let Upkeep {
-                merging,
-                checkpointing,
-                ..
-            } = upkeep;
-            self.seal_what_is_full(merging)?;
-            let budget = StepBudget { bytes: u64::MAX };
-            self.checkpoint_step(checkpointing, merging, budget, true)
-                .map(drop)
-        });
+        let synced = self.files.sync_all();
+        let finished = synced.clone().and_then(|_| upkeep.finish(&self.files));
         *self.lock.lock() = None;
         // The log may have found no room for what is queued: that is in memory alone.
         synced?;
@@ -199,25 +191,17 @@ impl Store {
         }
     }
 
-    pub(crate) fn seal_what_is_full(&self, merging: &mut Merging) -> Result<()> {
-        self.seal_retiring(u32::MAX)?;
-        match merging.output.take() {
-            Some(output) => self.seal(output),
-            None => Ok(()),
-        }
-    }
-
     fn erase(&self, upkeep: &mut Upkeep) -> Result<()> {
         // Puts wait for the device here: there is nothing left that they could be put to.
-        let mut writer = self.writer.lock();
-        self.intake.check_writable()?;
+        let mut writer = self.files.writer.lock();
+        self.home.intake.check_writable()?;
         let sequence = writer.last_sequence;
         let next_segment = writer.next_segment;
-        let erased = StoreId(self.log_id());
-        if let Some(log) = &self.log {
+        let erased = StoreId(self.home.identity());
+        if let Some(log) = &self.log.log {
             log.announce_erasure(erased)?;
         }
-        self.change_meta(|meta| {
+        self.home.change_meta(|meta| {
             meta.erased = meta.identity;
             meta.identity = (self.draw)();
             meta.sequence = sequence;
@@ -226,42 +210,33 @@ impl Store {
             // As of a new store: no checkpoint speaks of the log yet, and none is missing.
             meta.value_log = 0;
         })?;
-        let now = self.meta.lock().identity;
-        self.identity.store(now, Ordering::Release);
-        self.covered.store(sequence, Ordering::Release);
-        self.hidden.lock().clear();
-        upkeep.abandon();
-        upkeep.merging.output = None;
-        upkeep.scrub.forget(&*self.disk, &self.directory);
-        upkeep.merging.unremoved.clear();
-        writer.active = None;
-        let prepared = writer.prepared.take();
-        writer.retiring.clear();
-        writer.unsynced.clear();
+        let now = self.home.identity();
+        self.log.cover(sequence);
+        self.log.hidden.lock().clear();
+        upkeep.forget(&self.files);
+        let prepared = self.files.forget_all(&mut writer);
         let log_hints: Arc<Vec<Arc<LogHint>>>;
         let numbers = {
-            let mut catalog = self.catalog.write();
-            self.keydir.clear();
+            let mut catalog = self.contents.catalog.write();
+            self.contents.keydir.clear();
             log_hints = catalog.log_hints.clone();
             let numbers = catalog.clear();
-            self.keydir.show_places(&catalog.places);
+            self.contents.keydir.show_places(&catalog.places);
             catalog.last_sequence = sequence;
-            numbers
-                .into_iter()
-                .chain(prepared.as_ref().map(segment_number))
+            numbers.into_iter().chain(prepared)
         };
-        self.durable.fetch_max(sequence, Ordering::AcqRel);
-        self.lost.lock().clear(&*self.disk);
-        let mut paths = vec![self.directory.join(CHECKPOINT_NAME)];
+        self.files.note_durable(sequence);
+        self.home.lost().clear(&*self.home.disk);
+        let mut paths = vec![self.home.directory.join(CHECKPOINT_NAME)];
         for number in numbers {
-            paths.push(self.directory.join(file_name(u64::from(number))));
-            paths.push(hint_path(&self.directory, number));
+            paths.push(self.home.directory.join(file_name(u64::from(number))));
+            paths.push(hint_path(&self.home.directory, number));
         }
         let log_hints = log_hints.iter().map(|hint| hint.number);
-        paths.extend(log_hints.map(|number| log_hint_path(&self.directory, number)));
+        paths.extend(log_hints.map(|number| log_hint_path(&self.home.directory, number)));
         let removed = self.remove_erased(&paths);
         // Also where files are left: it asks stores by the identity that they have now.
-        let forgotten = match &self.log {
+        let forgotten = match &self.log.log {
             Some(log) => log.forget(erased, StoreId(now)),
             None => Ok(()),
         };
@@ -270,18 +245,22 @@ impl Store {
 
     fn remove_erased(&self, paths: &[PathBuf]) -> Result<()> {
         for path in paths {
-            remove_if_there(&*self.disk, path).into_backend()?;
+            remove_if_there(&*self.home.disk, path).into_backend()?;
         }
-        self.disk.sync_directory(&self.directory).into_backend()
+        self.home
+            .disk
+            .sync_directory(&self.home.directory)
+            .into_backend()
     }
 
     /// True when one of a few entries is shown: then the store is not empty, and no fold is needed.
     fn has_unexpired_sample(&self, now: Timestamp) -> bool {
-        let sample = self.keydir.sample(SAMPLED_KEYS);
+        let sample = self.contents.keydir.sample(SAMPLED_KEYS);
         sample.iter().any(|(slot, place)| {
             let front = place.read_front(slot.location(), Reading::MayBlock);
             front.is_ok_and(|front| {
-                decode_front(&front.front).is_ok_and(|front| !self.is_expired(&front.fields, now))
+                decode_front(&front.front)
+                    .is_ok_and(|front| !self.home.expiry.is_over(&front.fields, now))
             })
         })
     }
@@ -289,10 +268,16 @@ impl Store {
     fn status(&self, upkeep: &Upkeep) -> Status {
         let side_bytes: u64 = [CHECKPOINT_NAME, "store-0", "store-1"]
             .iter()
-            .filter_map(|name| self.disk.info(&self.directory.join(name)).ok().flatten())
+            .filter_map(|name| {
+                self.home
+                    .disk
+                    .info(&self.home.directory.join(name))
+                    .ok()
+                    .flatten()
+            })
             .map(|info| info.len)
             .sum();
-        let catalog = self.catalog.read();
+        let catalog = self.contents.catalog.read();
         let stats = || catalog.segments.values().map(|entry| entry.stats);
         let hints = catalog.segments.values();
         let hint_lens = hints.filter_map(|entry| Some(entry.segment.hint.read().as_ref()?.len()));
@@ -302,22 +287,22 @@ impl Store {
         let shared = || catalog.shared.values().map(|entry| entry.stats);
         let shared_bytes: u64 = shared().map(|it| it.data_bytes()).sum();
         let shared_live_bytes: u64 = shared().map(|it| it.live_bytes).sum();
-        let counters = &self.counters;
+        let counters = &self.home.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Status {
             engine: "bitcask",
-            keys: self.keydir.len(),
+            keys: self.contents.keydir.len(),
             live_bytes: stats().map(|it| it.live_bytes).sum::<u64>() + shared_live_bytes,
             dead_bytes: stats().map(|it| it.dead_bytes()).sum(),
             disk_bytes: segment_bytes + hint_bytes + side_bytes + shared_bytes,
             files: catalog.segments.len() as u64 + hint_files,
-            memory_bytes: self.keydir.memory_bytes() + catalog.memory_bytes(),
+            memory_bytes: self.contents.keydir.memory_bytes() + catalog.memory_bytes(),
             pinned_bytes: catalog.pinned_bytes(),
-            debt_bytes: owed_bytes(upkeep, &catalog, self.has_room_for_hints()),
+            debt_bytes: upkeep.owed_bytes(&self.files, &catalog),
             put_bytes: read(&counters.put_bytes),
             written_bytes: read(&counters.written_bytes),
             corrupt_reads: read(&counters.corrupt_reads),
-            lost: self.lost.lock().ranges().to_vec(),
+            lost: self.home.lost().ranges().to_vec(),
             details: vec![
                 ("segments", catalog.segments.len().to_string()),
                 (
@@ -358,7 +343,7 @@ impl Backend for Bitcask {
     }
 
     fn identity(&self) -> StoreId {
-        StoreId(self.store.log_id())
+        StoreId(self.store.home.identity())
     }
 
     fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
@@ -378,15 +363,15 @@ impl Backend for Bitcask {
     }
 
     fn sync(&self) -> Result<Sequence> {
-        self.store.sync_all().map(Sequence)
+        self.store.files.sync_all().map(Sequence)
     }
 
     fn durable(&self) -> Sequence {
-        Sequence(self.store.durable.load(Ordering::Acquire))
+        Sequence(self.store.files.durable())
     }
 
     fn is_empty(&self, now: Timestamp) -> Result<bool> {
-        if self.store.keydir.len() == 0 {
+        if self.store.contents.keydir.len() == 0 {
             return Ok(true);
         }
         if self.store.has_unexpired_sample(now) {
@@ -411,10 +396,10 @@ impl Backend for Bitcask {
     }
 
     fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
-        if self.store.intake.check_writable().is_err() {
+        if self.store.home.intake.check_writable().is_err() {
             return Vec::new();
         }
-        self.store.due(&mut self.upkeep.lock(), now)
+        self.upkeep.lock().due(&self.store.files, now)
     }
 
     fn maintenance_step(
@@ -424,7 +409,7 @@ impl Backend for Bitcask {
         now: Timestamp,
     ) -> Result<StepOutcome> {
         let mut upkeep = self.writable_upkeep()?;
-        self.store.step(&mut upkeep, task, budget, now)
+        upkeep.step(&self.store.files, task, budget, now)
     }
 
     fn erase(&self) -> Result<()> {
@@ -442,7 +427,20 @@ impl Backend for Bitcask {
 
 impl Backups for Bitcask {
     fn backup(&self, directory: &Path) -> Result<StoreBackup> {
-        self.copy_to(directory)
+        let home = &self.store.home;
+        home.intake.check_writable()?;
+        backup::check_absent(home, directory)?;
+        let mut upkeep = self.writable_upkeep()?;
+        self.store.files.end_active()?;
+        upkeep.seal_all(&self.store.files)?;
+        let held = log_use::hold(&self.store.files);
+        let files = backup::link_files(home, &self.store.contents, directory)?;
+        drop(upkeep);
+        home.disk.sync_directory(directory).into_backend()?;
+        Ok(StoreBackup {
+            files,
+            held: held.map(|it| it as Arc<_>),
+        })
     }
 }
 

@@ -1,19 +1,25 @@
 //! When entries are gone by time: one by one, and how much of a segment, about.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvorum_backend::{Fields, Timestamp};
 use kvorum_planted_defects::is_planted;
 
+use crate::BitcaskSettings;
 use crate::segment_stats::SegmentStats;
-use crate::segments::Catalog;
-use crate::store::Store;
 
 /// What a removal takes in place of an entry, about, in bytes.
 const REMOVAL_BYTES_ABOUT: u64 = 80;
-/// The log is told when so much more of what the store has there has expired: a part in so many.
-const TOLD_PARTS: u64 = 16;
+
+/// Expiry as a store has it: an entry's own, and the store's by age.
+pub(crate) struct Expiry {
+    age_micros: Option<u64>,
+    /// How long an expired entry is left on the disk.
+    grace_micros: u64,
+    /// The time when upkeep was last asked for, in microseconds.
+    known_time: AtomicU64,
+}
 
 /// What has expired of what counts as living in a segment, about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,11 +41,19 @@ impl Expired {
     }
 }
 
-impl Store {
+impl Expiry {
+    pub(crate) fn of(settings: &BitcaskSettings) -> Self {
+        Self {
+            age_micros: settings.expiry.map(micros),
+            grace_micros: micros(settings.expiry_grace),
+            known_time: AtomicU64::new(0),
+        }
+    }
+
     /// When an entry is gone, by its own expiry or the store's.
-    pub(crate) fn expiry_of(&self, fields: &Fields) -> Option<Timestamp> {
-        let age = self.settings.expiry.map(micros);
-        let by_age = age.map(|age| Timestamp(fields.last_modified.0.saturating_add(age)));
+    fn expiry_of(&self, fields: &Fields) -> Option<Timestamp> {
+        let at_age = |age| Timestamp(fields.last_modified.0.saturating_add(age));
+        let by_age = self.age_micros.map(at_age);
         match (fields.expiry, by_age) {
             (Some(own), Some(by_age)) => Some(own.min(by_age)),
             (own, by_age) => own.or(by_age),
@@ -47,28 +61,23 @@ impl Store {
     }
 
     /// True when an entry is not shown any more.
-    pub(crate) fn is_expired(&self, fields: &Fields, now: Timestamp) -> bool {
+    pub(crate) fn is_over(&self, fields: &Fields, now: Timestamp) -> bool {
         let is_over = self.expiry_of(fields).is_some_and(|expiry| expiry <= now);
         is_over && !is_planted!(ExpiredEntryReturned)
     }
 
     /// True when an entry may be taken off the disk.
     pub(crate) fn is_collectable(&self, fields: &Fields, now: Timestamp) -> bool {
-        let grace = self.grace_micros();
         self.expiry_of(fields)
-            .is_some_and(|expiry| expiry.0.saturating_add(grace) <= now.0)
-    }
-
-    pub(crate) fn grace_micros(&self) -> u64 {
-        micros(self.settings.expiry_grace)
+            .is_some_and(|expiry| expiry.0.saturating_add(self.grace_micros) <= now.0)
     }
 
     /// True when every entry of a segment has expired and may be taken off the disk.
     pub(crate) fn is_all_collectable(&self, stats: &SegmentStats, now: Timestamp) -> bool {
-        let age = self.settings.expiry.map_or(u64::MAX, micros);
+        let age = self.age_micros.unwrap_or(u64::MAX);
         let expired_by = stats.expires_by.min(stats.modified_by.saturating_add(age));
         let has_entries = stats.records > stats.removals;
-        has_entries && expired_by.saturating_add(self.grace_micros()) <= now.0
+        has_entries && expired_by.saturating_add(self.grace_micros) <= now.0
     }
 
     /// Upkeep goes by the time when it was last asked for.
@@ -89,27 +98,13 @@ impl Store {
                 bytes: stats.live_bytes,
             };
         }
-        let grace = self.grace_micros();
-        let gone_bytes = stats.expiries.bytes_by(now.0.saturating_sub(grace));
+        let gone_by = now.0.saturating_sub(self.grace_micros);
+        let gone_bytes = stats.expiries.bytes_by(gone_by);
         let bytes = gone_bytes.saturating_sub(stats.dead_bytes());
         let bytes = bytes.min(stats.live_bytes);
         Expired {
             records: scaled(stats.live_records, bytes, stats.live_bytes),
             bytes,
-        }
-    }
-
-    /// Has the log ask again when much has expired there since.
-    pub(crate) fn tell_expired_in_log(&self, catalog: &Catalog) {
-        let Some(log) = &self.log else {
-            return;
-        };
-        let told_bytes = self.expired_told_bytes.load(Ordering::Relaxed);
-        let shared = || catalog.shared.values().map(|it| &it.stats);
-        let expired_bytes: u64 = shared().map(|it| self.expired_in(it).bytes).sum();
-        let live_bytes: u64 = shared().map(|it| it.live_bytes).sum();
-        if expired_bytes > told_bytes + live_bytes / TOLD_PARTS {
-            log.usage_changed();
         }
     }
 }

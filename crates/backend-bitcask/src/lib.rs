@@ -15,19 +15,24 @@
 //!   0000000001.loghint    keys of records in the value log, likewise         (log_hint)
 //!   checkpoint            the key directory at one moment                     (checkpoint)
 //!   lost/                 what was found damaged                              (lost)
-//!   suspect               there after a failed sync, until the next opening   (store)
+//!   suspect               there after a failed sync, until the next opening   (home)
 //! ```
 //!
-//! Where to look: `write`, `read` and `read_cache` are the request path; `keydir`, `slot_table`, `slot` and `places`
-//! are what they look up; `recovery` opens; `merge`, `victim`, `checkpoint_steps` and `upkeep` are
-//! maintenance; `snapshot` and `key_walk` are folds; `hint_table` and `log_hint_steps` write what spares them reads.
+//! Where to look: `store` is made of parts, `home`, `contents`, `segment_files`, `log_share` and `expiry`. Its
+//! methods are in `bitcask`, `read` and `write`, which with `read_cache` are the request path; `keydir`,
+//! `slot_table`, `slot` and `places` are what they look up; `recovery` opens. `upkeep` has the jobs: `merges`,
+//! `hints`, `log_hints`, `checkpoints` and `scrub`, each handed the file set, `segment_files`, with what that stands on; `merge_plan` and `victim`
+//! choose what is merged, and `log_use` is for the value log what merges are for the store's own files. `snapshot`
+//! and `key_walk` are folds.
 
 pub mod anatomy;
 mod backup;
 mod bitcask;
 pub mod check;
 mod checkpoint;
-mod checkpoint_steps;
+mod checkpoints;
+mod contents;
+mod copies;
 mod entry;
 mod expiries;
 mod expiry;
@@ -35,13 +40,19 @@ mod fingerprint;
 mod found_segment;
 mod hint;
 mod hint_table;
+mod hinted;
+mod hints;
+mod home;
 mod key_table;
 mod key_walk;
 mod keydir;
 mod log_hint;
-mod log_hint_steps;
+mod log_hints;
+mod log_share;
+mod log_use;
 mod lost;
-mod merge;
+mod merge_plan;
+mod merges;
 mod meta;
 mod places;
 mod read;
@@ -49,6 +60,7 @@ mod read_cache;
 mod recovery;
 mod scrub;
 mod segment;
+mod segment_files;
 mod segment_stats;
 mod segments;
 mod settings;

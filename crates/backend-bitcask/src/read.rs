@@ -10,9 +10,10 @@ use kvorum_segment::{SegmentError, StoredFront, StoredRecord};
 use kvorum_storage_errors::from_segment;
 
 use crate::entry::{Front, decode_front, key_of};
+use crate::home::Counters;
 use crate::places::{Place, is_unread};
 use crate::slot::Slot;
-use crate::store::{Counters, Store};
+use crate::store::Store;
 use crate::unread::Verdict;
 
 /// What was read of a record, the front at least.
@@ -34,9 +35,9 @@ impl HasFront for StoredRecord {
 
 impl Store {
     pub(crate) fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
-        let fingerprint = self.fingerprints.of(key.as_bytes());
+        let fingerprint = self.contents.fingerprints.of(key.as_bytes());
         if let Some((_, entry)) = self.cached(key, fingerprint) {
-            return Ok(match self.is_expired(&entry.fields, at.now) {
+            return Ok(match self.home.expiry.is_over(&entry.fields, at.now) {
                 true => Lookup::Absent,
                 false => Lookup::Found(entry),
             });
@@ -50,12 +51,12 @@ impl Store {
             Lookup::WouldBlock => return Ok(Lookup::WouldBlock),
             Lookup::Absent => return Ok(Lookup::Absent),
         };
-        if self.is_expired(&front.fields, at.now) {
+        if self.home.expiry.is_over(&front.fields, at.now) {
             return Ok(Lookup::Absent);
         }
         let body = place
             .restore(&record)
-            .map_err(|error| self.count_corrupt(&error))?;
+            .map_err(|error| self.home.count_corrupt(&error))?;
         let sequence = Sequence(record.head.sequence);
         if let Some(cache) = self.cache.get() {
             let (segment, offset) = (place.cached(), record.head.location.offset);
@@ -73,7 +74,7 @@ impl Store {
     /// to. That two keys have one fingerprint is so rare that the others are not asked for.
     fn cached(&self, key: &StorageKey, fingerprint: u64) -> Option<(EntryPlace, StoredEntry)> {
         let cache = self.cache.get()?;
-        let (place, entry) = self.keydir.look(fingerprint, |slot, place| {
+        let (place, entry) = self.contents.keydir.look(fingerprint, |slot, place| {
             let (segment, offset) = (place.cached(), slot.offset());
             Some((segment.entry_place(offset), cache.get(segment, offset)?))
         })?;
@@ -84,9 +85,9 @@ impl Store {
     }
 
     pub(crate) fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
-        let fingerprint = self.fingerprints.of(key.as_bytes());
+        let fingerprint = self.contents.fingerprints.of(key.as_bytes());
         if let Some((place, entry)) = self.cached(key, fingerprint) {
-            return Ok(match self.is_expired(&entry.fields, at.now) {
+            return Ok(match self.home.expiry.is_over(&entry.fields, at.now) {
                 true => Lookup::Absent,
                 false => Lookup::Found(StoredHead {
                     sequence: entry.sequence,
@@ -102,7 +103,7 @@ impl Store {
             place.read_front(slot.location(), reading)
         })?;
         Ok(match found {
-            Lookup::Found((_, front, _)) if self.is_expired(&front.fields, at.now) => {
+            Lookup::Found((_, front, _)) if self.home.expiry.is_over(&front.fields, at.now) => {
                 Lookup::Absent
             }
             Lookup::Found((place, front, stored)) => Lookup::Found(StoredHead {
@@ -125,7 +126,7 @@ impl Store {
         now: Timestamp,
         read: impl Fn(&Place, &Slot) -> std::result::Result<T, SegmentError>,
     ) -> Result<Lookup<(Place, Front, T)>> {
-        let candidates = self.keydir.candidates(fingerprint);
+        let candidates = self.contents.keydir.candidates(fingerprint);
         let mut damage = None;
         for (slot, place) in candidates.first.into_iter().chain(candidates.others) {
             match read(&place, &slot) {
@@ -143,9 +144,9 @@ impl Store {
                     }
                 },
                 Err(error) if error.would_block() => return Ok(Lookup::WouldBlock),
-                Err(error) if error.is_damage() => damage = Some(self.count_corrupt(&error)),
+                Err(error) if error.is_damage() => damage = Some(self.home.count_corrupt(&error)),
                 Err(error) if is_unread(&error) && self.is_given_up(key, &place, &slot, now) => {
-                    damage = Some(self.count_corrupt(&error).of_kind(ErrorKind::Corrupt));
+                    damage = Some(self.home.count_corrupt(&error).of_kind(ErrorKind::Corrupt));
                 }
                 Err(error) => return Err(from_segment(&error)),
             }
@@ -162,7 +163,7 @@ impl Store {
             let held = format!("the entry of {key:?}, which the device did not give for minutes");
             let (offset, len) = (slot.offset(), slot.location().len);
             let range = LostRange::new(place.listed_name(), offset, len, held);
-            self.lost.lock().add(&*self.disk, range);
+            self.home.note_lost(range);
         }
         verdict != Verdict::MayPass
     }
@@ -180,7 +181,7 @@ impl Store {
         };
         let look = |slot, place: &Place| is_known(slot, place).then_some(slot);
         if known.place.is_some()
-            && let Some(slot) = self.keydir.look(fingerprint, look)
+            && let Some(slot) = self.contents.keydir.look(fingerprint, look)
         {
             return Ok(Some(slot));
         }
@@ -196,7 +197,7 @@ impl Store {
         reading: Reading,
     ) -> Result<Option<(Slot, u64)>> {
         let reading = kvorum_disk::Reading::from(reading);
-        let candidates = self.keydir.candidates(fingerprint);
+        let candidates = self.contents.keydir.candidates(fingerprint);
         let mut damaged = None;
         for (slot, place) in candidates.first.into_iter().chain(candidates.others) {
             match place.read_front(slot.location(), reading) {
@@ -224,13 +225,8 @@ impl Store {
         Ok(damaged)
     }
 
-    pub(crate) fn count_corrupt(&self, error: &SegmentError) -> BackendError {
-        Counters::add(&self.counters.corrupt_reads, 1);
-        from_segment(error)
-    }
-
     fn count_undecodable(&self, place: &Place, slot: &Slot, error: Truncated) -> BackendError {
-        Counters::add(&self.counters.corrupt_reads, 1);
+        Counters::add(&self.home.counters.corrupt_reads, 1);
         let path = place.describe();
         let offset = slot.offset();
         let detail = format!("front in {path} at byte {offset} with a good checksum: {error}");

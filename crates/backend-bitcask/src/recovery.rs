@@ -23,15 +23,16 @@ use crate::found_segment::Found;
 use crate::hint::{HintedSegment, hint_path};
 use crate::hint_table::HintError;
 use crate::keydir::Keydir;
+use crate::log_hint::BoundTo;
 use crate::lost::LostLog;
 use crate::meta::Meta;
 use crate::places::Place;
 use crate::segment::{KIND_MERGED, Segment, segment_id};
+use crate::segment_files::WriteSide;
 use crate::segment_stats::SegmentStats;
 use crate::segments::{Catalog, SegmentEntry};
 use crate::shared::{SharedEntry, Standing};
 use crate::shared_place::{SharedPlace, lost_name};
-use crate::store::WriteSide;
 use crate::tail::Tail;
 
 /// What opening found.
@@ -47,7 +48,7 @@ pub(crate) struct Recovered {
     pub(crate) tail_records: u64,
     /// The last batch of the checkpoint; 0 without one.
     pub(crate) covered: u64,
-    /// Removals in the store's own files, as in [`crate::store::Store::hidden`].
+    /// Removals in the store's own files, as in [`crate::log_share::LogShare::hidden`].
     pub(crate) hidden: BTreeMap<(u64, u64), u64>,
 }
 
@@ -583,7 +584,13 @@ impl Recovery<'_> {
             sequence += UNKNOWN_SEQUENCES;
         }
         recover_log(&mut recovered, shared, covered);
-        recovered.open_log_hints(self.disk, self.directory, self.meta.identity, self.log)?;
+        let log = self.log.filter(|_| recovered.covered > 0);
+        let bound = log.map(|log| BoundTo {
+            store: self.meta.identity,
+            log_id: log.log_id(),
+        });
+        let (catalog, lost) = (&mut recovered.catalog, &mut recovered.lost);
+        catalog.open_log_hints(self.disk, self.directory, lost, bound)?;
         recovered.catalog.count_all_live(&recovered.keydir);
         recovered.keydir.show_places(&recovered.catalog.places);
         recovered.catalog.last_sequence = sequence;

@@ -6,7 +6,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
     LostRange, Result, ScrubFile, Scrubbing, StepBudget, StepOutcome, Task, Timestamp,
@@ -17,9 +16,11 @@ use kvorum_storage_errors::IntoBackend;
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Reread};
 use crate::hint::hint_path;
 use crate::hint_table::{HintError, HintScan, HintTable};
-use crate::log_hint::LogHint;
+use crate::home::Counters;
+use crate::log_hint::{LogHint, log_hint_path};
 use crate::segment::Segment;
-use crate::store::{Counters, Store};
+use crate::segment_files::SegmentFiles;
+use crate::segments::SegmentEntry;
 
 /// Scrubbing counts files from 1, and begins with the checkpoint: segments stand behind it.
 const CHECKPOINT_NUMBER: u64 = 1;
@@ -29,7 +30,7 @@ const CHECKPOINT_SUBJECT: u64 = 0;
 const LOG_HINTS_FROM: u64 = 1 << 32;
 
 /// What is being read again.
-pub(crate) enum ScrubJob {
+enum ScrubJob {
     Segment(Arc<Segment>, Box<Scan>),
     /// The segment was read; its hint follows.
     Hint(Hint, Box<HintScan>),
@@ -40,8 +41,15 @@ pub(crate) enum ScrubJob {
     Nothing,
 }
 
+/// What a task reads again.
+enum Found {
+    Segment(Arc<Segment>),
+    LogHint(Arc<LogHint>),
+    Checkpoint,
+}
+
 /// A hint that is being read again.
-pub(crate) enum Hint {
+enum Hint {
     Own(Arc<Segment>, Arc<HintTable>),
     Log(Arc<LogHint>),
 }
@@ -55,104 +63,121 @@ impl Hint {
     }
 }
 
-impl Store {
-    pub(crate) fn scrub_due(
-        &self,
-        scrub: &mut Scrubbing<ScrubJob>,
-        now: Timestamp,
-    ) -> Option<Task> {
-        let period = self.settings.scrub_period?;
-        let files = self.scrubbed_files();
-        let (disk, directory): (_, &Path) = (&*self.disk, &self.directory);
-        let due = scrub.due(disk, directory, &files, Some(period), now)?;
+/// Scrubbing of a store.
+#[derive(Default)]
+pub(crate) struct Scrub {
+    scrubbing: Scrubbing<ScrubJob>,
+}
+
+impl Scrub {
+    pub(crate) fn due(&mut self, files: &SegmentFiles, now: Timestamp) -> Option<Task> {
+        let home = &files.home;
+        let period = home.settings.scrub_period?;
+        let listed = Self::scrubbed(files);
+        let (disk, directory): (_, &Path) = (&*home.disk, &home.directory);
+        let due = self
+            .scrubbing
+            .due(disk, directory, &listed, Some(period), now)?;
         Some(Task {
             subject: due.subject - CHECKPOINT_NUMBER,
             ..due
         })
     }
 
-    fn scrubbed_files(&self) -> Vec<ScrubFile> {
-        let mut files = Vec::new();
-        if self.covered.load(Ordering::Acquire) > 0 {
-            files.push(self.checkpoint_file());
-        }
-        let catalog = self.catalog.read();
-        let sealed = catalog.segments.iter().filter(|(_, it)| it.is_sealed);
-        files.extend(sealed.map(|(number, entry)| ScrubFile {
-            number: u64::from(*number) + CHECKPOINT_NUMBER,
-            bytes: entry.stats.data_end + hint_bytes(&entry.segment),
-        }));
-        files.extend(catalog.log_hints.iter().map(|hint| log_hint_file(hint)));
-        files
-    }
-
-    /// About how long the checkpoint is.
-    fn checkpoint_file(&self) -> ScrubFile {
-        ScrubFile {
-            number: CHECKPOINT_NUMBER,
-            bytes: self.keydir.len() * size_of::<crate::slot::Packed>() as u64,
-        }
-    }
-
     /// Reads a part of a file, for as long as that is due.
-    pub(crate) fn scrub_step(
-        &self,
-        scrub: &mut Scrubbing<ScrubJob>,
+    pub(crate) fn step(
+        &mut self,
+        files: &SegmentFiles,
         is_checkpoint_wrong: &mut bool,
         subject: u64,
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        let is_due = |scrub: &mut Scrubbing<ScrubJob>| {
-            let due = self.scrub_due(scrub, now);
-            due.is_some_and(|task| task.subject == subject)
-        };
-        if !is_due(scrub) {
+        if !self.is_due(files, subject, now) {
             return Ok(StepOutcome::nothing_left());
         }
-        let found = {
-            let catalog = self.catalog.read();
-            let number = u32::try_from(subject).ok();
-            let entry = number.and_then(|number| catalog.segments.get(&number));
-            entry.map(|entry| (entry.segment.clone(), entry.stats.data_end))
+        let Some((file, found)) = Self::find(files, subject) else {
+            return Ok(StepOutcome::nothing_left());
         };
-        let log_hint = {
-            let catalog = self.catalog.read();
+        let open = || Self::open(files, found);
+        let read = |job: &mut ScrubJob| Self::read_on(files, job, budget, is_checkpoint_wrong);
+        let (disk, directory) = (&*files.home.disk, &files.home.directory);
+        let (cost_bytes, is_read) = self.scrubbing.step(disk, directory, file, open, read)?;
+        Ok(StepOutcome {
+            cost_bytes,
+            is_done: is_read || !self.is_due(files, subject, now),
+        })
+    }
+
+    fn is_due(&mut self, files: &SegmentFiles, subject: u64, now: Timestamp) -> bool {
+        self.due(files, now)
+            .is_some_and(|task| task.subject == subject)
+    }
+
+    pub(crate) fn abandon(&mut self) {
+        self.scrubbing.abandon();
+    }
+
+    /// Forgets what was read when, as in an erasure.
+    pub(crate) fn forget(&mut self, files: &SegmentFiles) {
+        let home = &files.home;
+        self.scrubbing.forget(&*home.disk, &home.directory);
+    }
+
+    fn scrubbed(files: &SegmentFiles) -> Vec<ScrubFile> {
+        let mut listed = Vec::new();
+        if files.log.covered() > 0 {
+            listed.push(Self::checkpoint_file(files));
+        }
+        let catalog = files.contents.catalog.read();
+        let sealed = catalog.segments.values().filter(|it| it.is_sealed);
+        listed.extend(sealed.map(segment_file));
+        listed.extend(catalog.log_hints.iter().map(|hint| log_hint_file(hint)));
+        listed
+    }
+
+    /// About how long the checkpoint is.
+    fn checkpoint_file(files: &SegmentFiles) -> ScrubFile {
+        ScrubFile {
+            number: CHECKPOINT_NUMBER,
+            bytes: files.contents.keydir.len() * size_of::<crate::slot::Packed>() as u64,
+        }
+    }
+
+    /// The file of a subject, and what is read of it.
+    fn find(files: &SegmentFiles, subject: u64) -> Option<(ScrubFile, Found)> {
+        if subject == CHECKPOINT_SUBJECT {
+            return Some((Self::checkpoint_file(files), Found::Checkpoint));
+        }
+        let catalog = files.contents.catalog.read();
+        if let Some(number) = subject.checked_sub(LOG_HINTS_FROM) {
             let mut hints = catalog.log_hints.iter();
-            let number = subject.checked_sub(LOG_HINTS_FROM);
-            hints
-                .find(|it| Some(u64::from(it.number)) == number)
-                .cloned()
-        };
-        let file = match (&found, &log_hint) {
-            (Some((segment, bytes)), _) => ScrubFile {
-                number: subject + CHECKPOINT_NUMBER,
-                bytes: bytes + hint_bytes(segment),
-            },
-            (None, Some(hint)) => log_hint_file(hint),
-            (None, None) if subject == CHECKPOINT_SUBJECT => self.checkpoint_file(),
-            (None, None) => return Ok(StepOutcome::nothing_left()),
-        };
-        let open = || match (found, log_hint) {
-            (Some((segment, _)), _) => {
+            let hint = hints.find(|it| u64::from(it.number) == number)?;
+            return Some((log_hint_file(hint), Found::LogHint(hint.clone())));
+        }
+        let entry = catalog.segments.get(&u32::try_from(subject).ok()?)?;
+        let found = Found::Segment(entry.segment.clone());
+        Some((segment_file(entry), found))
+    }
+
+    fn open(files: &SegmentFiles, found: Found) -> Result<ScrubJob> {
+        match found {
+            Found::Segment(segment) => {
                 let scan = segment.reader.scan(ScanOptions::durable_to(u64::MAX));
                 let scan = scan.into_backend()?;
                 Ok(ScrubJob::Segment(segment, Box::new(scan)))
             }
-            (None, Some(hint)) => Ok(self.open_hint_again(Hint::Log(hint))?.1),
-            (None, None) => self.open_checkpoint_again(),
-        };
-        let read = |job: &mut ScrubJob| self.read_again(job, budget, is_checkpoint_wrong);
-        let (disk, directory) = (&*self.disk, &self.directory);
-        let (cost_bytes, is_read) = scrub.step(disk, directory, file, open, read)?;
-        Ok(StepOutcome {
-            cost_bytes,
-            is_done: is_read || !is_due(scrub),
-        })
+            Found::LogHint(hint) => Ok(Self::open_hint(files, Hint::Log(hint))?.1),
+            Found::Checkpoint => Self::open_checkpoint(files),
+        }
     }
 
-    fn open_checkpoint_again(&self) -> Result<ScrubJob> {
-        match Checkpoint::open(&*self.disk, &self.directory, self.log_id()) {
+    fn open_checkpoint(files: &SegmentFiles) -> Result<ScrubJob> {
+        match Checkpoint::open(
+            &*files.home.disk,
+            &files.home.directory,
+            files.home.identity(),
+        ) {
             Ok(checkpoint) => Ok(ScrubJob::Checkpoint(Box::new(checkpoint.reread()))),
             Err(CheckpointError::Disk(error)) => Err((&error).into()),
             // No earlier than a checkpoint is due there is one; a newer one this version did not write.
@@ -162,15 +187,15 @@ impl Store {
     }
 
     /// Reads on; returns the bytes that were read, and whether that was the end.
-    fn read_again(
-        &self,
+    fn read_on(
+        files: &SegmentFiles,
         job: &mut ScrubJob,
         budget: StepBudget,
         is_checkpoint_wrong: &mut bool,
     ) -> Result<(u64, bool)> {
         match job {
             ScrubJob::Segment(segment, scan) => {
-                let note = |damage| self.note_rot(segment.number, damage);
+                let note = |damage| Self::note_rot(files, segment.number, damage);
                 let (read_bytes, is_read) = scan.check(budget.bytes, note).into_backend()?;
                 if !is_read {
                     return Ok((read_bytes, false));
@@ -178,49 +203,51 @@ impl Store {
                 let segment = segment.clone();
                 let hint = segment.hint.read().clone();
                 let (of_hint, next) = match hint {
-                    Some(hint) => self.open_hint_again(Hint::Own(segment, hint))?,
+                    Some(hint) => Self::open_hint(files, Hint::Own(segment, hint))?,
                     None => (0, ScrubJob::Nothing),
                 };
                 *job = next;
                 Ok((read_bytes + of_hint, matches!(job, ScrubJob::Nothing)))
             }
-            ScrubJob::Hint(hint, scan) => self.read_hint_again(hint, scan, budget),
+            ScrubJob::Hint(hint, scan) => Self::read_hint(files, hint, scan, budget),
             ScrubJob::Checkpoint(reread) => match reread.step(budget.bytes) {
                 Ok(read) => Ok(read),
                 Err(CheckpointError::Disk(error)) => Err((&error).into()),
                 Err(CheckpointError::Unusable(why)) => {
                     *is_checkpoint_wrong = true;
-                    Ok(self.note_checkpoint(why))
+                    Ok(Self::note_checkpoint(files, why))
                 }
                 Err(CheckpointError::Missing | CheckpointError::Newer(_)) => Ok((1, true)),
             },
             ScrubJob::DamagedCheckpoint(why) => {
                 *is_checkpoint_wrong = true;
-                Ok(self.note_checkpoint(why))
+                Ok(Self::note_checkpoint(files, why))
             }
             ScrubJob::Nothing => Ok((1, true)),
         }
     }
 
-    fn note_checkpoint(&self, why: &str) -> (u64, bool) {
-        let len = self.checkpoint_file().bytes;
+    fn note_checkpoint(files: &SegmentFiles, why: &str) -> (u64, bool) {
+        let len = Self::checkpoint_file(files).bytes;
         let what = format!("a copy of the key directory ({why})");
-        self.note_mended(CHECKPOINT_NAME.to_owned(), len, &what);
+        files
+            .home
+            .note_mended(CHECKPOINT_NAME.to_owned(), len, &what);
         (len.max(1), true)
     }
 
     /// Reads what does not stand in blocks of entries; returns how many bytes that was, and what follows.
-    fn open_hint_again(&self, hint: Hint) -> Result<(u64, ScrubJob)> {
+    fn open_hint(files: &SegmentFiles, hint: Hint) -> Result<(u64, ScrubJob)> {
         let checked = hint.table().check_frame();
-        let Some(bytes) = self.unless_rotten(&hint, checked)? else {
+        let Some(bytes) = Self::unless_rotten(files, &hint, checked)? else {
             return Ok((1, ScrubJob::Nothing));
         };
         let scan = Box::new(hint.table().scan());
         Ok((bytes, ScrubJob::Hint(hint, scan)))
     }
 
-    fn read_hint_again(
-        &self,
+    fn read_hint(
+        files: &SegmentFiles,
         hint: &Hint,
         scan: &mut HintScan,
         budget: StepBudget,
@@ -228,7 +255,7 @@ impl Store {
         let begin = scan.bytes_read();
         loop {
             let next = scan.next();
-            let entry = self.unless_rotten(hint, next)?;
+            let entry = Self::unless_rotten(files, hint, next)?;
             let read_bytes = (scan.bytes_read() - begin).max(1);
             if entry.flatten().is_none() {
                 return Ok((read_bytes, true));
@@ -241,7 +268,7 @@ impl Store {
 
     /// `None` for what is damaged: it is told and written again.
     fn unless_rotten<T>(
-        &self,
+        files: &SegmentFiles,
         hint: &Hint,
         read: std::result::Result<T, HintError>,
     ) -> Result<Option<T>> {
@@ -249,36 +276,40 @@ impl Store {
             Ok(read) => return Ok(Some(read)),
             Err(HintError::Disk(error)) => return Err((&error).into()),
             Err(why) => match hint {
-                Hint::Own(segment, hint) => self.drop_hint(segment, hint, &why.to_string()),
-                Hint::Log(hint) => self.drop_log_hint(hint, &why.to_string()),
+                Hint::Own(segment, hint) => Self::drop_hint(files, segment, hint, &why.to_string()),
+                Hint::Log(hint) => Self::drop_log_hint(files, hint, &why.to_string()),
             },
         }
         Ok(None)
     }
 
     /// Has the hint written again.
-    fn drop_hint(&self, segment: &Segment, hint: &HintTable, why: &str) {
+    fn drop_hint(files: &SegmentFiles, segment: &Segment, hint: &HintTable, why: &str) {
         let path = hint_path(Path::new(""), segment.number);
         let name = path.to_string_lossy().into_owned();
         let what = format!("a copy of a segment's keys ({why})");
-        self.note_mended(name, hint.len(), &what);
+        files.home.note_mended(name, hint.len(), &what);
         *segment.hint.write() = None;
     }
 
-    /// Damage that costs nothing: what was damaged is made again.
-    pub(crate) fn note_mended(&self, file: String, len: u64, what: &str) {
-        Counters::add(&self.counters.corrupt_reads, 1);
-        let held = format!("{what}; nothing is lost, it is written again");
-        let range = LostRange::new(file, 0, len, held);
-        self.lost.lock().add(&*self.disk, range);
+    /// Has a log hint written again.
+    fn drop_log_hint(files: &SegmentFiles, hint: &LogHint, why: &str) {
+        if hint.is_wrong() {
+            return;
+        }
+        hint.set_wrong();
+        let path = log_hint_path(Path::new(""), hint.number);
+        let name = path.to_string_lossy().into_owned();
+        let what = format!("a copy of keys in the value log ({why})");
+        files.home.note_mended(name, hint.table.len(), &what);
     }
 
-    fn note_rot(&self, number: u32, damage: Damage) {
-        Counters::add(&self.counters.corrupt_reads, 1);
-        self.mark_damaged(number);
+    fn note_rot(files: &SegmentFiles, number: u32, damage: Damage) {
+        Counters::add(&files.home.counters.corrupt_reads, 1);
+        files.contents.mark_damaged(number);
         let file = file_name(u64::from(number));
         let range = LostRange::new(file, damage.offset, damage.len, damage.found);
-        self.lost.lock().add(&*self.disk, range);
+        files.home.note_lost(range);
     }
 }
 
@@ -289,6 +320,10 @@ fn log_hint_file(hint: &LogHint) -> ScrubFile {
     }
 }
 
-fn hint_bytes(segment: &Segment) -> u64 {
-    segment.hint.read().as_ref().map_or(0, |hint| hint.len())
+fn segment_file(entry: &SegmentEntry) -> ScrubFile {
+    let hint = entry.segment.hint.read();
+    ScrubFile {
+        number: u64::from(entry.segment.number) + CHECKPOINT_NUMBER,
+        bytes: entry.stats.data_end + hint.as_ref().map_or(0, |hint| hint.len()),
+    }
 }

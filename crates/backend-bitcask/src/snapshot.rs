@@ -21,10 +21,11 @@ use kvorum_segment::SegmentError;
 use kvorum_storage_errors::from_segment;
 
 use crate::entry::decode_front;
+use crate::home::Counters;
 use crate::key_walk::{Halted, KeyWalk, Seen, SeenKey, SeenSegment, SeenShared};
 use crate::places::Place;
 use crate::slot::Slot;
-use crate::store::{Counters, Store};
+use crate::store::Store;
 
 /// A store as it was at one batch.
 pub(crate) struct BitcaskSnapshot {
@@ -84,11 +85,11 @@ impl BitcaskSnapshot {
         filter: &FoldFilter,
         visit: &mut dyn FnMut(&SeenKey) -> Result<Going>,
     ) -> std::result::Result<FoldEnd, Halted> {
-        let has_damage = self.store.lost.lock().has_records();
+        let has_damage = self.store.home.lost().has_records();
         let lease = LeaseWatch::new(self.lease, filter);
         let mut walk = KeyWalk::new(seen, range, filter.segments.as_ref(), lease, has_damage)?;
         let end = self.walk_on(&mut walk, seen, filter, visit);
-        Counters::add(&self.store.counters.corrupt_reads, walk.damaged_reads);
+        Counters::add(&self.store.home.counters.corrupt_reads, walk.damaged_reads);
         end
     }
 
@@ -127,7 +128,8 @@ impl BitcaskSnapshot {
     ) -> std::result::Result<Option<SeenKey>, Halted> {
         while let Some(key) = walk.next()? {
             let fields = &key.entry.fields;
-            let is_shown = !self.store.is_expired(fields, filter.now) && filter.admits(fields);
+            let is_shown =
+                !self.store.home.expiry.is_over(fields, filter.now) && filter.admits(fields);
             if is_shown
                 && (!walk.is_partial() || self.is_at_hand(&key) || walk.is_newest(&key)?)
                 && (!walk.met_damage || self.is_current(&key, seen.sequence)?)
@@ -142,16 +144,16 @@ impl BitcaskSnapshot {
     fn is_at_hand(&self, key: &SeenKey) -> bool {
         let (place, offset) = (key.place.index(), key.entry.at.offset);
         let is_it = |slot: Slot| slot.place() == place && slot.offset() == offset;
-        let fingerprint = self.store.fingerprints.of(&key.entry.key);
+        let fingerprint = self.store.contents.fingerprints.of(&key.entry.key);
         let look = |slot, _: &Place| is_it(slot).then_some(());
-        self.store.keydir.look(fingerprint, look).is_some()
+        self.store.contents.keydir.look(fingerprint, look).is_some()
     }
 
     /// Where a record could not be read, it may have been the one that superseded what was found: the
     /// key directory knows better, as far as it has not moved on.
     fn is_current(&self, key: &SeenKey, seen: u64) -> Result<bool> {
         let entry = &key.entry;
-        let fingerprint = self.store.fingerprints.of(&entry.key);
+        let fingerprint = self.store.contents.fingerprints.of(&entry.key);
         let Some(slot) = self
             .store
             .slot_of(&entry.key, fingerprint, OldEntry::UNKNOWN)?
@@ -162,11 +164,18 @@ impl BitcaskSnapshot {
         if slot.place() == key.place.index() && slot.offset() == entry.at.offset {
             return Ok(true);
         }
-        let place = self.store.catalog.read().places.get(slot.place()).cloned();
+        let place = self
+            .store
+            .contents
+            .catalog
+            .read()
+            .places
+            .get(slot.place())
+            .cloned();
         match place.map(|it| it.read_front(slot.location(), Reading::MayBlock)) {
             Some(Ok(front)) => Ok(front.sequence == entry.sequence || front.sequence > seen),
             _ => {
-                Counters::add(&self.store.counters.corrupt_reads, 1);
+                Counters::add(&self.store.home.counters.corrupt_reads, 1);
                 Ok(false)
             }
         }
@@ -193,7 +202,7 @@ impl BitcaskSnapshot {
                 body,
             }))),
             Err(error) if error.is_damage() => {
-                self.store.count_corrupt(&error);
+                self.store.home.count_corrupt(&error);
                 Ok(None)
             }
             Err(error) => Err(from_segment(&error)),
@@ -261,7 +270,7 @@ fn start_of(range: &FoldRange) -> Bytes {
 }
 
 fn seen_now(store: &Store) -> Seen {
-    let catalog = store.catalog.read();
+    let catalog = store.contents.catalog.read();
     let segments = catalog.segments.values().map(|entry| SeenSegment {
         segment: entry.segment.clone(),
         until: entry.stats.data_end,

@@ -1,596 +1,219 @@
 //! Upkeep: what is owed, and its steps. The order and the pace are somebody else's.
 
-use std::sync::atomic::Ordering;
-
 use kvorum_backend::{
-    BackendError, Result, Scrubbing, StepBudget, StepOutcome, SyncStrategy, Task, TaskKind,
-    Timestamp, Unreadable, Unsynced, Urgency,
+    Result, StepBudget, StepOutcome, SyncStrategy, Task, TaskKind, Timestamp, Unsynced,
 };
-use kvorum_segment::{FILE_HEADER_BYTES, Scan, ScanOptions, Scanned};
-use kvorum_storage_errors::IntoBackend;
+use kvorum_segment::FILE_HEADER_BYTES;
 
-use crate::checkpoint_steps::Checkpointing;
-use crate::hint::{HintedSegment, hint_path};
-use crate::hint_table::{HintError, HintTableWriter};
-use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
-use crate::log_hint_steps::{LOG_HINT_SUBJECT, LogHintJob};
-use crate::merge::{Merging, is_understood};
-use crate::scrub::ScrubJob;
-use crate::segment::segment_number;
-use crate::segment_stats::SegmentStats;
-use crate::segments::{Catalog, SegmentEntry};
-use crate::settings::{MergePolicy, MergeSettings};
-use crate::store::{Counters, Store, WriteSide};
-use crate::victim::{Candidate, WholeStore, choose_round, urgency};
+use crate::checkpoints::Checkpoints;
+use crate::copies::Copies;
+use crate::hints::Hints;
+use crate::log_hints::{LOG_HINT_SUBJECT, LogHints};
+use crate::log_use::{self, EXPIRES_IN_LOG};
+use crate::merge_plan::MergePlan;
+use crate::merges::Merges;
+use crate::scrub::Scrub;
+use crate::segment_files::{SegmentFiles, WriteSide};
+use crate::segments::Catalog;
 
 /// A store has its live bytes in so many segments at least,
 const FILES_MIN: u64 = 4;
 /// of at least this size, or what counts as small if that is more, where the disk has room for it. Bytes.
 const FILE_BYTES_AIM_MIN: u64 = 1 << 20;
-/// Limit of garbage in the store while puts are refused for want of space, whatever is allowed otherwise:
-/// copying much for little is better than refusing. Percent.
-const EXHAUSTED_DEAD_PERCENT: u8 = 5;
-/// The same where removals are soon refused too.
-const DEAD_PERCENT_FOR_REMOVALS: u8 = 1;
 
-/// The subject of expiry in the value log: no segment has this number.
-const EXPIRES_IN_LOG: u32 = 0;
-
-/// Work in progress.
+/// The jobs of a store, each with what is in progress.
 #[derive(Default)]
 pub(crate) struct Upkeep {
-    pub(crate) merging: Merging,
-    /// Segments whose merges failed.
-    unreadable: Unreadable,
-    hint: Option<HintJob>,
-    pub(crate) log_hint: Option<LogHintJob>,
-    pub(crate) scrub: Scrubbing<ScrubJob>,
-    pub(crate) checkpointing: Checkpointing,
+    pub(crate) copies: Copies,
+    merge_plan: MergePlan,
+    merges: Merges,
+    hints: Hints,
+    log_hints: LogHints,
+    scrub: Scrub,
+    pub(crate) checkpoints: Checkpoints,
     unsynced: Unsynced,
 }
 
 impl Upkeep {
-    /// A segment that cannot be read is left as it is: what can be read of it is served, and the others
-    /// have their turn.
-    fn merge_failed(&mut self, number: u32, error: &BackendError) {
-        if self.unreadable.failed(number.into(), error) {
-            self.merging.round.retain(|waiting| *waiting != number);
-        }
-    }
-
-    fn is_mergeable(&self, number: u32) -> bool {
-        !self.unreadable.contains(number.into())
-    }
-
-    /// Gives up what is under way, as before erasing or closing.
-    pub(crate) fn abandon(&mut self) {
-        self.merging.job = None;
-        self.hint = None;
-        self.log_hint = None;
-        self.scrub.abandon();
-        self.checkpointing.job = None;
-        self.merging.round.clear();
-    }
-}
-
-struct HintJob {
-    number: u32,
-    bound: HintedSegment,
-    phase: HintPhase,
-}
-
-enum HintPhase {
-    Reading(Box<Scan>, KeyTableBuilder),
-    /// So many entries of the table were written.
-    Writing(KeyTable, usize, Box<HintTableWriter>),
-}
-
-impl Store {
-    pub(crate) fn due(&self, upkeep: &mut Upkeep, now: Timestamp) -> Vec<Task> {
-        self.note_time(now);
+    pub(crate) fn due(&mut self, files: &SegmentFiles, now: Timestamp) -> Vec<Task> {
+        files.home.expiry.note_time(now);
         let mut tasks = Vec::new();
-        tasks.extend(self.sync_due(upkeep, now));
-        tasks.extend(self.next_segment_due());
-        let catalog = self.catalog.read();
-        self.aim_at_file_bytes(&catalog);
-        self.tell_expired_in_log(&catalog);
-        tasks.extend(self.merge_due(upkeep, &catalog, now));
-        tasks.extend(hints_due(upkeep, &catalog, self.has_room_for_hints()));
-        tasks.extend(self.log_hint_due(upkeep.log_hint.as_ref(), &catalog));
-        tasks.extend(self.checkpoint_due(&upkeep.checkpointing, &catalog));
+        tasks.extend(self.sync_due(files, now));
+        tasks.extend(Self::next_segment_due(files));
+        let catalog = files.contents.catalog.read();
+        Self::aim_at_file_bytes(files, &catalog);
+        log_use::tell_expired(files, &catalog);
+        tasks.extend(self.merge_due(files, &catalog, now));
+        tasks.extend(Hints::due(files, &catalog, self.copies.number()));
+        tasks.extend(self.log_hints.due(files, &catalog));
+        tasks.extend(self.checkpoints.due(files, &catalog));
         drop(catalog);
-        tasks.extend(self.scrub_due(&mut upkeep.scrub, now));
-        tasks.extend(
-            upkeep
-                .merging
-                .unremoved
-                .iter()
-                .map(|number| Task::normal(TaskKind::Reclaim, u64::from(*number), 0)),
-        );
+        tasks.extend(self.scrub.due(files, now));
+        let unremoved = files.unremoved().into_iter();
+        tasks.extend(unremoved.map(|it| Task::normal(TaskKind::Reclaim, u64::from(it), 0)));
         tasks.sort_by_key(|task| std::cmp::Reverse(task.urgency));
         tasks
     }
 
     pub(crate) fn step(
-        &self,
-        upkeep: &mut Upkeep,
+        &mut self,
+        files: &SegmentFiles,
         task: &Task,
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        self.note_time(now);
+        files.home.expiry.note_time(now);
         // Steps of other stores may have taken much of what was free at the last look.
-        self.intake.measure();
+        files.home.intake.measure();
         if task.kind == TaskKind::Scrub {
-            let is_checkpoint_wrong = &mut upkeep.checkpointing.is_last_wrong;
-            let (scrub, subject) = (&mut upkeep.scrub, task.subject);
-            return self.scrub_step(scrub, is_checkpoint_wrong, subject, budget, now);
+            let is_checkpoint_wrong = &mut self.checkpoints.is_last_wrong;
+            let subject = task.subject;
+            return self
+                .scrub
+                .step(files, is_checkpoint_wrong, subject, budget, now);
         }
         let Ok(subject) = u32::try_from(task.subject) else {
             return Ok(StepOutcome::nothing_left());
         };
         match task.kind {
             TaskKind::Sync => {
-                self.sync_all()?;
-                upkeep.unsynced = Unsynced::default();
-                Ok(StepOutcome::nothing_left())
+                files.sync_all()?;
+                self.unsynced = Unsynced::default();
             }
             TaskKind::Hint if subject == LOG_HINT_SUBJECT => {
-                self.log_hint_step(&mut upkeep.log_hint, budget)
+                return self.log_hints.step(files, budget);
             }
-            TaskKind::Hint => self.hint_step(upkeep, subject, budget),
+            TaskKind::Hint => return self.hints.step(files, subject, budget),
             TaskKind::Checkpoint => {
-                let checkpointing = &mut upkeep.checkpointing;
-                self.checkpoint_step(checkpointing, &mut upkeep.merging, budget, false)
+                return self
+                    .checkpoints
+                    .step(files, &mut self.copies, budget, false);
             }
-            TaskKind::Expire if subject == EXPIRES_IN_LOG => {
-                self.expire_in_log(now);
-                Ok(StepOutcome::nothing_left())
+            TaskKind::Expire if subject == EXPIRES_IN_LOG => log_use::expire(files, now),
+            TaskKind::Merge => return self.merge(files, subject, false, budget, now),
+            TaskKind::Expire => return self.merge(files, subject, true, budget, now),
+            TaskKind::Reclaim => files.remove_again(subject)?,
+            TaskKind::Flush if files.is_next_wanted() => {
+                files.prepare_next()?;
+                return Ok(StepOutcome::done(FILE_HEADER_BYTES));
             }
-            TaskKind::Merge | TaskKind::Expire => {
-                let is_expiry = task.kind == TaskKind::Expire;
-                let step = self.merge_step(&mut upkeep.merging, subject, is_expiry, budget, now);
-                let step = step.inspect_err(|error| upkeep.merge_failed(subject, error))?;
-                if step.is_done {
-                    // The file system has the space of the file back only when nobody reads it.
-                    upkeep.hint.take_if(|job| job.number == subject);
-                }
-                Ok(step)
-            }
-            // What is not known as removed is in use.
-            TaskKind::Reclaim if !upkeep.merging.unremoved.contains(&subject) => {
-                Ok(StepOutcome::nothing_left())
-            }
-            TaskKind::Reclaim => {
-                self.unlink(subject).into_backend()?;
-                upkeep.merging.unremoved.retain(|number| *number != subject);
-                Ok(StepOutcome::nothing_left())
-            }
-            TaskKind::Flush => self.prepare_next_segment(),
-            TaskKind::Scrub
+            TaskKind::Flush
+            | TaskKind::Scrub
             | TaskKind::Compact
             | TaskKind::Rebuild
             | TaskKind::Reindex
-            | TaskKind::Move => Ok(StepOutcome::nothing_left()),
+            | TaskKind::Move => {}
         }
+        Ok(StepOutcome::nothing_left())
+    }
+
+    fn merge_due(
+        &mut self,
+        files: &SegmentFiles,
+        catalog: &Catalog,
+        now: Timestamp,
+    ) -> Option<Task> {
+        let expired = self.merge_plan.expired(files, catalog, now);
+        let expired = expired.or_else(|| log_use::expiry_due(files, catalog, now));
+        let (under_way, output) = (self.merges.under_way(), self.copies.number());
+        expired.or_else(|| self.merge_plan.due(files, catalog, under_way, output, now))
+    }
+
+    fn merge(
+        &mut self,
+        files: &SegmentFiles,
+        number: u32,
+        is_expiry: bool,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        let copies = &mut self.copies;
+        let step = self
+            .merges
+            .step(files, copies, number, is_expiry, budget, now);
+        let step = step.inspect_err(|error| self.merge_plan.failed(number, error))?;
+        if step.is_done {
+            self.merge_plan.done(number);
+            self.hints.let_go(number);
+        }
+        Ok(step)
     }
 
     /// Sets the length of new segments. The segment being written cannot be merged, so it is limited to a
     /// part of the store's live bytes. On a small disk its copy has to fit into the reserve.
-    fn aim_at_file_bytes(&self, catalog: &Catalog) {
+    fn aim_at_file_bytes(files: &SegmentFiles, catalog: &Catalog) {
         let live = catalog.segments.values().map(|it| it.stats.live_bytes);
         let part = live.sum::<u64>() / FILES_MIN;
-        let small = self.settings.merge.small_file_threshold_bytes;
-        let headroom = self.intake.headroom();
+        let small = files.home.settings.merge.small_file_threshold_bytes;
+        let headroom = files.home.intake.headroom();
         let least = headroom.store_file_bytes(small.max(FILE_BYTES_AIM_MIN));
         let aim = headroom.file_bytes(part.max(least));
-        self.file_bytes_aim.store(aim, Ordering::Relaxed);
-    }
-
-    /// The settings of merges at present. While puts are refused for want of space, merges wait neither for
-    /// the night nor for more garbage.
-    fn merge_settings(&self) -> MergeSettings {
-        let mut settings = self.settings.merge.clone();
-        let headroom = self.intake.headroom();
-        if headroom.is_exhausted() && settings.policy != MergePolicy::Never {
-            settings.policy = MergePolicy::Always;
-            let trigger = &mut settings.store_dead_trigger_percent;
-            if *trigger <= 100 {
-                let most = match headroom.is_short_for_removals() {
-                    true => DEAD_PERCENT_FOR_REMOVALS,
-                    false => EXHAUSTED_DEAD_PERCENT,
-                };
-                *trigger = most.min(*trigger);
-            }
-        }
-        settings
+        files.aim_at(aim);
     }
 
     /// The next segment is created before puts need it, for that waits for the device.
-    fn next_segment_due(&self) -> Option<Task> {
-        let writer = self.writer.lock();
+    fn next_segment_due(files: &SegmentFiles) -> Option<Task> {
         // Always of one subject, so that it is left alone for a while when it fails, as on a full disk.
-        self.is_next_wanted(&writer)
+        files
+            .is_next_wanted()
             .then_some(Task::normal(TaskKind::Flush, 0, FILE_HEADER_BYTES))
     }
 
-    fn prepare_next_segment(&self) -> Result<StepOutcome> {
-        if !self.is_next_wanted(&self.writer.lock()) {
-            return Ok(StepOutcome::nothing_left());
-        }
-        self.prepare_segment()?;
-        Ok(StepOutcome::done(FILE_HEADER_BYTES))
-    }
-
-    /// Creates the segment that follows the active one, if it is not there. The caller holds upkeep.
-    pub(crate) fn prepare_segment(&self) -> Result<()> {
-        let number = {
-            let mut writer = self.writer.lock();
-            if writer.prepared.is_some() {
-                return Ok(());
-            }
-            writer.next_segment += 1;
-            writer.next_segment - 1
-        };
-        let created = self.create_file(number, false)?;
-        self.writer.lock().prepared = Some(created);
-        Ok(())
-    }
-
-    fn sync_due(&self, upkeep: &mut Upkeep, now: Timestamp) -> Option<Task> {
-        let (unsynced_bytes, is_log_unsynced): (u64, bool) = {
-            let writer = self.writer.lock();
-            let handles = writer.unsynced.iter();
-            let behind = handles.map(|(_, it)| it.written_to().saturating_sub(it.synced_to()));
-            (behind.sum(), self.is_log_unsynced(&writer))
+    fn sync_due(&mut self, files: &SegmentFiles, now: Timestamp) -> Option<Task> {
+        let (unsynced_bytes, is_log_unsynced) = {
+            let writer = files.writer.lock();
+            (
+                writer.unsynced_bytes(),
+                Self::is_log_unsynced(files, &writer),
+            )
         };
         let bytes = (unsynced_bytes > 0 || is_log_unsynced).then_some(unsynced_bytes);
-        upkeep.unsynced.due(self.settings.sync, bytes, now)
+        self.unsynced.due(files.home.settings.sync, bytes, now)
     }
 
     /// True when batches in the value log may wait for a sync that nobody asked for.
-    fn is_log_unsynced(&self, writer: &WriteSide) -> bool {
-        let durable = self.durable.load(Ordering::Acquire);
-        self.log.is_some()
-            && self.settings.sync != SyncStrategy::Grouped
+    fn is_log_unsynced(files: &SegmentFiles, writer: &WriteSide) -> bool {
+        let durable = files.durable();
+        files.log.log.is_some()
+            && files.home.settings.sync != SyncStrategy::Grouped
             && writer.last_sequence > durable
     }
 
-    /// The merge under way, or what is to be merged or dropped next.
-    fn merge_due(&self, upkeep: &mut Upkeep, catalog: &Catalog, now: Timestamp) -> Option<Task> {
-        let expired = catalog.segments.iter().find(|(number, entry)| {
-            upkeep.is_mergeable(**number)
-                && entry.is_sealed
-                && entry.stats.records > 0
-                && self.is_all_collectable(&entry.stats, now)
-        });
-        if let Some((_, entry)) = expired {
-            return Some(merge_task(entry, TaskKind::Expire, 0, Urgency::Normal));
-        }
-        if self.expired_in_log(catalog, now).is_some() {
-            return Some(Task::normal(TaskKind::Expire, u64::from(EXPIRES_IN_LOG), 0));
-        }
-        let settings = self.merge_settings();
-        if !settings.policy.allows(now) {
-            return None;
-        }
-        if let Some(job) = &upkeep.merging.job
-            && let Some(entry) = catalog.segments.get(&job.victim.number)
-        {
-            let urgency = self.merge_urgency(entry, catalog, &settings);
-            return Some(merge_task(entry, TaskKind::Merge, job.position(), urgency));
-        }
-        let room_bytes = self.room_for_copies();
-        let oldest = self.oldest_in_log();
-        upkeep.merging.round.retain(|number| {
-            let entry = catalog.segments.get(number);
-            let known = entry.map(|it| self.candidate(catalog, *number, &it.stats, oldest));
-            known.is_some_and(|it| it.copied_bytes() <= room_bytes)
-        });
-        if upkeep.merging.round.is_empty() {
-            let mut candidates = self.candidates(catalog);
-            candidates.retain(|it| upkeep.is_mergeable(it.number));
-            candidates.retain(|it| it.copied_bytes() <= room_bytes);
-            let whole = self.whole_store(catalog);
-            let output = self.output_candidate(upkeep, catalog);
-            let output = output.filter(|it| it.copied_bytes() <= room_bytes);
-            upkeep.merging.round = choose_round(&candidates, output, whole, &settings).into();
-        }
-        let number = upkeep.merging.round.front()?;
-        let entry = catalog.segments.get(number)?;
-        let urgency = self.merge_urgency(entry, catalog, &settings);
-        Some(merge_task(entry, TaskKind::Merge, 0, urgency))
+    /// Gives up what is under way, as before erasing or closing.
+    pub(crate) fn abandon(&mut self) {
+        self.merges.abandon();
+        self.merge_plan.abandon();
+        self.hints.abandon();
+        self.log_hints.abandon();
+        self.scrub.abandon();
+        self.checkpoints.abandon();
     }
 
-    /// What the copy of a segment may take. Files of earlier versions may be longer than what is held back:
-    /// those of which the copy does not fit are left alone, and others make room.
-    fn room_for_copies(&self) -> u64 {
-        let headroom = self.intake.headroom();
-        match headroom.is_scarce() {
-            true => headroom.available,
-            false => u64::MAX,
-        }
+    /// Forgets everything, as in an erasure.
+    pub(crate) fn forget(&mut self, files: &SegmentFiles) {
+        self.abandon();
+        self.copies.forget();
+        self.scrub.forget(files);
     }
 
-    /// The bound on what is dead holds at any load; the rest of merging can wait for what pays.
-    fn merge_urgency(
-        &self,
-        entry: &SegmentEntry,
-        catalog: &Catalog,
-        settings: &MergeSettings,
-    ) -> Urgency {
-        if self.intake.headroom().is_scarce() {
-            return Urgency::Pressing;
-        }
-        let stats = &entry.stats;
-        let dead_bytes = stats.dead_bytes() + self.expired_in(stats).freed_bytes();
-        let is_mostly_dead = dead_bytes * 2 > stats.data_bytes();
-        let by_itself = if is_mostly_dead {
-            Urgency::Normal
-        } else {
-            Urgency::Idle
-        };
-        let bound = urgency(self.whole_store(catalog), settings);
-        bound.map_or(by_itself, |urgency| urgency.max(by_itself))
+    /// Seals full segments, and the one that copies go to.
+    pub(crate) fn seal_all(&mut self, files: &SegmentFiles) -> Result<()> {
+        files.seal_retiring(u32::MAX)?;
+        self.copies.end(files)
     }
 
-    fn candidates(&self, catalog: &Catalog) -> Vec<Candidate> {
-        let sealed = catalog.segments.iter().filter(|(_, entry)| entry.is_sealed);
-        let oldest = self.oldest_in_log();
-        sealed
-            .map(|(number, entry)| self.candidate(catalog, *number, &entry.stats, oldest))
-            .collect()
+    /// Seals everything and writes a last checkpoint.
+    pub(crate) fn finish(&mut self, files: &SegmentFiles) -> Result<()> {
+        self.seal_all(files)?;
+        let budget = StepBudget { bytes: u64::MAX };
+        let last = self.checkpoints.step(files, &mut self.copies, budget, true);
+        last.map(drop)
     }
 
-    /// The segment that copies go to, as a candidate for an early end.
-    fn output_candidate(&self, upkeep: &Upkeep, catalog: &Catalog) -> Option<Candidate> {
-        let number = upkeep.merging.output.as_ref().map(segment_number)?;
-        let stats = &catalog.segments.get(&number)?.stats;
-        Some(self.candidate(catalog, number, stats, self.oldest_in_log()))
+    /// Maintenance that is due, in bytes read and written.
+    pub(crate) fn owed_bytes(&self, files: &SegmentFiles, catalog: &Catalog) -> u64 {
+        let hints = Hints::due(files, catalog, self.copies.number());
+        let hints: u64 = hints.iter().map(|task| task.cost_bytes).sum();
+        hints + self.merge_plan.owed_bytes(catalog)
     }
-
-    /// Removals count as dead where a merge could drop them all, and what has expired where it does not
-    /// become a removal.
-    fn candidate(
-        &self,
-        catalog: &Catalog,
-        number: u32,
-        stats: &SegmentStats,
-        oldest: Option<u32>,
-    ) -> Candidate {
-        let expired = self.expired_in(stats);
-        let has_removals = stats.removals + expired.records > 0;
-        let are_removals_dead =
-            has_removals && catalog.is_removal_droppable(stats.sequence_max, number, oldest);
-        let (bytes, records) = match are_removals_dead {
-            true => (
-                expired.bytes + stats.removal_bytes,
-                expired.records + stats.removals,
-            ),
-            false => (expired.freed_bytes(), 0),
-        };
-        Candidate {
-            number,
-            bytes: stats.data_bytes(),
-            dead_bytes: stats.dead_bytes() + bytes,
-            records: stats.records,
-            dead_records: stats.dead_entries() + records,
-        }
-    }
-
-    pub(crate) fn whole_store(&self, catalog: &Catalog) -> WholeStore {
-        let stats = || catalog.segments.values().map(|entry| &entry.stats);
-        let dead_bytes = |it: &SegmentStats| it.dead_bytes() + self.expired_in(it).freed_bytes();
-        WholeStore {
-            bytes: stats().map(SegmentStats::data_bytes).sum(),
-            dead_bytes: stats().map(dead_bytes).sum(),
-            file_bytes_aim: self.file_bytes_max(),
-        }
-    }
-
-    /// Hints make openings shorter and free nothing: where space is scarce it is left to copies and removals.
-    pub(crate) fn has_room_for_hints(&self) -> bool {
-        !self.intake.headroom().is_scarce()
-    }
-
-    /// Seals a full segment, or writes a part of the hint of a sealed one.
-    fn hint_step(
-        &self,
-        upkeep: &mut Upkeep,
-        number: u32,
-        budget: StepBudget,
-    ) -> Result<StepOutcome> {
-        self.seal_retiring(number)?;
-        let under_way = upkeep.hint.take().filter(|job| job.number == number);
-        let job = match under_way {
-            Some(job) => Some(job),
-            None => self.begin_hint(number)?,
-        };
-        let Some(mut job) = job else {
-            return Ok(StepOutcome::nothing_left());
-        };
-        let mut cost_bytes = 0;
-        if let HintPhase::Reading(scan, builder) = &mut job.phase {
-            match read_keys(scan, builder, budget, &mut cost_bytes)? {
-                KeysRead::Some => {}
-                KeysRead::Damaged => {
-                    // The hint would hide what the damage hid; the segment is read itself.
-                    self.mark_damaged(number);
-                    return Ok(StepOutcome::done(cost_bytes));
-                }
-                KeysRead::All => {
-                    let path = hint_path(&self.directory, number);
-                    let writer = job.bound.create_hint(&*self.disk, &path).into_backend()?;
-                    let table = std::mem::take(builder).finish();
-                    job.phase = HintPhase::Writing(table, 0, Box::new(writer));
-                }
-            }
-        }
-        if let HintPhase::Writing(table, position, writer) = &mut job.phase {
-            let (read, begin) = (cost_bytes, writer.len());
-            while cost_bytes == 0 || cost_bytes < budget.bytes {
-                let Some(entry) = table.get(*position) else {
-                    return self.finish_hint(job, cost_bytes);
-                };
-                writer.push(&entry).into_backend()?;
-                *position += 1;
-                cost_bytes = read + writer.len() - begin;
-            }
-        }
-        upkeep.hint = Some(job);
-        Ok(StepOutcome::partial(cost_bytes))
-    }
-
-    /// Seals full segments up to `number`, oldest first, so that a seal vouches for all before it.
-    pub(crate) fn seal_retiring(&self, number: u32) -> Result<()> {
-        loop {
-            let oldest = {
-                let mut writer = self.writer.lock();
-                writer.retiring.sort_by_key(segment_number);
-                match writer.retiring.first() {
-                    Some(oldest) if segment_number(oldest) <= number => {
-                        Some(writer.retiring.remove(0))
-                    }
-                    _ => None,
-                }
-            };
-            match oldest {
-                Some(oldest) => self.seal(oldest)?,
-                None => return Ok(()),
-            }
-        }
-    }
-
-    fn begin_hint(&self, number: u32) -> Result<Option<HintJob>> {
-        let catalog = self.catalog.read();
-        let Some(entry) = catalog.segments.get(&number) else {
-            return Ok(None);
-        };
-        if !wants_hint(entry) || !self.has_room_for_hints() {
-            return Ok(None);
-        }
-        let options = ScanOptions::durable_to(u64::MAX);
-        let segment = entry.segment.clone();
-        let bound = HintedSegment::of(&segment.reader.id(), entry.stats.seal());
-        // A scan begins with a read, and puts wait for the catalog.
-        drop(catalog);
-        let scan = segment.reader.scan(options).into_backend()?;
-        Ok(Some(HintJob {
-            number,
-            bound,
-            phase: HintPhase::Reading(Box::new(scan), KeyTableBuilder::default()),
-        }))
-    }
-
-    fn finish_hint(&self, job: HintJob, cost_bytes: u64) -> Result<StepOutcome> {
-        let HintPhase::Writing(_, _, writer) = job.phase else {
-            return Ok(StepOutcome::nothing_left());
-        };
-        let begin = writer.len();
-        let len = writer.finish(&*self.disk, &job.bound.note());
-        let len = len.into_backend()?;
-        Counters::add(&self.counters.written_bytes, len);
-        let path = hint_path(&self.directory, job.number);
-        let hint = match job.bound.open_hint(&*self.disk, &path) {
-            Ok(hint) => Some(std::sync::Arc::new(hint)),
-            Err(HintError::Disk(error)) => return Err((&error).into()),
-            Err(_) => None,
-        };
-        if let Some(entry) = self.catalog.read().segments.get(&job.number) {
-            *entry.segment.hint.write() = hint;
-        }
-        Ok(StepOutcome::done(cost_bytes + len.saturating_sub(begin)))
-    }
-
-    pub(crate) fn mark_damaged(&self, number: u32) {
-        if let Some(entry) = self.catalog.read().segments.get(&number) {
-            entry.segment.is_damaged.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
-enum KeysRead {
-    /// The budget is used up.
-    Some,
-    /// There are no more.
-    All,
-    /// Some cannot be read.
-    Damaged,
-}
-
-fn read_keys(
-    scan: &mut Scan,
-    builder: &mut KeyTableBuilder,
-    budget: StepBudget,
-    cost_bytes: &mut u64,
-) -> Result<KeysRead> {
-    scan.set_read_ahead(budget.bytes / 2);
-    loop {
-        if *cost_bytes > 0 && *cost_bytes >= budget.bytes {
-            return Ok(KeysRead::Some);
-        }
-        match scan.next() {
-            None => return Ok(KeysRead::All),
-            Some(scanned) => match scanned.into_backend()? {
-                Scanned::Damage(_) => return Ok(KeysRead::Damaged),
-                Scanned::Record(record) => {
-                    *cost_bytes += record.head.location.len;
-                    if !is_understood(&record.head) {
-                        return Ok(KeysRead::Damaged);
-                    }
-                    if let Some(entry) = KeyEntry::of(&record.head) {
-                        builder.push(&entry);
-                    }
-                }
-            },
-        }
-    }
-}
-
-fn hints_due(upkeep: &Upkeep, catalog: &Catalog, has_room: bool) -> Vec<Task> {
-    let output = upkeep.merging.output.as_ref().map(segment_number);
-    let newest = catalog.segments.iter().rev();
-    let active = newest
-        .filter(|(_, entry)| !entry.segment.is_merged)
-        .map(|(number, _)| *number)
-        .next();
-    let wanting = catalog.segments.iter().filter(|(number, entry)| {
-        let is_written_to =
-            Some(**number) == output || (!entry.is_sealed && Some(**number) == active);
-        !is_written_to && (!entry.is_sealed || has_room && wants_hint(entry))
-    });
-    let task = |(number, entry): (&u32, &SegmentEntry)| {
-        Task::normal(TaskKind::Hint, u64::from(*number), entry.stats.data_bytes())
-    };
-    wanting.map(task).collect()
-}
-
-fn wants_hint(entry: &SegmentEntry) -> bool {
-    entry.is_sealed
-        && entry.segment.hint.read().is_none()
-        && !entry.segment.is_damaged.load(Ordering::Relaxed)
-}
-
-fn merge_task(entry: &SegmentEntry, kind: TaskKind, done_bytes: u64, urgency: Urgency) -> Task {
-    let stats = &entry.stats;
-    Task {
-        kind,
-        subject: u64::from(entry.segment.number),
-        urgency,
-        cost_bytes: stats.data_end.saturating_sub(done_bytes) + stats.live_bytes,
-    }
-}
-
-/// Maintenance that is due, in bytes read and written.
-pub(crate) fn owed_bytes(upkeep: &Upkeep, catalog: &Catalog, has_room_for_hints: bool) -> u64 {
-    let hints: u64 = hints_due(upkeep, catalog, has_room_for_hints)
-        .iter()
-        .map(|task| task.cost_bytes)
-        .sum();
-    let round = upkeep.merging.round.iter();
-    let merged = round.filter_map(|number| catalog.segments.get(number));
-    hints
-        + merged
-            .map(|entry| entry.stats.data_end + entry.stats.live_bytes)
-            .sum::<u64>()
 }

@@ -2,27 +2,29 @@
 //! readers in one step.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use kvorum_backend::{
-    BackendError, Batch, Durability, Durable, ErrorKind, Fields, OldEntry, Purpose, Receipt,
-    Result, Sequence, StoreId, SyncStrategy, SyncTicket, Write,
+    BackendError, Batch, Durability, Durable, ErrorKind, Fields, OldEntry, Purpose, Reading,
+    Receipt, Result, Sequence, StoreId, SyncStrategy, SyncTicket, Write,
 };
 use kvorum_encoding::StorageKey;
 use kvorum_planted_defects::is_planted;
 use kvorum_segment::{BatchPlace, Location, RECORD_ALIGN_BYTES, Record, SegmentWriter, StoredBack};
 use kvorum_storage_errors::IntoBackend;
-use kvorum_value_log::{Appended, LogPromise, LogRecord, ValueLog};
+use kvorum_value_log::{Appended, LogPromise, LogRecord, LogSegment, LoggedRecord, ValueLog};
 use smallvec::SmallVec;
 
 use crate::entry::{KIND_ENTRY, KIND_NOTHING, encode_front, encode_removal, front_len};
+use crate::home::Counters;
+use crate::key_table::KeyEntry;
 use crate::keydir::Change;
 use crate::segment::segment_number;
 use crate::segment_stats::SegmentStats;
 use crate::segments::too_many_segments;
 use crate::shared::Standing;
-use crate::slot::{OFFSET_BYTES_MAX, Slot};
-use crate::store::{Counters, Store, WriteSide};
+use crate::slot::Slot;
+use crate::store::Store;
 
 /// A write, apart from its record.
 struct Prepared<'a> {
@@ -35,14 +37,14 @@ struct Prepared<'a> {
 
 impl Store {
     pub(crate) fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
-        self.intake.check_writable()?;
+        self.home.intake.check_writable()?;
         let is_grouped = match durability {
             Durability::Buffered => false,
             Durability::Grouped => true,
             Durability::BackendDefault => self.is_grouped(),
         };
         let is_grouped = is_grouped && !is_planted!(GroupNotAwaited);
-        if let Some(log) = &self.log {
+        if let Some(log) = &self.log.log {
             let is_synced = is_grouped || durability != Durability::Grouped && self.is_grouped();
             let promise = if is_synced {
                 LogPromise::Durable
@@ -54,7 +56,7 @@ impl Store {
         }
         let (prepared, records) = self.prepare(batch);
         let sequence = self.apply(&prepared, &records, batch.purpose())?;
-        Counters::add(&self.counters.put_bytes, batch.payload_bytes());
+        Counters::add(&self.home.counters.put_bytes, batch.payload_bytes());
         let durable = if is_grouped {
             Durable::After(SyncTicket::new(self.group.clone(), sequence))
         } else {
@@ -67,7 +69,7 @@ impl Store {
     }
 
     fn is_grouped(&self) -> bool {
-        self.settings.sync == SyncStrategy::Grouped
+        self.home.settings.sync == SyncStrategy::Grouped
     }
 
     /// Puts a batch to the value log, where it stays. What is queued there would be lost with this
@@ -82,15 +84,15 @@ impl Store {
     ) -> Result<Receipt> {
         let (prepared, records) = self.prepare(batch);
         log.wait_for_room()?;
-        let mut writer = self.writer.lock();
+        let mut writer = self.files.writer.lock();
         // Closing and failing wait for the lock, so this is the last word.
-        self.intake.check_writable()?;
-        if !self.catalog.read().has_places() {
+        self.home.intake.check_writable()?;
+        if !self.contents.catalog.read().has_places() {
             return Err(too_many_segments());
         }
         let olds = self.find_olds(&prepared)?;
         let sequence = writer.last_sequence + 1;
-        let store = StoreId(self.log_id());
+        let store = StoreId(self.home.identity());
         let appended = log.append(store, Sequence(sequence), records, batch.purpose(), promise)?;
         writer.last_sequence = sequence;
         self.show_logged(&prepared, &olds, &appended, sequence);
@@ -100,7 +102,7 @@ impl Store {
         if fallen > 0 {
             log.usage_fell(fallen);
         }
-        Counters::add(&self.counters.put_bytes, batch.payload_bytes());
+        Counters::add(&self.home.counters.put_bytes, batch.payload_bytes());
         Ok(Receipt {
             sequence: Sequence(sequence),
             durable: if waits || appended.is_crowded {
@@ -143,7 +145,7 @@ impl Store {
             });
             prepared.push(Prepared {
                 key,
-                fingerprint: self.fingerprints.of(key.as_bytes()),
+                fingerprint: self.contents.fingerprints.of(key.as_bytes()),
                 old: write.old(),
                 fields,
             });
@@ -167,8 +169,8 @@ impl Store {
         appended: &Appended,
         sequence: u64,
     ) {
-        let mut catalog = self.catalog.write();
-        let entry = match catalog.shared_entry(&self.keydir, &appended.segment) {
+        let mut catalog = self.contents.catalog.write();
+        let entry = match catalog.shared_entry(&self.contents.keydir, &appended.segment) {
             Ok(entry) => entry,
             Err(error) => unreachable!("there was a place left before the append: {error}"),
         };
@@ -180,11 +182,11 @@ impl Store {
             entry.stand(Standing::new(at.offset, write.fields.is_none()));
         }
         let changes = counted_changes(prepared, olds, locations, sequence, place, &mut entry.stats);
-        catalog.change(&self.keydir, &changes);
+        catalog.change(&self.contents.keydir, &changes);
         catalog.last_sequence = sequence;
         catalog.note_start(appended.segment.number(), sequence);
-        Counters::add(&self.counters.unchecked_bytes, appended_bytes);
-        Counters::add(&self.counters.unchecked_records, prepared.len() as u64);
+        let counters = &self.home.counters;
+        counters.add_unchecked(appended_bytes, prepared.len() as u64);
     }
 
     fn apply(
@@ -193,16 +195,16 @@ impl Store {
         records: &[LogRecord],
         purpose: Purpose,
     ) -> Result<u64> {
-        let mut writer = self.writer.lock();
+        let mut writer = self.files.writer.lock();
         // Closing and failing wait for the lock, so this is the last word.
-        self.intake.check_writable()?;
+        self.home.intake.check_writable()?;
         let olds = self.find_olds(prepared)?;
         let sequence = writer.last_sequence + 1;
         let records = records_of(records, sequence);
         let mut locations = Vec::with_capacity(records.len());
         let len = SegmentWriter::appended_len(&records);
-        self.intake.take_room(len, purpose)?;
-        let active = self.active_for(&mut writer, len)?;
+        self.home.intake.take_room(len, purpose)?;
+        let active = self.files.active_for(&mut writer, len)?;
         active.append(&records, &mut locations).into_backend()?;
         let number = segment_number(active);
         let end = active.end();
@@ -226,57 +228,6 @@ impl Store {
         olds.map(|old| old.map_err(unread)).collect()
     }
 
-    /// The segment to append to: the present one, or a new one when it is full.
-    fn active_for<'w>(&self, writer: &'w mut WriteSide, len: u64) -> Result<&'w mut SegmentWriter> {
-        if len > OFFSET_BYTES_MAX {
-            return Err(batch_too_large(len));
-        }
-        let has_room = |active: &mut SegmentWriter| !self.is_full_for(active, len);
-        if let Some(active) = writer.active.take_if(has_room) {
-            return Ok(writer.active.insert(active));
-        }
-        let created = self.next_active(writer)?;
-        let number = segment_number(&created);
-        writer.unsynced.push((number, created.sync_handle()));
-        // Sealing waits for the device, so it is left to upkeep.
-        let full = writer.active.take();
-        writer.retiring.extend(full);
-        Ok(writer.active.insert(created))
-    }
-
-    /// The segment after the active one: the one that upkeep prepared. Where it did not come to that
-    /// (in a store just opened, or for a segment that filled in no time), puts wait for the device.
-    fn next_active(&self, writer: &mut WriteSide) -> Result<SegmentWriter> {
-        if let Some(prepared) = writer.prepared.take() {
-            self.show_segment(&prepared, false)?;
-            return Ok(prepared);
-        }
-        let created = self.create_segment(writer.next_segment, false)?;
-        writer.next_segment += 1;
-        Ok(created)
-    }
-
-    /// True when there is no segment to append to, or so full a one that the next should be there.
-    pub(crate) fn is_next_wanted(&self, writer: &WriteSide) -> bool {
-        let half = self.file_bytes_max() / 2;
-        let is_half_full = |active: &SegmentWriter| active.end() > half;
-        self.log.is_none()
-            && writer.prepared.is_none()
-            && writer.active.as_ref().is_none_or(is_half_full)
-    }
-
-    /// The length at which a segment is full, at present.
-    pub(crate) fn file_bytes_max(&self) -> u64 {
-        let bytes_max = self.settings.file_bytes_max.min(OFFSET_BYTES_MAX);
-        bytes_max.min(self.file_bytes_aim.load(Ordering::Relaxed))
-    }
-
-    /// True when records of this length belong to another segment.
-    pub(crate) fn is_full_for(&self, segment: &SegmentWriter, len: u64) -> bool {
-        let bytes_max = self.file_bytes_max();
-        segment.position().records > 0 && segment.end() + len > bytes_max
-    }
-
     /// Makes an appended batch visible, whole.
     fn show(
         &self,
@@ -287,7 +238,7 @@ impl Store {
         number: u32,
         end: u64,
     ) {
-        let mut catalog = self.catalog.write();
+        let mut catalog = self.contents.catalog.write();
         let entry = catalog.own_mut(number);
         assert!(
             !entry.is_sealed,
@@ -298,11 +249,80 @@ impl Store {
         entry.stats.data_end = end;
         let locations = locations.iter().copied();
         let changes = counted_changes(prepared, olds, locations, sequence, place, &mut entry.stats);
-        catalog.change(&self.keydir, &changes);
+        catalog.change(&self.contents.keydir, &changes);
         catalog.last_sequence = sequence;
-        Counters::add(&self.counters.written_bytes, appended_bytes);
-        Counters::add(&self.counters.unchecked_bytes, appended_bytes);
-        Counters::add(&self.counters.unchecked_records, prepared.len() as u64);
+        self.home.count_written(appended_bytes);
+        let counters = &self.home.counters;
+        counters.add_unchecked(appended_bytes, prepared.len() as u64);
+    }
+
+    /// Takes back a batch that was logged and is not covered, as after a crash.
+    pub(crate) fn replay(
+        &self,
+        segment: &Arc<LogSegment>,
+        sequence: Sequence,
+        records: &[LoggedRecord],
+    ) -> Result<()> {
+        self.home.intake.check_writable()?;
+        let mut writer = self.files.writer.lock();
+        for record in records {
+            self.replay_record(segment, record)?;
+        }
+        writer.last_sequence = writer.last_sequence.max(sequence.0);
+        let mut catalog = self.contents.catalog.write();
+        catalog.last_sequence = catalog.last_sequence.max(sequence.0);
+        self.files.note_durable(sequence.0);
+        Ok(())
+    }
+
+    fn replay_record(&self, segment: &Arc<LogSegment>, record: &LoggedRecord) -> Result<()> {
+        let head = &record.stored.head;
+        let Some(entry) = KeyEntry::of(head) else {
+            return self.count_replayed(segment, &head.location, head.sequence, None);
+        };
+        let fingerprint = self.contents.fingerprints.of(&entry.key);
+        let check = self.contents.fingerprints.check_of(&entry.key);
+        // As slots have it.
+        let stored = Slot::new(fingerprint, 0, entry.at).fingerprint();
+        let hidden_by = self.log.hidden.lock().get(&(stored, check)).copied();
+        let old = self.slot_and_sequence_of(&entry.key, fingerprint, Reading::MayBlock)?;
+        self.count_replayed(segment, &head.location, head.sequence, Some(&entry))?;
+        let is_newer = |known: u64| known >= entry.sequence;
+        if hidden_by.is_some_and(is_newer) || old.is_some_and(|(_, known)| is_newer(known)) {
+            return Ok(());
+        }
+        let mut catalog = self.contents.catalog.write();
+        let place = catalog.shared_mut(segment.number()).place.index;
+        let new = (!entry.removal).then(|| Slot::new(fingerprint, place, entry.at));
+        let old = old.map(|(slot, _)| slot);
+        if old.is_some() || new.is_some() {
+            catalog.change(&self.contents.keydir, &[Change { old, new }]);
+        }
+        Ok(())
+    }
+
+    /// Counts a record of the log that was not counted by a checkpoint.
+    fn count_replayed(
+        &self,
+        segment: &Arc<LogSegment>,
+        at: &Location,
+        sequence: u64,
+        entry: Option<&KeyEntry>,
+    ) -> Result<()> {
+        let mut catalog = self.contents.catalog.write();
+        let shared = catalog.shared_entry(&self.contents.keydir, segment)?;
+        let stored_bytes = at.len.next_multiple_of(RECORD_ALIGN_BYTES);
+        shared.stats.data_end += stored_bytes;
+        match entry {
+            Some(entry) => {
+                shared.stats.count_entry(entry);
+                shared.stand(Standing::new(at.offset, entry.removal));
+            }
+            None => shared.stats.count_sequence(sequence),
+        }
+        catalog.note_start(segment.number(), sequence);
+        self.home.counters.add_unchecked(stored_bytes, 1);
+        Ok(())
     }
 }
 
@@ -373,9 +393,4 @@ fn stored_bytes(len: u64) -> u64 {
 fn appended_bytes(appended: &Appended) -> u64 {
     let lens = appended.places.iter().map(|at| at.record.len);
     lens.map(stored_bytes).sum()
-}
-
-fn batch_too_large(len: u64) -> BackendError {
-    let detail = format!("a batch of {len} bytes, expected at most {OFFSET_BYTES_MAX}");
-    BackendError::new(ErrorKind::TooLarge, detail)
 }

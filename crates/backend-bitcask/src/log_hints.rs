@@ -7,28 +7,23 @@
 //! does is removed.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{LostRange, Result, StepBudget, StepOutcome, Task, TaskKind};
-use kvorum_disk::{Disk, Reading};
-use kvorum_segment::{RECORD_ALIGN_BYTES, Scan, ScanOptions, Scanned};
-
+use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind};
+use kvorum_disk::{Reading, remove_if_there};
+use kvorum_segment::{Scan, ScanOptions, Scanned};
+use kvorum_storage_errors::{IntoBackend, from_segment};
 use kvorum_value_log::ValueLog;
 
 use crate::hint_table::HintError;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder, OWN};
-use crate::key_walk::{Keys, Next, Parts};
-use crate::log_hint::{
-    BoundTo, HintedPart, LogHint, LogHintWriter, log_hint_number, log_hint_path,
-};
+use crate::key_walk::{Keys, Next};
+use crate::log_hint::{BoundTo, HintedPart, LogHint, LogHintWriter, log_hint_path};
 use crate::places::Place;
-use crate::recovery::Recovered;
+use crate::segment_files::SegmentFiles;
 use crate::segments::Catalog;
 use crate::shared::Standing;
-use crate::store::{Counters, Store};
-use kvorum_storage_errors::{IntoBackend, from_segment};
 
 /// The subject of tasks that write log hints: no segment of the store has this number.
 pub(crate) const LOG_HINT_SUBJECT: u32 = 0;
@@ -39,8 +34,14 @@ const FRONT_BYTES: u64 = 256;
 /// What an entry takes in a log hint, about. Bytes.
 const ENTRY_BYTES: u64 = 40;
 
+/// The log hints of a store, one at a time.
+#[derive(Default)]
+pub(crate) struct LogHints {
+    job: Option<LogHintJob>,
+}
+
 /// A log hint in progress.
-pub(crate) struct LogHintJob {
+struct LogHintJob {
     parts: Vec<HintedPart>,
     /// Log hints that it takes the place of.
     replaces: Vec<Arc<LogHint>>,
@@ -82,14 +83,14 @@ enum Wanted {
     Merging(Vec<Arc<LogHint>>),
 }
 
-impl Store {
-    pub(crate) fn log_hint_due(
-        &self,
-        under_way: Option<&LogHintJob>,
-        catalog: &Catalog,
-    ) -> Option<Task> {
-        self.log.as_ref()?;
-        let cost_bytes = match (under_way, self.wanted(catalog)) {
+impl LogHints {
+    pub(crate) fn abandon(&mut self) {
+        self.job = None;
+    }
+
+    pub(crate) fn due(&self, files: &SegmentFiles, catalog: &Catalog) -> Option<Task> {
+        files.log.log.as_ref()?;
+        let cost_bytes = match (&self.job, Self::wanted(files, catalog)) {
             (Some(job), _) => job.cost_bytes(),
             (None, Some(Wanted::Removal)) => 0,
             (None, Some(Wanted::Scanning(_, bytes))) => bytes,
@@ -106,14 +107,14 @@ impl Store {
         ))
     }
 
-    fn wanted(&self, catalog: &Catalog) -> Option<Wanted> {
+    fn wanted(files: &SegmentFiles, catalog: &Catalog) -> Option<Wanted> {
         if catalog.log_hints.iter().any(|it| catalog.is_useless(it)) {
             return Some(Wanted::Removal);
         }
-        if !self.has_room_for_hints() {
+        if !files.home.has_room_for_hints() {
             return None;
         }
-        let records_min = self.settings.log_hint_records_min.max(1);
+        let records_min = files.home.settings.log_hint_records_min.max(1);
         let mut own = catalog.segments.iter();
         let own = own.find(|(_, entry)| {
             let is_damaged = entry.segment.is_damaged.load(Ordering::Relaxed);
@@ -130,14 +131,14 @@ impl Store {
         if unhinted as u64 >= records_min {
             return Some(Wanted::Writing(unhinted as u64));
         }
-        self.to_be_merged(catalog).map(Wanted::Merging)
+        Self::to_be_merged(files, catalog).map(Wanted::Merging)
     }
 
     /// Log hints that are to become one.
-    fn to_be_merged(&self, catalog: &Catalog) -> Option<Vec<Arc<LogHint>>> {
+    fn to_be_merged(files: &SegmentFiles, catalog: &Catalog) -> Option<Vec<Arc<LogHint>>> {
         let hints = &catalog.log_hints;
-        let many = self.settings.log_hints_merged.max(2);
-        let mut entries_max = self.settings.log_hint_records_min.max(1);
+        let many = files.home.settings.log_hints_merged.max(2);
+        let mut entries_max = files.home.settings.log_hint_records_min.max(1);
         // Beyond this there are more of them than of the size before.
         while hints.len() >= many && entries_max < u64::MAX {
             entries_max = entries_max.saturating_mul(many as u64);
@@ -152,15 +153,11 @@ impl Store {
     }
 
     /// Goes on with a log hint, or begins one.
-    pub(crate) fn log_hint_step(
-        &self,
-        under_way: &mut Option<LogHintJob>,
-        budget: StepBudget,
-    ) -> Result<StepOutcome> {
-        self.remove_useless(under_way)?;
-        let job = match under_way.take() {
+    pub(crate) fn step(&mut self, files: &SegmentFiles, budget: StepBudget) -> Result<StepOutcome> {
+        self.remove_useless(files)?;
+        let job = match self.job.take() {
             Some(job) => Some(job),
-            None => self.begin_log_hint()?,
+            None => Self::begin(files)?,
         };
         let Some(mut job) = job else {
             return Ok(StepOutcome::nothing_left());
@@ -189,7 +186,7 @@ impl Store {
                         }
                     }
                     Some(Scanned::Damage(_)) => {
-                        self.mark_damaged(job.parts[0].number & !OWN);
+                        files.contents.mark_damaged(job.parts[0].number & !OWN);
                         return Ok(StepOutcome::done(cost_bytes.max(1)));
                     }
                     None => is_read = true,
@@ -197,7 +194,7 @@ impl Store {
             }
             if is_read {
                 let table = std::mem::take(builder).finish();
-                self.begin_writing_table(&mut job, table)?;
+                Self::begin_writing_table(files, &mut job, table)?;
             }
         }
         if let Phase::Reading(rest, builder) = &mut job.phase {
@@ -205,22 +202,22 @@ impl Store {
                 && let Some((place, standing)) = rest.pop_front()
             {
                 cost_bytes += FRONT_BYTES;
-                if !self.gather_front(&place, standing, builder)? {
+                if !Self::gather_front(files, &place, standing, builder)? {
                     // A hint would hide what the damage hid; the records are read themselves.
-                    self.mark_logged_damaged(&place);
+                    Self::mark_logged_damaged(files, &place);
                     return Ok(StepOutcome::done(cost_bytes));
                 }
             }
             if rest.is_empty() {
                 let table = std::mem::take(builder).finish();
-                self.begin_writing_table(&mut job, table)?;
+                Self::begin_writing_table(files, &mut job, table)?;
             }
         }
         if let Phase::Writing(writing) = &mut job.phase {
             let (read, begin) = (cost_bytes, writing.writer.len());
             while !is_over(cost_bytes) {
                 match writing.write_key() {
-                    Ok(false) => return self.finish_log_hint(job, cost_bytes),
+                    Ok(false) => return Self::finish(files, job, cost_bytes),
                     Ok(true) => cost_bytes = read + writing.writer.len() - begin,
                     Err(HintError::Disk(error)) => return Err((&error).into()),
                     // One of those that were to be merged. It was marked by whoever read it.
@@ -230,13 +227,17 @@ impl Store {
                 }
             }
         }
-        *under_way = Some(job);
+        self.job = Some(job);
         Ok(StepOutcome::partial(cost_bytes))
     }
 
-    fn begin_writing_table(&self, job: &mut LogHintJob, table: KeyTable) -> Result<()> {
+    fn begin_writing_table(
+        files: &SegmentFiles,
+        job: &mut LogHintJob,
+        table: KeyTable,
+    ) -> Result<()> {
         let sources = vec![Source::new(Keys::of_table(table), None)];
-        if let Some(writing) = self.begin_writing(&job.parts, sources)? {
+        if let Some(writing) = Self::begin_writing(files, &job.parts, sources)? {
             job.phase = Phase::Writing(Box::new(writing));
         }
         Ok(())
@@ -244,7 +245,7 @@ impl Store {
 
     /// Takes the front of a record; false when it is damaged.
     fn gather_front(
-        &self,
+        files: &SegmentFiles,
         place: &Place,
         standing: Standing,
         builder: &mut KeyTableBuilder,
@@ -263,24 +264,29 @@ impl Store {
                 Ok(true)
             }
             Err(error) if error.is_damage() => {
-                self.count_corrupt(&error);
+                files.home.count_corrupt(&error);
                 Ok(false)
             }
             Err(error) => Err(from_segment(&error)),
         }
     }
 
-    fn mark_logged_damaged(&self, place: &Place) {
+    fn mark_logged_damaged(files: &SegmentFiles, place: &Place) {
         if let Place::Shared(shared) = place
-            && let Some(entry) = self.catalog.write().shared.get_mut(&shared.number())
+            && let Some(entry) = files
+                .contents
+                .catalog
+                .write()
+                .shared
+                .get_mut(&shared.number())
         {
             entry.is_damaged = true;
         }
     }
 
-    fn begin_log_hint(&self) -> Result<Option<LogHintJob>> {
-        let catalog = self.catalog.read();
-        match self.wanted(&catalog) {
+    fn begin(files: &SegmentFiles) -> Result<Option<LogHintJob>> {
+        let catalog = files.contents.catalog.read();
+        match Self::wanted(files, &catalog) {
             Some(Wanted::Scanning(number, _)) => {
                 let Some(entry) = catalog.segments.get(&number) else {
                     return Ok(None);
@@ -327,7 +333,7 @@ impl Store {
                     Source::new(keys, Some(hint.clone()))
                 });
                 let sources = sources.collect();
-                let writing = self.begin_writing(&parts, sources)?;
+                let writing = Self::begin_writing(files, &parts, sources)?;
                 Ok(writing.map(|writing| LogHintJob {
                     parts,
                     replaces: hints,
@@ -341,7 +347,7 @@ impl Store {
 
     /// `None` when one of the sources is damaged.
     fn begin_writing(
-        &self,
+        files: &SegmentFiles,
         parts: &[HintedPart],
         mut sources: Vec<Source>,
     ) -> Result<Option<Writing>> {
@@ -353,12 +359,12 @@ impl Store {
             }
         }
         let number = {
-            let mut catalog = self.catalog.write();
+            let mut catalog = files.contents.catalog.write();
             catalog.next_log_hint += 1;
             catalog.next_log_hint - 1
         };
-        let bound = bound_to(self.log_id(), self.log.as_ref());
-        let writer = LogHintWriter::create(&*self.disk, &self.directory, number, bound);
+        let bound = Self::bound(files);
+        let writer = LogHintWriter::create(&*files.home.disk, &files.home.directory, number, bound);
         let writer = writer.into_backend()?;
         Ok(Some(Writing {
             number,
@@ -368,39 +374,39 @@ impl Store {
         }))
     }
 
-    fn finish_log_hint(&self, job: LogHintJob, cost_bytes: u64) -> Result<StepOutcome> {
+    fn finish(files: &SegmentFiles, job: LogHintJob, cost_bytes: u64) -> Result<StepOutcome> {
         let Phase::Writing(writing) = job.phase else {
-            return Ok(StepOutcome::nothing_left());
+            unreachable!("a log hint of {:?} ends unwritten", job.parts);
         };
         // What it speaks of must not be lost after it.
-        self.sync_all()?;
+        files.sync_all()?;
         let (number, begin) = (writing.number, writing.writer.len());
-        let len = writing.writer.finish(&*self.disk, &job.parts);
+        let len = writing.writer.finish(&*files.home.disk, &job.parts);
         let len = len.into_backend()?;
-        Counters::add(&self.counters.written_bytes, len);
-        let bound = bound_to(self.log_id(), self.log.as_ref());
-        match LogHint::open(&*self.disk, &self.directory, number, bound) {
+        files.home.count_written(len);
+        let bound = Self::bound(files);
+        match LogHint::open(&*files.home.disk, &files.home.directory, number, bound) {
             Ok(Some(hint)) => {
                 let replaces: Vec<u32> = job.replaces.iter().map(|it| it.number).collect();
-                let mut catalog = self.catalog.write();
+                let mut catalog = files.contents.catalog.write();
                 catalog.change_log_hints(Some(hint), |it| !replaces.contains(&it.number));
                 if replaces.is_empty() {
                     catalog.count_unhinted(&job.parts, job.scanned);
                 }
                 drop(catalog);
-                self.remove_log_hints(&replaces)?;
+                Self::remove_log_hints(files, &replaces)?;
             }
             Err(HintError::Disk(error)) => return Err((&error).into()),
             // It is not as it was written: it is written again.
-            Ok(None) | Err(_) => self.remove_log_hints(&[number])?,
+            Ok(None) | Err(_) => Self::remove_log_hints(files, &[number])?,
         }
         Ok(StepOutcome::done(cost_bytes + len.saturating_sub(begin)))
     }
 
     /// Removes log hints that are wrong or speak of nothing that is there. What they spoke of has none then.
-    fn remove_useless(&self, under_way: &mut Option<LogHintJob>) -> Result<()> {
+    fn remove_useless(&mut self, files: &SegmentFiles) -> Result<()> {
         let useless: Vec<Arc<LogHint>> = {
-            let catalog = self.catalog.read();
+            let catalog = files.contents.catalog.read();
             let hints = catalog.log_hints.iter();
             let useless = hints.filter(|it| catalog.is_useless(it));
             useless.cloned().collect()
@@ -409,36 +415,32 @@ impl Store {
             return Ok(());
         }
         let numbers: Vec<u32> = useless.iter().map(|it| it.number).collect();
-        under_way.take_if(|job| {
+        self.job.take_if(|job| {
             let mut replaced = job.replaces.iter();
             replaced.any(|it| numbers.contains(&it.number))
         });
-        let mut catalog = self.catalog.write();
+        let mut catalog = files.contents.catalog.write();
         catalog.change_log_hints(None, |it| !numbers.contains(&it.number));
         for hint in &useless {
             catalog.count_unhinted(&hint.parts, 0);
         }
         drop(catalog);
-        self.remove_log_hints(&numbers)
+        Self::remove_log_hints(files, &numbers)
     }
 
-    fn remove_log_hints(&self, numbers: &[u32]) -> Result<()> {
+    fn bound(files: &SegmentFiles) -> BoundTo {
+        BoundTo {
+            store: files.home.identity(),
+            log_id: files.log.log.as_ref().map_or(0, ValueLog::log_id),
+        }
+    }
+
+    fn remove_log_hints(files: &SegmentFiles, numbers: &[u32]) -> Result<()> {
         for number in numbers {
-            remove(&*self.disk, &log_hint_path(&self.directory, *number))?;
+            let path = log_hint_path(&files.home.directory, *number);
+            remove_if_there(&*files.home.disk, &path).into_backend()?;
         }
         Ok(())
-    }
-
-    /// Has a log hint written again.
-    pub(crate) fn drop_log_hint(&self, hint: &LogHint, why: &str) {
-        if hint.is_wrong() {
-            return;
-        }
-        hint.set_wrong();
-        let path = log_hint_path(Path::new(""), hint.number);
-        let name = path.to_string_lossy().into_owned();
-        let what = format!("a copy of keys in the value log ({why})");
-        self.note_mended(name, hint.table.len(), &what);
     }
 }
 
@@ -514,176 +516,5 @@ impl Source {
             }
         };
         Ok(())
-    }
-}
-
-fn bound_to(store: u64, log: Option<&ValueLog>) -> BoundTo {
-    BoundTo {
-        store,
-        log_id: log.map_or(0, ValueLog::log_id),
-    }
-}
-
-fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
-    kvorum_disk::remove_if_there(disk, path)
-        .into_backend()
-        .map(drop)
-}
-
-impl Catalog {
-    fn is_useless(&self, hint: &LogHint) -> bool {
-        let mut parts = hint.parts.iter();
-        hint.is_wrong() || !parts.any(|part| self.is_spoken_of(part))
-    }
-
-    /// True for a part of a segment that is there and has no hint of its own.
-    fn is_spoken_of(&self, part: &HintedPart) -> bool {
-        if part.number & OWN == 0 {
-            return self.shared.contains_key(&part.number);
-        }
-        let entry = self.segments.get(&(part.number & !OWN));
-        entry.is_some_and(|entry| entry.segment.hint.read().is_none())
-    }
-
-    /// Entries of a log hint whose segments are there.
-    fn entries_there(&self, hint: &LogHint) -> u64 {
-        let parts = hint.parts.iter();
-        let there = parts.filter(|part| self.is_spoken_of(part));
-        there.map(|part| part.entries).sum()
-    }
-
-    /// Records that no log hint speaks of, the oldest first and so many at most, and the ranges in which
-    /// those are all.
-    fn unhinted_records(&self, count_max: usize) -> (Vec<HintedPart>, VecDeque<(Place, Standing)>) {
-        let mut parts: Vec<HintedPart> = Vec::new();
-        let mut found = VecDeque::new();
-        let readable = self.shared.iter();
-        for (number, entry) in readable.filter(|(_, it)| !it.is_damaged && it.unhinted > 0) {
-            let hinted = Parts::of(&self.log_hints, *number);
-            let mut standings: Vec<Standing> = entry.records.lock().iter().collect();
-            standings.sort_unstable_by_key(|standing| standing.offset());
-            let mut is_within = false;
-            for standing in standings {
-                if found.len() >= count_max {
-                    return (parts, found);
-                }
-                let begins = !is_within;
-                is_within = !hinted.hold(standing);
-                if !is_within {
-                    continue;
-                }
-                // No two records begin in one unit.
-                let to = standing.offset() + RECORD_ALIGN_BYTES;
-                match parts.last_mut() {
-                    Some(part) if !begins => part.to = to,
-                    _ => parts.push(HintedPart {
-                        number: *number,
-                        from: standing.offset(),
-                        to,
-                        entries: 0,
-                    }),
-                }
-                found.push_back((Place::Shared(entry.place.clone()), standing));
-            }
-        }
-        (parts, found)
-    }
-
-    fn change_log_hints(&mut self, new: Option<LogHint>, keep: impl Fn(&LogHint) -> bool) {
-        let kept = self.log_hints.iter().filter(|it| keep(it)).cloned();
-        self.log_hints = Arc::new(kept.chain(new.map(Arc::new)).collect());
-    }
-
-    /// Counts anew what no log hint speaks of in the segments of these parts; `scanned` is how many records
-    /// they have of one of the store's own.
-    fn count_unhinted(&mut self, parts: &[HintedPart], scanned: u64) {
-        let numbers: BTreeSet<u32> = parts.iter().map(|part| part.number).collect();
-        for number in numbers {
-            if let Some(entry) = self.segments.get_mut(&(number & !OWN))
-                && number & OWN != 0
-            {
-                entry.hinted_to = Parts::of(&self.log_hints, number).reach();
-                entry.hinted_records = match entry.hinted_to {
-                    0 => 0,
-                    _ => entry.hinted_records + scanned,
-                };
-                continue;
-            }
-            if let Some(entry) = self.shared.get_mut(&number) {
-                let hinted = Parts::of(&self.log_hints, number);
-                let records = entry.records.lock();
-                entry.unhinted = records.iter().filter(|it| !hinted.hold(*it)).count();
-            }
-        }
-    }
-}
-
-impl Recovered {
-    /// Opens the log hints that are there and speak of this store's records.
-    pub(crate) fn open_log_hints(
-        &mut self,
-        disk: &dyn Disk,
-        directory: &Path,
-        identity: u64,
-        log: Option<&ValueLog>,
-    ) -> Result<()> {
-        let mut numbers: Vec<u32> = disk
-            .list(directory)
-            .into_backend()?
-            .iter()
-            .filter_map(|entry| log_hint_number(&entry.name))
-            .collect();
-        numbers.sort_unstable();
-        let Some(last) = numbers.last() else {
-            return Ok(());
-        };
-        self.catalog.next_log_hint = last.saturating_add(1);
-        for number in numbers {
-            let path = log_hint_path(directory, number);
-            // Without a checkpoint everything is replayed, what was superseded as well; should what
-            // superseded it not be readable any more, it counts again, and no log hint speaks of it.
-            if log.is_none() || self.covered == 0 {
-                remove(disk, &path)?;
-                continue;
-            }
-            match LogHint::open(disk, directory, number, bound_to(identity, log)) {
-                // It speaks of what was cut off.
-                Ok(Some(hint)) if !self.is_all_there(&hint) => remove(disk, &path)?,
-                Ok(Some(hint)) => self.catalog.change_log_hints(Some(hint), |_| true),
-                // What an erasure or an earlier version left.
-                Ok(None) => remove(disk, &path)?,
-                Err(HintError::Disk(error)) => return Err((&error).into()),
-                Err(HintError::Newer) => {}
-                Err(why) => {
-                    let len = disk.info(&path).into_backend()?.map_or(0, |it| it.len);
-                    let name = log_hint_path(Path::new(""), number);
-                    let held = format!(
-                        "a copy of keys in the value log ({why}); nothing is lost, it is written \
-                         again"
-                    );
-                    let range = LostRange::new(name.to_string_lossy(), 0, len, held);
-                    self.lost.add(disk, range);
-                    remove(disk, &path)?;
-                }
-            }
-        }
-        for hint in self.catalog.log_hints.clone().iter() {
-            let own = hint.parts.iter().filter(|part| part.number & OWN != 0);
-            let records = own.map(|part| part.entries).sum();
-            self.catalog.count_unhinted(&hint.parts, records);
-        }
-        Ok(())
-    }
-
-    /// False when a log hint speaks of more than a segment of the store's own has.
-    fn is_all_there(&self, hint: &LogHint) -> bool {
-        let mut own = hint.parts.iter().filter(|part| part.number & OWN != 0);
-        own.all(|part| {
-            let entry = self.catalog.segments.get(&(part.number & !OWN));
-            entry.is_none_or(|entry| {
-                let end = entry.stats.data_end.next_multiple_of(RECORD_ALIGN_BYTES);
-                part.to <= end
-            })
-        })
     }
 }

@@ -7,13 +7,14 @@ use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind};
 use kvorum_storage_errors::IntoBackend;
 
 use crate::checkpoint::{CheckpointWriter, Covered, PLACE_BYTES, SEGMENT_BYTES};
+use crate::contents::Contents;
+use crate::copies::Copies;
 use crate::keydir::SHARDS;
-use crate::merge::Merging;
+use crate::segment_files::SegmentFiles;
 use crate::segment_stats::SegmentStats;
 use crate::segments::{Catalog, PlaceHold};
 use crate::shared::CoveredLog;
 use crate::slot::Packed;
-use crate::store::{Counters, Store};
 
 /// A checkpoint waits for this many records, or a quarter of the keys if those are more: replaying
 /// so many takes some tens of milliseconds.
@@ -23,14 +24,14 @@ const CHECKPOINT_SHARE: u64 = 16;
 
 /// Checkpoints: the one in progress, and why the next is due.
 #[derive(Default)]
-pub(crate) struct Checkpointing {
-    pub(crate) job: Option<CheckpointJob>,
+pub(crate) struct Checkpoints {
+    job: Option<CheckpointJob>,
     /// The last one was found damaged, and is to be written again.
     pub(crate) is_last_wrong: bool,
 }
 
 /// A checkpoint in progress.
-pub(crate) struct CheckpointJob {
+struct CheckpointJob {
     writer: CheckpointWriter,
     covered: Vec<u32>,
     /// The last batch before it.
@@ -39,115 +40,118 @@ pub(crate) struct CheckpointJob {
     _places: Arc<PlaceHold>,
 }
 
-impl CheckpointJob {
-    /// The last batch that it will cover.
-    pub(crate) fn sequence(&self) -> u64 {
-        self.sequence
+impl Checkpoints {
+    pub(crate) fn abandon(&mut self) {
+        self.job = None;
     }
-}
 
-impl Store {
     /// A checkpoint is due when replaying what came since the last one would take long, and when it
     /// is small against that.
-    pub(crate) fn checkpoint_due(
-        &self,
-        checkpointing: &Checkpointing,
-        catalog: &Catalog,
-    ) -> Option<Task> {
-        let keys = self.keydir.len();
-        let cost_bytes = self.checkpoint_bytes(catalog);
-        let bytes_max = self.settings.checkpoint_after_bytes;
+    pub(crate) fn due(&self, files: &SegmentFiles, catalog: &Catalog) -> Option<Task> {
+        let keys = files.contents.keydir.len();
+        let cost_bytes = checkpoint_bytes(&files.contents, catalog);
+        let bytes_max = files.home.settings.checkpoint_after_bytes;
         let bytes_max = bytes_max.max(cost_bytes * CHECKPOINT_SHARE);
         let records_max = CHECKPOINT_RECORDS_MIN.max(keys / 4);
-        let is_due = checkpointing.job.is_some()
-            || checkpointing.is_last_wrong
-            || self.counters.unchecked_bytes.load(Ordering::Relaxed) >= bytes_max
-            || self.counters.unchecked_records.load(Ordering::Relaxed) >= records_max
-            || self.is_far_behind_log(catalog);
+        let is_due = self.job.is_some()
+            || self.is_last_wrong
+            || files.home.counters.unchecked_bytes.load(Ordering::Relaxed) >= bytes_max
+            || files
+                .home
+                .counters
+                .unchecked_records
+                .load(Ordering::Relaxed)
+                >= records_max
+            || Self::is_far_behind_log(files, catalog);
         is_due.then_some(Task::normal(TaskKind::Checkpoint, 0, cost_bytes))
     }
 
-    /// What a checkpoint takes, about.
-    pub(crate) fn checkpoint_bytes(&self, catalog: &Catalog) -> u64 {
-        let removals: u64 = catalog.shared.values().map(|it| it.stats.removals).sum();
-        let shared = catalog.shared.values().map(|it| &it.stats);
-        let stats = catalog.segments.values().map(|it| &it.stats).chain(shared);
-        let row_bytes = |it: &SegmentStats| match it.expiries.is_empty() {
-            true => SEGMENT_BYTES,
-            false => 2 * SEGMENT_BYTES,
-        };
-        let segments: usize = stats.map(|it| row_bytes(it) + 2 * PLACE_BYTES).sum();
-        self.keydir.len() * size_of::<Packed>() as u64
-            + removals * PLACE_BYTES as u64
-            + segments as u64
-    }
-
     /// True when an old segment of the log would have to be read after a crash for this store.
-    fn is_far_behind_log(&self, catalog: &Catalog) -> bool {
-        let Some(log) = &self.log else {
+    fn is_far_behind_log(files: &SegmentFiles, catalog: &Catalog) -> bool {
+        let Some(log) = &files.log.log else {
             return false;
         };
-        let covered = self.covered.load(Ordering::Acquire);
-        let behind_max = log.segments_behind_max(self.settings.log_segments_behind_max);
+        let covered = files.log.covered();
+        let behind_max = log.segments_behind_max(files.home.settings.log_segments_behind_max);
         let far = log.newest_segment().saturating_sub(behind_max);
         let mut old = catalog.shared.range(..far);
         old.any(|(_, entry)| entry.stats.sequence_max > covered)
     }
 
+    /// Goes on with a checkpoint that covers a batch, or begins one, whatever is under way.
+    pub(crate) fn cover(
+        &mut self,
+        files: &SegmentFiles,
+        last: u64,
+        copies: &mut Copies,
+        budget: StepBudget,
+    ) -> Result<StepOutcome> {
+        self.job.take_if(|job| job.sequence < last);
+        self.step(files, copies, budget, false)
+    }
+
     /// Writes a part of a checkpoint; `is_clean` for the last one of a store that is being closed.
-    pub(crate) fn checkpoint_step(
-        &self,
-        checkpointing: &mut Checkpointing,
-        merging: &mut Merging,
+    pub(crate) fn step(
+        &mut self,
+        files: &SegmentFiles,
+        copies: &mut Copies,
         budget: StepBudget,
         is_clean: bool,
     ) -> Result<StepOutcome> {
-        let mut job = match checkpointing.job.take() {
+        let mut job = match self.job.take() {
             Some(job) => job,
-            None => self.begin_checkpoint(is_clean)?,
+            None => Self::begin(files, is_clean)?,
         };
         let mut cost_bytes = 0;
         while job.next_shard < SHARDS {
             if cost_bytes > 0 && cost_bytes >= budget.bytes {
-                checkpointing.job = Some(job);
+                self.job = Some(job);
                 return Ok(StepOutcome::partial(cost_bytes));
             }
-            let slots = self.keydir.shard(job.next_shard);
+            let slots = files.contents.keydir.shard(job.next_shard);
             let written = job.writer.write(job.next_shard, &slots);
             cost_bytes += written.into_backend()?;
             job.next_shard += 1;
         }
         // Slots may point to what came after the beginning.
-        self.sync_all()?;
-        merging.mark_output();
+        files.sync_all()?;
+        copies.mark();
         let (places, is_in_log) = {
-            let catalog = self.catalog.read();
+            let catalog = files.contents.catalog.read();
             (catalog.places.clone(), !catalog.shared.is_empty())
         };
-        self.note_log(is_in_log, job.sequence)?;
-        let finished = job.writer.finish(&*self.disk, &places);
+        Self::note_log(files, is_in_log, job.sequence)?;
+        let finished = job.writer.finish(&*files.home.disk, &places);
         cost_bytes += finished.into_backend()?;
-        checkpointing.is_last_wrong = false;
-        Counters::add(&self.counters.written_bytes, cost_bytes);
-        self.covered.fetch_max(job.sequence, Ordering::AcqRel);
-        if let Some(log) = &self.log {
-            log.usage_changed();
-        }
-        let unremoved = &merging.unremoved;
+        self.is_last_wrong = false;
+        files.home.count_written(cost_bytes);
+        files.log.cover(job.sequence);
+        files.log.usage_changed();
+        let unremoved = files.unremoved();
         let is_needed = |number: &u32| job.covered.contains(number) || unremoved.contains(number);
-        if !self.meta.lock().retired.iter().all(is_needed) {
-            self.change_meta(|meta| meta.retired.retain(is_needed))?;
+        if !files.home.noted(|meta| meta.retired.iter().all(is_needed)) {
+            files
+                .home
+                .change_meta(|meta| meta.retired.retain(is_needed))?;
         }
         Ok(StepOutcome::done(cost_bytes))
     }
 
-    fn begin_checkpoint(&self, is_clean: bool) -> Result<CheckpointJob> {
-        let log_id = self.log_id();
+    fn begin(files: &SegmentFiles, is_clean: bool) -> Result<CheckpointJob> {
+        let log_id = files.home.identity();
         let (covered, places) = {
-            let writer = self.writer.lock();
-            let mut catalog = self.catalog.write();
-            self.counters.unchecked_bytes.store(0, Ordering::Relaxed);
-            self.counters.unchecked_records.store(0, Ordering::Relaxed);
+            let writer = files.writer.lock();
+            let mut catalog = files.contents.catalog.write();
+            files
+                .home
+                .counters
+                .unchecked_bytes
+                .store(0, Ordering::Relaxed);
+            files
+                .home
+                .counters
+                .unchecked_records
+                .store(0, Ordering::Relaxed);
             let places = catalog.hold_places();
             let segments = catalog.segments.iter();
             let covered = Covered {
@@ -156,15 +160,15 @@ impl Store {
                 next_segment: writer.next_segment,
                 is_clean,
                 segments: segments.map(|(number, it)| (*number, it.stats)).collect(),
-                log: self.covered_log(&catalog),
+                log: Self::covered_log(files, &catalog),
             };
             // What they hid was hidden when the log was replayed, before this.
-            self.hidden.lock().clear();
+            files.log.hidden.lock().clear();
             (covered, places)
         };
         let numbers = covered.segments.keys().copied().collect();
         let sequence = covered.sequence;
-        let writer = CheckpointWriter::create(&*self.disk, &self.directory, covered);
+        let writer = CheckpointWriter::create(&*files.home.disk, &files.home.directory, covered);
         Ok(CheckpointJob {
             writer: writer.into_backend()?,
             covered: numbers,
@@ -177,26 +181,26 @@ impl Store {
     /// Takes note of the log that the store has entries in, which is durable by now, and with the first
     /// checkpoint of how far sequences went: when checkpoints are lost twice, they go on above what was
     /// given after the first time.
-    fn note_log(&self, is_in_log: bool, sequence: u64) -> Result<()> {
-        let Some(log) = &self.log else {
+    fn note_log(files: &SegmentFiles, is_in_log: bool, sequence: u64) -> Result<()> {
+        let Some(log) = &files.log.log else {
             return Ok(());
         };
         let log_id = log.log_id();
-        let is_known = self.meta.lock().value_log == log_id;
-        let is_first = self.covered.load(Ordering::Acquire) == 0;
+        let is_known = files.home.noted(|meta| meta.value_log == log_id);
+        let is_first = files.log.covered() == 0;
         let is_due = if is_known { is_first } else { is_in_log };
         if !is_due {
             return Ok(());
         }
-        self.change_meta(|meta| {
+        files.home.change_meta(|meta| {
             meta.value_log = log_id;
             meta.sequence = meta.sequence.max(sequence);
         })
     }
 
     /// What the store has in the log; empty without one.
-    fn covered_log(&self, catalog: &Catalog) -> CoveredLog {
-        let Some(log) = &self.log else {
+    fn covered_log(files: &SegmentFiles, catalog: &Catalog) -> CoveredLog {
+        let Some(log) = &files.log.log else {
             return CoveredLog::default();
         };
         let shared = catalog.shared.iter();
@@ -212,4 +216,19 @@ impl Store {
             starts: catalog.log_starts.clone(),
         }
     }
+}
+
+/// What a checkpoint takes, about.
+pub(crate) fn checkpoint_bytes(contents: &Contents, catalog: &Catalog) -> u64 {
+    let removals: u64 = catalog.shared.values().map(|it| it.stats.removals).sum();
+    let shared = catalog.shared.values().map(|it| &it.stats);
+    let stats = catalog.segments.values().map(|it| &it.stats).chain(shared);
+    let row_bytes = |it: &SegmentStats| match it.expiries.is_empty() {
+        true => SEGMENT_BYTES,
+        false => 2 * SEGMENT_BYTES,
+    };
+    let segments: usize = stats.map(|it| row_bytes(it) + 2 * PLACE_BYTES).sum();
+    contents.keydir.len() * size_of::<Packed>() as u64
+        + removals * PLACE_BYTES as u64
+        + segments as u64
 }

@@ -1,0 +1,31 @@
+//! What a store holds: its segments, and the key directory whose slots point into them.
+
+use std::sync::atomic::Ordering;
+
+use parking_lot::RwLock;
+
+use crate::fingerprint::Fingerprints;
+use crate::keydir::Keydir;
+use crate::segments::Catalog;
+use crate::slot::Slot;
+
+/// What readers see, changed by whoever holds the catalog for writing.
+pub(crate) struct Contents {
+    pub(crate) catalog: RwLock<Catalog>,
+    pub(crate) keydir: Keydir,
+    pub(crate) fingerprints: Fingerprints,
+}
+
+impl Contents {
+    /// Forgets a key, if its record is still the one of this slot.
+    pub(crate) fn forget(&self, slot: &Slot) {
+        self.catalog.write().forget(&self.keydir, slot);
+    }
+
+    /// Notes that a segment of the store's own has records that cannot be read.
+    pub(crate) fn mark_damaged(&self, number: u32) {
+        if let Some(entry) = self.catalog.read().segments.get(&number) {
+            entry.segment.is_damaged.store(true, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! What a store needs of the value log, and what it copies out of it.
+//!
+//! An entry is the same wherever its record stands: copies keep their sequence, and of two records of
+//! a key the one with the higher sequence counts. So a batch may be replayed over anything.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kvorum_backend::{
+    LostRange, Result, StepBudget, StepOutcome, StoreId, Task, TaskKind, Timestamp,
+};
+use kvorum_value_log::{HeldSegments, LoggedRecord, SegmentUse};
+
+use crate::checkpoints::{Checkpoints, checkpoint_bytes};
+use crate::copies::{Copies, Fate, Gathered, not_understood};
+use crate::entry::KIND_ENTRY;
+use crate::expiry::Expired;
+use crate::key_table::KeyEntry;
+use crate::segment_files::SegmentFiles;
+use crate::segments::Catalog;
+use crate::shared::SharedEntry;
+use crate::shared_place::lost_name;
+use crate::slot::Slot;
+
+/// The subject of expiry in the value log: no segment has this number.
+pub(crate) const EXPIRES_IN_LOG: u32 = 0;
+/// The log is told when so much more of what the store has there has expired: a part in so many.
+const TOLD_PARTS: u64 = 16;
+
+fn needs(
+    files: &SegmentFiles,
+    catalog: &Catalog,
+    entry: &SharedEntry,
+    oldest: Option<u32>,
+) -> bool {
+    entry.stats.live_records > 0
+        || entry.is_copy_unsynced()
+        || entry.stats.sequence_max > files.log.covered()
+        || catalog.are_removals_needed(entry, oldest)
+}
+
+/// What the store needs of the log; what it does not need any more it forgets.
+pub(crate) fn usage(files: &SegmentFiles) -> Vec<SegmentUse> {
+    let Some(log) = &files.log.log else {
+        return Vec::new();
+    };
+    let _puts_wait = files.writer.lock();
+    let oldest = files.log.oldest();
+    let newest = log.newest_segment();
+    let held = files.log.holds.all();
+    let is_held = |number: u32| held.iter().any(|it| it.holds(number));
+    let mut catalog = files.contents.catalog.write();
+    let covered = files.log.covered();
+    let checkpoint_bytes = checkpoint_bytes(&files.contents, &catalog);
+    let mut usage = Vec::new();
+    let mut unneeded = Vec::new();
+    let mut expired_bytes = 0;
+    for (number, entry) in &catalog.shared {
+        if is_held(*number) || needs(files, &catalog, entry, oldest) {
+            let removal_bytes = if catalog.are_removals_needed(entry, oldest) {
+                entry.stats.removal_bytes
+            } else {
+                0
+            };
+            let is_covered = entry.stats.sequence_max <= covered;
+            let expired = files.home.expiry.expired_in(&entry.stats);
+            expired_bytes += expired.bytes;
+            let live_bytes = lasting_bytes(&catalog, entry, &expired, oldest);
+            usage.push(SegmentUse {
+                segment: *number,
+                live_bytes: live_bytes + removal_bytes,
+                settle_bytes: if is_covered { 0 } else { checkpoint_bytes },
+                is_passing: false,
+            });
+        } else if *number != newest {
+            unneeded.push(*number);
+        }
+    }
+    // Those that were let go since a copy was made of the store.
+    let copied = held.iter().flat_map(|it| it.before(newest));
+    for segment in copied.collect::<BTreeSet<u32>>() {
+        if !catalog.shared.contains_key(&segment) {
+            usage.push(SegmentUse {
+                segment,
+                live_bytes: 0,
+                settle_bytes: 0,
+                is_passing: false,
+            });
+        }
+    }
+    for number in unneeded {
+        let_go(files, &mut catalog, number);
+    }
+    let first = oldest.unwrap_or(newest);
+    catalog.log_starts.retain(|number, _| *number >= first);
+    files.log.told_bytes.store(expired_bytes, Ordering::Relaxed);
+    usage
+}
+
+/// Has the log ask again when much has expired there since.
+pub(crate) fn tell_expired(files: &SegmentFiles, catalog: &Catalog) {
+    let Some(log) = &files.log.log else {
+        return;
+    };
+    let told_bytes = files.log.told_bytes.load(Ordering::Relaxed);
+    let shared = || catalog.shared.values().map(|it| &it.stats);
+    let expired_bytes: u64 = shared()
+        .map(|it| files.home.expiry.expired_in(it).bytes)
+        .sum();
+    let live_bytes: u64 = shared().map(|it| it.live_bytes).sum();
+    if expired_bytes > told_bytes + live_bytes / TOLD_PARTS {
+        log.usage_changed();
+    }
+}
+
+/// Forgets a segment of the log, and returns how many slots still pointed to it. The caller holds
+/// the writer.
+fn let_go(files: &SegmentFiles, catalog: &mut Catalog, number: u32) -> u64 {
+    let Some(entry) = catalog.shared.get(&number) else {
+        return 0;
+    };
+    let index = entry.place.index;
+    // Every slot is counted with its change, under the catalog's lock. The directory is long.
+    let left = match entry.stats.live_records {
+        0 => 0,
+        _ => files.contents.keydir.retain(|place| place != index),
+    };
+    catalog.remove_shared(number);
+    files.contents.keydir.show_places(&catalog.places);
+    left
+}
+
+/// Copies those of the records that are still needed, and returns how many bytes that was.
+pub(crate) fn relocate(
+    files: &SegmentFiles,
+    copies: &mut Copies,
+    records: &[LoggedRecord],
+) -> Result<u64> {
+    // Until slots were moved, none may mean another segment.
+    let _places = files.contents.catalog.write().hold_places();
+    let oldest = files.log.oldest();
+    let mut gathered = Gathered::default();
+    let mut copied_bytes = 0;
+    for record in records {
+        match fate_of(files, record, oldest) {
+            Fate::Gone => {}
+            Fate::Expired(slot) => {
+                let mut catalog = files.contents.catalog.write();
+                if let Some(shared) = catalog.shared.get_mut(&record.segment) {
+                    shared.expired.push(slot);
+                }
+            }
+            fate => {
+                copied_bytes += copies.take(files, &mut gathered, record.stored.clone(), fate)?;
+            }
+        }
+    }
+    copied_bytes += copies.append(files, &gathered)?;
+    Ok(copied_bytes)
+}
+
+fn fate_of(files: &SegmentFiles, record: &LoggedRecord, oldest: Option<u32>) -> Fate {
+    let head = &record.stored.head;
+    if head.kind != KIND_ENTRY || record.store != StoreId(files.home.identity()) {
+        return Fate::Gone;
+    }
+    let number = record.segment;
+    let Some(entry) = KeyEntry::of(head) else {
+        let lost = not_understood(lost_name(number), head);
+        files.home.note_lost(lost);
+        return Fate::Gone;
+    };
+    let catalog = files.contents.catalog.read();
+    let Some(shared) = catalog.shared.get(&number) else {
+        return Fate::Gone;
+    };
+    let may_be_older = || catalog.is_older_than_in_log(entry.sequence, number, oldest);
+    if entry.removal {
+        return match may_be_older() {
+            true => Fate::Copied(None),
+            false => Fate::Gone,
+        };
+    }
+    let fingerprint = files.contents.fingerprints.of(&entry.key);
+    let slot = Slot::new(fingerprint, shared.place.index, entry.at);
+    if !files.contents.keydir.contains(&slot) {
+        return Fate::Gone;
+    }
+    if !files
+        .home
+        .expiry
+        .is_collectable(&entry.fields, files.home.expiry.known_time())
+    {
+        return Fate::Copied(Some(slot));
+    }
+    match may_be_older() {
+        true => Fate::BecomesRemoval(slot),
+        false => Fate::Expired(slot),
+    }
+}
+
+/// Makes copies durable and lets go of a segment of which everything readable was offered, or of which
+/// this store needs nothing.
+pub(crate) fn settle(
+    files: &SegmentFiles,
+    checkpoints: &mut Checkpoints,
+    copies: &mut Copies,
+    number: u32,
+    budget: StepBudget,
+) -> Result<StepOutcome> {
+    let last = {
+        let catalog = files.contents.catalog.read();
+        let Some(entry) = catalog.shared.get(&number) else {
+            return Ok(StepOutcome::nothing_left());
+        };
+        entry.stats.sequence_max
+    };
+    let mut cost_bytes = 0;
+    if last > files.log.covered() {
+        // Its batches would have to be replayed otherwise.
+        let step = checkpoints.cover(files, last, copies, budget)?;
+        if !step.is_done {
+            return Ok(step);
+        }
+        cost_bytes = step.cost_bytes;
+    }
+    files.sync_all()?;
+    copies.mark();
+    let lost = {
+        let _puts_wait = files.writer.lock();
+        let mut catalog = files.contents.catalog.write();
+        let shared = catalog.shared.get_mut(&number);
+        let expired = shared.map(|it| std::mem::take(&mut it.expired));
+        for slot in expired.unwrap_or_default() {
+            catalog.forget(&files.contents.keydir, &slot);
+        }
+        let live_bytes = catalog.shared.get(&number).map(|it| it.stats.live_bytes);
+        let left = let_go(files, &mut catalog, number);
+        (left > 0).then(|| (left, live_bytes.unwrap_or(0)))
+    };
+    if let Some((records, len)) = lost {
+        let held = format!("{records} records in damaged parts of the value log");
+        let range = LostRange::new(lost_name(number), 0, len, held);
+        files.home.note_lost(range);
+    }
+    Ok(StepOutcome::done(cost_bytes))
+}
+
+/// The task of forgetting what has expired in the log.
+pub(crate) fn expiry_due(files: &SegmentFiles, catalog: &Catalog, now: Timestamp) -> Option<Task> {
+    expired_segment(files, catalog, now)?;
+    Some(Task::normal(TaskKind::Expire, u64::from(EXPIRES_IN_LOG), 0))
+}
+
+/// A segment of the log in which everything of this store has expired, with nothing older left
+/// that would show again.
+fn expired_segment(files: &SegmentFiles, catalog: &Catalog, now: Timestamp) -> Option<u32> {
+    let log = files.log.log.as_ref()?;
+    let (newest, oldest) = (log.newest_segment(), files.log.oldest());
+    let expired = catalog.shared.iter().find(|(number, entry)| {
+        let stats = &entry.stats;
+        **number != newest
+            && stats.live_records > 0
+            && files.home.expiry.is_all_collectable(stats, now)
+            && oldest.is_none_or(|oldest| oldest >= **number)
+            && !catalog.is_older_own(stats.sequence_max)
+    });
+    expired.map(|(number, _)| *number)
+}
+
+/// Forgets what has expired in the log.
+pub(crate) fn expire(files: &SegmentFiles, now: Timestamp) {
+    let Some(log) = &files.log.log else {
+        return;
+    };
+    {
+        // A put relies on its old slots staying where it found them.
+        let _puts_wait = files.writer.lock();
+        let mut catalog = files.contents.catalog.write();
+        while let Some(number) = expired_segment(files, &catalog, now) {
+            let entry = catalog.shared_mut(number);
+            let index = entry.place.index;
+            entry.stats.live_records = 0;
+            entry.stats.live_bytes = 0;
+            files.contents.keydir.retain(|place| place != index);
+        }
+    }
+    log.usage_changed();
+}
+
+/// Keeps in the value log what the store needs of it now.
+pub(crate) fn hold(files: &SegmentFiles) -> Option<Arc<HeldSegments>> {
+    let log = files.log.log.as_ref()?;
+    // Whoever is asked for the usage has this lock as well, and puts wait: the segment that is
+    // appended to now is the oldest that later batches can be in.
+    let _puts_wait = files.writer.lock();
+    let from = log.newest_segment();
+    let oldest = files.log.oldest();
+    let catalog = files.contents.catalog.read();
+    let shared = catalog.shared.iter();
+    let needed = shared.filter(|(_, entry)| needs(files, &catalog, entry, oldest));
+    let older: BTreeSet<u32> = needed.map(|(number, _)| *number).collect();
+    Some(files.log.holds.add(HeldSegments { older, from }))
+}
+
+/// What would have to be copied of a segment's entries. Where it says zero, nobody looks for that.
+fn lasting_bytes(
+    catalog: &Catalog,
+    entry: &SharedEntry,
+    expired: &Expired,
+    oldest: Option<u32>,
+) -> u64 {
+    let stats = &entry.stats;
+    let number = entry.place.number();
+    let removal_bytes = match catalog.is_older_than_in_log(stats.sequence_max, number, oldest) {
+        true => expired.removal_bytes(),
+        false => 0,
+    };
+    let lasting_bytes = stats.live_bytes.saturating_sub(expired.bytes);
+    (lasting_bytes + removal_bytes).max(stats.live_records)
+}

@@ -1,0 +1,243 @@
+//! What is merged next, and how urgent that is: the numbers that [`crate::victim`] chooses by.
+
+use std::collections::VecDeque;
+
+use kvorum_backend::{BackendError, Task, TaskKind, Timestamp, Unreadable, Urgency};
+
+use crate::segment_files::SegmentFiles;
+use crate::segment_stats::SegmentStats;
+use crate::segments::{Catalog, SegmentEntry};
+use crate::settings::{MergePolicy, MergeSettings};
+use crate::victim::{Candidate, WholeStore, choose_round, urgency};
+
+/// Limit of garbage in the store while puts are refused for want of space, whatever is allowed otherwise:
+/// copying much for little is better than refusing. Percent.
+const EXHAUSTED_DEAD_PERCENT: u8 = 5;
+/// The same where removals are soon refused too.
+const DEAD_PERCENT_FOR_REMOVALS: u8 = 1;
+
+/// The merges of a store that are to come.
+#[derive(Default)]
+pub(crate) struct MergePlan {
+    /// Segments still to be merged in this round, best first.
+    round: VecDeque<u32>,
+    /// Segments whose merges failed.
+    unreadable: Unreadable,
+}
+
+impl MergePlan {
+    /// A segment of which everything has expired.
+    pub(crate) fn expired(
+        &self,
+        files: &SegmentFiles,
+        catalog: &Catalog,
+        now: Timestamp,
+    ) -> Option<Task> {
+        let (_, entry) = catalog.segments.iter().find(|(number, entry)| {
+            self.is_mergeable(**number)
+                && entry.is_sealed
+                && entry.stats.records > 0
+                && files.home.expiry.is_all_collectable(&entry.stats, now)
+        })?;
+        Some(merge_task(entry, TaskKind::Expire, 0, Urgency::Normal))
+    }
+
+    /// The merge under way, of which the segment and the position are given, or what is to be merged next.
+    /// `output` is the segment that copies go to.
+    pub(crate) fn due(
+        &mut self,
+        files: &SegmentFiles,
+        catalog: &Catalog,
+        under_way: Option<(u32, u64)>,
+        output: Option<u32>,
+        now: Timestamp,
+    ) -> Option<Task> {
+        let settings = Self::merge_settings(files);
+        if !settings.policy.allows(now) {
+            return None;
+        }
+        if let Some((number, position)) = under_way
+            && let Some(entry) = catalog.segments.get(&number)
+        {
+            let urgency = Self::merge_urgency(files, entry, catalog, &settings);
+            return Some(merge_task(entry, TaskKind::Merge, position, urgency));
+        }
+        let room_bytes = Self::room_for_copies(files);
+        let oldest = files.log.oldest();
+        let mut round = std::mem::take(&mut self.round);
+        round.retain(|number| {
+            let entry = catalog.segments.get(number);
+            let known = entry.map(|it| Self::candidate(files, catalog, *number, &it.stats, oldest));
+            known.is_some_and(|it| it.copied_bytes() <= room_bytes)
+        });
+        if round.is_empty() {
+            let mut candidates = Self::candidates(files, catalog);
+            candidates.retain(|it| self.is_mergeable(it.number));
+            candidates.retain(|it| it.copied_bytes() <= room_bytes);
+            let whole = Self::whole_store(files, catalog);
+            let output = Self::output_candidate(files, output, catalog);
+            let output = output.filter(|it| it.copied_bytes() <= room_bytes);
+            round = choose_round(&candidates, output, whole, &settings).into();
+        }
+        self.round = round;
+        let number = self.round.front()?;
+        let entry = catalog.segments.get(number)?;
+        let urgency = Self::merge_urgency(files, entry, catalog, &settings);
+        Some(merge_task(entry, TaskKind::Merge, 0, urgency))
+    }
+
+    /// A segment that cannot be read is left as it is: what can be read of it is served, and the others
+    /// have their turn.
+    pub(crate) fn failed(&mut self, number: u32, error: &BackendError) {
+        if self.unreadable.failed(number.into(), error) {
+            self.done(number);
+        }
+    }
+
+    /// Takes a segment off the round.
+    pub(crate) fn done(&mut self, number: u32) {
+        self.round.retain(|waiting| *waiting != number);
+    }
+
+    pub(crate) fn abandon(&mut self) {
+        self.round.clear();
+    }
+
+    /// What the round has yet to read and write, in bytes.
+    pub(crate) fn owed_bytes(&self, catalog: &Catalog) -> u64 {
+        let merged = self.round.iter().filter_map(|it| catalog.segments.get(it));
+        merged
+            .map(|it| it.stats.data_end + it.stats.live_bytes)
+            .sum()
+    }
+
+    fn is_mergeable(&self, number: u32) -> bool {
+        !self.unreadable.contains(number.into())
+    }
+
+    /// The settings of merges at present. While puts are refused for want of space, merges wait neither for
+    /// the night nor for more garbage.
+    fn merge_settings(files: &SegmentFiles) -> MergeSettings {
+        let mut settings = files.home.settings.merge.clone();
+        let headroom = files.home.intake.headroom();
+        if headroom.is_exhausted() && settings.policy != MergePolicy::Never {
+            settings.policy = MergePolicy::Always;
+            let trigger = &mut settings.store_dead_trigger_percent;
+            if *trigger <= 100 {
+                let most = match headroom.is_short_for_removals() {
+                    true => DEAD_PERCENT_FOR_REMOVALS,
+                    false => EXHAUSTED_DEAD_PERCENT,
+                };
+                *trigger = most.min(*trigger);
+            }
+        }
+        settings
+    }
+
+    /// What the copy of a segment may take. Files of earlier versions may be longer than what is held back:
+    /// those of which the copy does not fit are left alone, and others make room.
+    fn room_for_copies(files: &SegmentFiles) -> u64 {
+        let headroom = files.home.intake.headroom();
+        match headroom.is_scarce() {
+            true => headroom.available,
+            false => u64::MAX,
+        }
+    }
+
+    /// The bound on what is dead holds at any load; the rest of merging can wait for what pays.
+    fn merge_urgency(
+        files: &SegmentFiles,
+        entry: &SegmentEntry,
+        catalog: &Catalog,
+        settings: &MergeSettings,
+    ) -> Urgency {
+        if files.home.intake.headroom().is_scarce() {
+            return Urgency::Pressing;
+        }
+        let stats = &entry.stats;
+        let dead_bytes = stats.dead_bytes() + files.home.expiry.expired_in(stats).freed_bytes();
+        let is_mostly_dead = dead_bytes * 2 > stats.data_bytes();
+        let by_itself = if is_mostly_dead {
+            Urgency::Normal
+        } else {
+            Urgency::Idle
+        };
+        let bound = urgency(Self::whole_store(files, catalog), settings);
+        bound.map_or(by_itself, |urgency| urgency.max(by_itself))
+    }
+
+    fn candidates(files: &SegmentFiles, catalog: &Catalog) -> Vec<Candidate> {
+        let sealed = catalog.segments.iter().filter(|(_, entry)| entry.is_sealed);
+        let oldest = files.log.oldest();
+        sealed
+            .map(|(number, entry)| Self::candidate(files, catalog, *number, &entry.stats, oldest))
+            .collect()
+    }
+
+    /// The segment that copies go to, as a candidate for an early end.
+    fn output_candidate(
+        files: &SegmentFiles,
+        output: Option<u32>,
+        catalog: &Catalog,
+    ) -> Option<Candidate> {
+        let number = output?;
+        let stats = &catalog.segments.get(&number)?.stats;
+        Some(Self::candidate(
+            files,
+            catalog,
+            number,
+            stats,
+            files.log.oldest(),
+        ))
+    }
+
+    /// Removals count as dead where a merge could drop them all, and what has expired where it does not
+    /// become a removal.
+    fn candidate(
+        files: &SegmentFiles,
+        catalog: &Catalog,
+        number: u32,
+        stats: &SegmentStats,
+        oldest: Option<u32>,
+    ) -> Candidate {
+        let expired = files.home.expiry.expired_in(stats);
+        let has_removals = stats.removals + expired.records > 0;
+        let are_removals_dead =
+            has_removals && catalog.is_removal_droppable(stats.sequence_max, number, oldest);
+        let (bytes, records) = match are_removals_dead {
+            true => (
+                expired.bytes + stats.removal_bytes,
+                expired.records + stats.removals,
+            ),
+            false => (expired.freed_bytes(), 0),
+        };
+        Candidate {
+            number,
+            bytes: stats.data_bytes(),
+            dead_bytes: stats.dead_bytes() + bytes,
+            records: stats.records,
+            dead_records: stats.dead_entries() + records,
+        }
+    }
+
+    fn whole_store(files: &SegmentFiles, catalog: &Catalog) -> WholeStore {
+        let stats = || catalog.segments.values().map(|entry| &entry.stats);
+        let dead_bytes =
+            |it: &SegmentStats| it.dead_bytes() + files.home.expiry.expired_in(it).freed_bytes();
+        WholeStore {
+            bytes: stats().map(SegmentStats::data_bytes).sum(),
+            dead_bytes: stats().map(dead_bytes).sum(),
+            file_bytes_aim: files.bytes_max(),
+        }
+    }
+}
+
+fn merge_task(entry: &SegmentEntry, kind: TaskKind, done_bytes: u64, urgency: Urgency) -> Task {
+    let stats = &entry.stats;
+    Task {
+        kind,
+        subject: u64::from(entry.segment.number),
+        urgency,
+        cost_bytes: stats.data_end.saturating_sub(done_bytes) + stats.live_bytes,
+    }
+}
