@@ -17,11 +17,11 @@ fn binary(text: &str) -> Term {
 }
 
 fn tuple<const N: usize>(elements: [Term; N]) -> Term {
-    Term::Tuple(elements.to_vec())
+    Term::Tuple(Vec::from(elements))
 }
 
 fn list<const N: usize>(elements: [Term; N]) -> Term {
-    Term::List(elements.to_vec(), None)
+    Term::List(Vec::from(elements), None)
 }
 
 fn call(kind: &str, function: &str, argument: Term) -> Term {

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use crate::client::{Client, Response};
 use crate::world::{Options, ROOM_BYTES, World, run, run_with};
 
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
 /// `k00` to `k29` in the type `typed` and in none: their value is their number, by which they are indexed.
@@ -134,7 +136,7 @@ fn what_cannot_run_is_refused_in_riaks_words() {
         let unknown = json!({"inputs": "b", "query": [map("nothing_here")]}).to_string();
         let long = format!("{{\"inputs\":\"{}\"}}", "b".repeat(17 << 20));
         let text = ("Content-Type", "text/plain");
-        let cases: &[(&str, &str, &[(&str, &str)], &str, u16, &str)] = &[
+        let cases: &[(&str, &str, Headers<'_>, &str, u16, &str)] = &[
             (
                 "GET",
                 "/mapred",
