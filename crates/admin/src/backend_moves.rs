@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use kvorum_backend::{MoveEstimate, Timestamp};
+use kvorum_backend::{MoveEstimate, Moves, Timestamp};
 use kvorum_cluster::ProposeError;
 use kvorum_coordinator::Coordinator;
 use kvorum_maintenance::{bytes_text, counted};
@@ -108,7 +108,7 @@ impl BackendMoves<'_> {
         for (at, place) in places.moved.iter().enumerate() {
             let command = place.command(&self.coordinator.state(), target);
             let moved = self.coordinator.move_to_backend(command);
-            moved.map_err(|error| not_agreed(error, &names[..at], &names[at..]))?;
+            moved.map_err(|error| not_agreed(&error, &names[..at], &names[at..]))?;
         }
         let mut text = format!("{what} moves to {target} on all nodes: {}", room.text());
         if !places.kept.is_empty() {
@@ -196,7 +196,7 @@ impl BackendMoves<'_> {
             };
             let command = place.command(&self.coordinator.state(), source);
             let moved = self.coordinator.move_to_backend(command);
-            moved.map_err(|error| not_agreed(error, &taken_back, &[place.to_string()]))?;
+            moved.map_err(|error| not_agreed(&error, &taken_back, &[place.to_string()]))?;
             taken_back.push(place.to_string());
         }
         for vnode in self.vnodes.all() {
@@ -224,7 +224,8 @@ impl BackendMoves<'_> {
     fn sources(all: &AllMoves) -> BTreeMap<Place, BTreeSet<String>> {
         let mut sources: BTreeMap<Place, BTreeSet<String>> = BTreeMap::new();
         for status in all.statuses() {
-            let is_moving = !status.is_taken_back && !(status.has_ended() && !status.has_failed());
+            let is_open = !status.has_ended() || status.has_failed();
+            let is_moving = is_open && !status.is_taken_back;
             if let Some(place) = Place::of_scope(&status.scope)
                 && is_moving
             {
@@ -295,7 +296,7 @@ impl BackendMoves<'_> {
 }
 
 fn is_moving_as_a_whole(vnode: &Vnode) -> bool {
-    let moves = vnode.store_for_upkeep().moves().map(|it| it.moves());
+    let moves = vnode.store_for_upkeep().moves().map(Moves::moves);
     let mut moves = moves.into_iter().flatten();
     moves.any(|it| it.scope.is_empty() && (!it.has_ended() || it.has_failed()))
 }
@@ -340,8 +341,8 @@ fn ordered(text: String, what: &str, target: &str, room: &Room) -> AdminReply {
     AdminReply::ok(text, data)
 }
 
-fn not_agreed(error: ProposeError, done: &[String], left: &[String]) -> AdminReply {
-    let reply = match &error {
+fn not_agreed(error: &ProposeError, done: &[String], left: &[String]) -> AdminReply {
+    let reply = match error {
         ProposeError::Refused(refusal) => bucket_type_view::refused(refusal),
         error => AdminReply::refused(error.in_full()),
     };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kvorum_backend::{Backend, Belonging, FoundStore, Result, StoreId};
+use kvorum_backend::{Backend, BackendError, Belonging, ErrorKind, FoundStore, Result, StoreId};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
 use kvorum_backend_hanoidb::{Hanoidb, HanoidbSettings};
 use kvorum_backend_innostore::{Innostore, InnostoreSettings};
@@ -204,7 +204,7 @@ impl Opening {
                     ..InnostoreSettings::default()
                 };
                 let shared = kvorum_backend_innostore::Shared::new(64 << 10);
-                let log = log.expect("it has no store without one");
+                let log = log.ok_or_else(without_log)?;
                 let store = Innostore::open(disk, place, &settings, shared, draw, log)?;
                 let tenant = store.tenant();
                 (Arc::new(store), Some(tenant))
@@ -216,7 +216,7 @@ impl Opening {
                     belonging,
                     ..LeveledSettings::default()
                 };
-                let log = log.expect("it has no store without one");
+                let log = log.ok_or_else(without_log)?;
                 let store =
                     kvorum_backend_leveled::open(disk, place, &settings, shared, draw, log)?;
                 let tenant = store.tenant();
@@ -228,4 +228,8 @@ impl Opening {
             }
         })
     }
+}
+
+fn without_log() -> BackendError {
+    BackendError::new(ErrorKind::Misuse, "the engine has no store without a log")
 }

@@ -41,6 +41,14 @@ fn pairs() -> Vec<(Engine, Engine, bool)> {
     pairs
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests are asked for more rounds by it"
+)]
+fn is_long() -> bool {
+    std::env::var("KVORUM_TEST_LONG").is_ok()
+}
+
 struct Switched(Mutex<(u64, Arc<RouteTable>)>);
 
 impl Routes for Switched {
@@ -373,16 +381,16 @@ fn a_bucket_moves_under_writes_and_its_index_comes_along() {
 
 #[test]
 fn a_cut_in_the_middle_of_a_move_loses_nothing_and_the_move_goes_on() {
+    let rounds = match is_long() {
+        true => 12,
+        false => 3,
+    };
     for pair in pairs() {
         let mut whole = Trial::new(pair);
         let before = whole.disk.operations();
         whole.route(1);
         (0..60).all(|number| whole.turn(number));
         let operations = whole.disk.operations() - before;
-        let rounds = match std::env::var("KVORUM_TEST_LONG") {
-            Ok(_) => 12,
-            Err(_) => 3,
-        };
         let stride = (operations / rounds).max(1);
         for cut in (0..operations).step_by(usize::try_from(stride).unwrap()) {
             let mut trial = Trial::new(pair);
@@ -524,6 +532,10 @@ fn queries_without_a_break_do_not_hold_off_a_move() {
 }
 
 /// The entries of a query that takes some time for each, in order and without one twice.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a part of a move waits in the time of the machine"
+)]
 fn slowly_indexed(store: &MultiBackend, bucket: &[u8]) -> usize {
     let range = IndexRange {
         bucket_prefix: Bytes::copy_from_slice(bucket),
