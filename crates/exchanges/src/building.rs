@@ -28,7 +28,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// After a failure a step is tried again after this long.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Trees are not built again sooner than this because their store has lost something.
-const LOSS_REBUILD_PAUSE: Duration = Duration::from_secs(600);
+const LOSS_REBUILD_PAUSE: Duration = Duration::from_secs(60);
 /// An entry is taken to have so many bytes of key and head.
 const ENTRY_BYTES: u64 = 150;
 

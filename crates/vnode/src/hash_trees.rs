@@ -19,6 +19,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use kvorum_encoding::StorageKey;
 use kvorum_planted_defects::is_planted;
 use kvorum_tictac::{LeafHash, Tree, TreeSize};
@@ -151,7 +152,7 @@ impl HashTrees {
             Progress::Built => return None,
             Progress::Before(from) => from.clone(),
             Progress::Unbuilt => {
-                let from = StorageKey::from_encoded(bytes::Bytes::new());
+                let from = StorageKey::from_encoded(Bytes::new());
                 state.progress = Progress::Before(from.clone());
                 state.keys_expected = keys_expected;
                 from

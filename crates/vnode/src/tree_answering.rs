@@ -1,10 +1,11 @@
 //! Answers questions about a vnode's trees.
 
+use std::ops::Bound;
+
 use kvorum_backend::{FoldClock, FoldDetail, FoldRange, Lease, Timestamp, Visited};
 use kvorum_encoding::{SegmentFilter, StorageKey};
 use kvorum_object::DecodeError;
 use kvorum_tictac::{Tree, TreeSize};
-use std::ops::Bound;
 
 use crate::hash_trees::HashTrees;
 use crate::page::PageFailure;

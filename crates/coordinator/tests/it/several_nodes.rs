@@ -650,11 +650,9 @@ fn replicas_are_mended_on_request_and_it_is_said_when_one_was_not_reached() {
     assert!(mend(owners[1]));
     assert_eq!(cluster.replicas_with("key"), 3);
     assert!(mend(cluster.stranger("key")), "nothing is to be done");
-    let absent = cluster
-        .node(owners[0])
-        .coordinator
-        .mend_replicas(&storage_key("none"), MEND_WAIT);
-    assert!(cluster.run(absent));
+    let absent = storage_key("none");
+    let coordinator = &cluster.node(owners[0]).coordinator;
+    assert!(cluster.run(coordinator.mend_replicas(&absent, MEND_WAIT)));
 }
 
 #[test]
@@ -667,7 +665,7 @@ fn a_key_is_not_mended_while_a_replica_takes_no_writes() {
     cluster.node(owners[1]).break_store(partition);
     for at in owners {
         let coordinator = &cluster.node(at).coordinator;
-        let mended = coordinator.mend_replicas(&storage_key("key"), MEND_WAIT);
-        assert!(!cluster.run(mended));
+        let key = storage_key("key");
+        assert!(!cluster.run(coordinator.mend_replicas(&key, MEND_WAIT)));
     }
 }

@@ -238,7 +238,10 @@ const WITHOUT_EFFECT: [(&str, &str); 15] = [
         "HyperLogLogs are of bucket types, which have properties of their own",
     ),
     ("stat_tracked", "no statistics are kept for a bucket alone"),
-    ("aae_tree_exclude", "the replicas of every bucket are compared"),
+    (
+        "aae_tree_exclude",
+        "the replicas of every bucket are compared",
+    ),
     ("name", "it is part of the address"),
     ("bucket_type", "it is part of the address"),
     ("claimant", "every node can change bucket types"),

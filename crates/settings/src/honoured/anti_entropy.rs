@@ -15,7 +15,7 @@ pub(super) const KEYS: &[Key] = &[
                 settings.anti_entropy.is_active = false;
             }),
         ]),
-        "active",
+        "passive",
         "Whether replicas find and mend their differences without reads (`active`). \
          With `passive` this node keeps no trees and compares nothing; other nodes leave its replicas out, \
          so that nothing is known to be complete. \
