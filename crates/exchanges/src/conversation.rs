@@ -1,8 +1,9 @@
 //! Drives one exchange: executes the machine's effects and feeds the answers back.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -71,16 +72,27 @@ pub(crate) async fn converse(
                 return outcome;
             }
         }
-        let event = tokio::select! {
-            biased;
-            _stopped_or_gone = stop.until(|is_stopped| *is_stopped) => ExchangeEvent::Stop,
-            event = conversation.pending.next() => event.unwrap_or(ExchangeEvent::Stop),
-        };
+        let event = conversation.next_event(&mut stop).await;
         exchange.step(event, &mut effects);
     }
 }
 
 impl Conversation {
+    /// What happens next: a stop goes before whatever is answered at the same time.
+    async fn next_event(&mut self, stop: &mut Watcher<bool>) -> ExchangeEvent {
+        let mut stopped = pin!(stop.until(|is_stopped| *is_stopped));
+        let pending = &mut self.pending;
+        poll_fn(|context| {
+            // Stopped, or gone with what could stop it.
+            if stopped.as_mut().poll(context).is_ready() {
+                return Poll::Ready(ExchangeEvent::Stop);
+            }
+            let event = pending.poll_next_unpin(context);
+            event.map(|event| event.unwrap_or(ExchangeEvent::Stop))
+        })
+        .await
+    }
+
     /// Sees to an effect; the outcome, when that is it.
     fn execute(&mut self, effect: ExchangeEffect) -> Option<Outcome> {
         let pending: Pending = match effect {
