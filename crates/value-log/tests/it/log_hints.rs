@@ -18,7 +18,7 @@ use kvorum_backend::{
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
-use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
+use kvorum_encoding::{Bucket, BucketType, Key, SegmentFilter, StorageKey, bucket_prefix};
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 
 use crate::tenants::{Opened, tenants_of};
@@ -280,7 +280,9 @@ fn a_fold_over_a_few_anti_entropy_segments_reads_few_blocks_and_shows_what_there
     }
     node.upkeep();
     let filter = FoldFilter {
-        segments: Some(wanted.iter().map(|number| segment_of(*number)).collect()),
+        segments: Some(SegmentFilter::Segments(
+            wanted.iter().map(|number| segment_of(*number)).collect(),
+        )),
         ..FoldFilter::unexpired(NOW)
     };
     let folded = |snapshot: &dyn Snapshot| {
@@ -519,7 +521,7 @@ fn a_fold_over_anti_entropy_segments_passes_over_no_damage() {
     }
     (0..COUNT).for_each(|number| node.put(vec![put(number, COUNT, number)]));
     let filter = FoldFilter {
-        segments: Some(vec![0]),
+        segments: Some(SegmentFilter::Segments(vec![0])),
         ..FoldFilter::unexpired(NOW)
     };
     let mut found = 0;
