@@ -11,7 +11,7 @@ use kvorum_sst::{
 };
 use proptest::prelude::*;
 
-use crate::support::{Told, facts, get, map, open, scan, segments_of, small_options, write};
+use crate::support::{Told, get, map, open, scan, segments_of, small_options, write};
 
 fn options() -> impl Strategy<Value = TableOptions> {
     let filters = prop_oneof![

@@ -8,7 +8,7 @@ use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 use kvorum_sst::{Gap, KnownTable, Part, ReadContext, ScanFilter, ScanOptions};
 
 use crate::support::{
-    ID, Map, PATH, Told, facts, flip, map, open, scan, segments_of, small_options, write,
+    ID, Map, PATH, Told, flip, map, open, scan, segments_of, small_options, write,
 };
 
 const FILE_HEADER_BYTES: u64 = 32;
