@@ -224,8 +224,8 @@ const SCENARIOS: [Scenario; 19] = [
         holds: "a node that lost all its data has every key again though nobody reads",
         kinds: &[Wipe],
         adapt: |plan| {
-            (plan.has_exchanges, plan.control) = (true, Control::StandIn);
-            (plan.nodes, plan.keys) = (5, 40);
+            (plan.has_exchanges, plan.nodes, plan.keys) = (true, 5, 40);
+            plan.faults.retain(|fault| fault.kind == Wipe);
             for fault in &mut plan.faults {
                 fault.begin = plan.length * 4 / 5;
             }
