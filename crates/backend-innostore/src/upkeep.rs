@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
-    Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Unsynced, Urgency,
+    ErrorKind, Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Unsynced,
+    Urgency,
 };
 
 use crate::leaving::Leaving;
@@ -50,6 +51,20 @@ impl Jobs {
     }
 
     pub(crate) fn step(
+        &mut self,
+        store: &Store,
+        task: &Task,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        let outcome = self.part_of(store, task, budget, now);
+        if matches!(&outcome, Err(error) if error.kind() == ErrorKind::Unread) {
+            store.version.load().tree.count_unread();
+        }
+        outcome
+    }
+
+    fn part_of(
         &mut self,
         store: &Store,
         task: &Task,

@@ -76,7 +76,13 @@ impl Census {
             return Ok((Counted::End, 0));
         };
         let bytes = taken_bytes(&next.place, next.level);
-        let (page, found) = self.read(&next)?;
+        let (page, found) = match self.read(&next) {
+            Ok(read) => read,
+            Err(error) => {
+                self.left.push(next);
+                return Err(error);
+            }
+        };
         let Some(page) = page else {
             return Ok((Counted::Lost(next.lost(found)), bytes));
         };
@@ -91,14 +97,18 @@ impl Census {
     /// The page, if one of its copies can be read, and what is wrong with another.
     fn read(&self, next: &Left) -> Result<(Option<Arc<Page>>, String)> {
         let copies = taken_bytes(&next.place, next.level) / u64::from(next.place.len.max(1));
-        let (mut whole, mut damage) = (None, String::new());
+        let (mut whole, mut damage, mut is_unread) = (None, String::new(), false);
         for copy in 0..copies {
             let read = self.tree.read_copy(&next.place, next.level, copy > 0)?;
             match read {
                 PageRead::Page(page) => whole = Some(page),
                 PageRead::Damaged(found) => damage = found,
+                PageRead::Unread(found) => (damage, is_unread) = (found, true),
                 PageRead::WouldBlock => return Err(crate::walk::unread()),
             }
+        }
+        if whole.is_none() && is_unread && !self.tree.is_given_up(&next.place) {
+            return Err(crate::tree::unread(&next.place, &damage));
         }
         Ok((whole, damage))
     }

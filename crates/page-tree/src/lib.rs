@@ -27,6 +27,7 @@ pub mod anatomy;
 mod cache;
 mod census;
 mod entry;
+mod failing;
 mod file;
 mod file_scan;
 pub mod manifest;

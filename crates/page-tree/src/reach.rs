@@ -8,7 +8,7 @@ use kvorum_disk::Reading;
 use crate::entry::{Body, Entry};
 use crate::page::{BODY_LEVEL, Page};
 use crate::place::PagePlace;
-use crate::tree::{Child, PageRead, Tree};
+use crate::tree::{Child, PageRead, Tree, unread};
 
 /// What a page takes in its file, in bytes.
 pub(crate) fn taken_bytes(place: &PagePlace, level: u8) -> u64 {
@@ -24,15 +24,19 @@ pub(crate) fn taken_bytes(place: &PagePlace, level: u8) -> u64 {
 /// below a page that cannot be read is not counted.
 ///
 /// # Errors
-/// Those of the disk that are not of one page.
+/// As of [`Tree::get`].
 pub fn live_bytes(tree: &Tree) -> Result<BTreeMap<u64, u64>> {
     let mut live = BTreeMap::new();
     let mut left: Vec<(PagePlace, u8)> = Vec::new();
     left.extend(tree.root().map(|root| (root.place, root.level)));
     while let Some((place, level)) = left.pop() {
         *live.entry(place.file).or_default() += taken_bytes(&place, level);
-        let PageRead::Page(page) = tree.read(&place, level, Reading::MayBlock, false)? else {
-            continue;
+        let page = match tree.read(&place, level, Reading::MayBlock, false)? {
+            PageRead::Page(page) => page,
+            PageRead::Damaged(_) => continue,
+            // What is below it would count as gone.
+            PageRead::Unread(found) => return Err(unread(&place, &found)),
+            PageRead::WouldBlock => return Err(crate::walk::unread()),
         };
         match level {
             0 => count_bodies(&page, &mut live),

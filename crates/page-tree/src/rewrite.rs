@@ -24,7 +24,7 @@ use crate::output::{Output, OutputSettings, WrittenFile};
 use crate::page::{BODY_LEVEL, Item};
 use crate::place::PagePlace;
 use crate::reach::{live_bytes, taken_bytes};
-use crate::tree::{Child, Found, LostPage, PageRead, Root, Tree, range};
+use crate::tree::{self, Child, Found, LostPage, PageRead, Root, Tree, range};
 use crate::walk::{undecodable, unread};
 
 /// A leaf smaller than a page by this factor takes in its neighbour.
@@ -317,6 +317,7 @@ impl Rewrite {
                 self.lose(child.place, true, (&lower, upper.as_ref()), found);
                 Frame::of_children(0, Vec::new(), lower, upper)
             }
+            PageRead::Unread(found) => return Err(tree::unread(&child.place, &found)),
             PageRead::WouldBlock => return Err(unread()),
         };
         self.frames.push(frame);
@@ -345,6 +346,7 @@ impl Rewrite {
                 self.lose(child.place, false, (&lower, upper.as_ref()), found);
                 Vec::new()
             }
+            PageRead::Unread(found) => return Err(tree::unread(&child.place, &found)),
             PageRead::WouldBlock => return Err(unread()),
         };
         self.cost_bytes += u64::from(child.place.len);

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_backend::{BackendError, Result};
+use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::Reading;
 use kvorum_encoding::{ByteReader, KeyRange, Truncated, put_varint, successor};
 
 use crate::cache::PageCache;
 use crate::entry::{Body, Entry};
-use crate::file::PageFile;
+use crate::failing::FailingPages;
+use crate::file::{PageFile, file_name};
 use crate::page::{BODY_LEVEL, Page};
 use crate::place::PagePlace;
 
@@ -39,6 +40,7 @@ struct Inner {
     cache: Arc<PageCache>,
     /// The store's number in the cache.
     owner: u64,
+    failing: Arc<FailingPages>,
 }
 
 /// A page that cannot be read.
@@ -116,6 +118,8 @@ pub(crate) enum PageRead {
     WouldBlock,
     /// Its bytes are not what was written, or are not there: in words.
     Damaged(String),
+    /// The device did not give it: in words. It may be whole.
+    Unread(String),
 }
 
 impl Tree {
@@ -134,6 +138,7 @@ impl Tree {
                 files,
                 cache,
                 owner,
+                failing: Arc::default(),
             }),
         }
     }
@@ -148,8 +153,15 @@ impl Tree {
                 files,
                 cache,
                 owner: inner.owner,
+                failing: inner.failing.clone(),
             }),
         }
+    }
+
+    /// Counts that upkeep came no further than the page that the device did not give last: one at which it
+    /// fails often enough counts as damaged.
+    pub fn count_unread(&self) {
+        self.inner.failing.count();
     }
 
     /// The identity of the store.
@@ -175,7 +187,8 @@ impl Tree {
     /// What a key holds; a body that is apart stays where it is.
     ///
     /// # Errors
-    /// Those of the disk that are not of one page.
+    /// [`ErrorKind::Unread`] where the device did not give a page, and those of the disk that are not of one
+    /// page.
     pub fn get(&self, key: &[u8], reading: Reading) -> Result<Found<Entry>> {
         let Some(root) = self.inner.root else {
             return Ok(Found::Absent);
@@ -191,6 +204,7 @@ impl Tree {
                 PageRead::Page(page) => page,
                 PageRead::WouldBlock => return Ok(Found::WouldBlock),
                 PageRead::Damaged(found) => return Ok(Found::Lost(at.lost(found))),
+                PageRead::Unread(found) => return Err(unread(&at.place, &found)),
             };
             if at.level == 0 {
                 return Ok(entry_of(&page, key, at));
@@ -220,6 +234,7 @@ impl Tree {
             PageRead::Page(page) => page,
             PageRead::WouldBlock => return Ok(Found::WouldBlock),
             PageRead::Damaged(found) => return Ok(Found::Lost(lost_body(key, place, found))),
+            PageRead::Unread(found) => return Err(unread(&place, &found)),
         };
         let body = page.body();
         if page.lower() == key && body.len() as u64 == len {
@@ -247,6 +262,7 @@ impl Tree {
             let read = self.read(&here, here_level, Reading::MayBlock, true)?;
             at = match read {
                 PageRead::Page(page) => Child::place_of(&page, page.child_for(key)).ok(),
+                PageRead::Unread(found) => return Err(unread(&here, &found)),
                 PageRead::WouldBlock | PageRead::Damaged(_) => None,
             }
             .map(|child| (child, here_level - 1));
@@ -278,10 +294,11 @@ impl Tree {
             return Ok(PageRead::Damaged(NO_FILE.to_owned()));
         };
         let is_branch = level > 0 && level != BODY_LEVEL;
-        let mut found = String::new();
+        let (mut found, mut is_unread) = (String::new(), false);
         for is_twin in [false, is_branch] {
             match self.read_once(file, place, level, is_twin, reading)? {
                 PageRead::Damaged(damage) => found = damage,
+                PageRead::Unread(failure) => (found, is_unread) = (failure, true),
                 PageRead::WouldBlock => return Ok(PageRead::WouldBlock),
                 PageRead::Page(page) => {
                     if fills_cache {
@@ -291,7 +308,15 @@ impl Tree {
                 }
             }
         }
-        Ok(PageRead::Damaged(found))
+        Ok(match is_unread && !inner.failing.failed(place) {
+            true => PageRead::Unread(found),
+            false => PageRead::Damaged(found),
+        })
+    }
+
+    /// True for a page that the device has failed to give too often to count on it.
+    pub(crate) fn is_given_up(&self, place: &PagePlace) -> bool {
+        self.inner.failing.failed(place)
     }
 
     /// One copy of a page as it is in its file, past the cache; that of a leaf or a body is the first.
@@ -320,7 +345,7 @@ impl Tree {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == Disk::WouldBlock => return Ok(PageRead::WouldBlock),
             Err(error) if error.kind() == Disk::Device => {
-                return Ok(PageRead::Damaged(error.to_string()));
+                return Ok(PageRead::Unread(error.to_string()));
             }
             Err(error) => return Err(BackendError::from(&error)),
         };
@@ -330,6 +355,12 @@ impl Tree {
             Err(found) => PageRead::Damaged(found),
         })
     }
+}
+
+/// What a read or a rewrite says that came to a page which the device did not give.
+pub(crate) fn unread(place: &PagePlace, found: &str) -> BackendError {
+    let detail = format!("{} at {}: {found}", file_name(place.file), place.offset);
+    BackendError::new(ErrorKind::Unread, detail)
 }
 
 const NO_FILE: &str = "its file is not there";

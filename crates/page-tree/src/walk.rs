@@ -10,7 +10,7 @@ use kvorum_encoding::Truncated;
 use crate::entry::Entry;
 use crate::page::Page;
 use crate::place::PagePlace;
-use crate::tree::{Child, LostPage, PageRead, Tree, range};
+use crate::tree::{self, Child, LostPage, PageRead, Tree, range};
 
 /// What a walk comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Walk {
     /// Goes on to the next key, or to the next page that cannot be read.
     ///
     /// # Errors
-    /// Those of the disk that are not of one page.
+    /// As of [`Tree::get`].
     pub fn advance(&mut self) -> Result<Walked> {
         if !self.is_begun {
             self.is_begun = true;
@@ -131,6 +131,7 @@ impl Walk {
                     found,
                 })));
             }
+            PageRead::Unread(found) => return Err(tree::unread(&place, &found)),
             PageRead::WouldBlock => return Err(unread()),
         };
         let next = match level {

@@ -99,8 +99,6 @@ list_defects! {
     ChangeDuringPageTakenTwice,
     /// A tree is not changed when an entry is overwritten.
     TreeUnchangedByOverwrite,
-    /// A key counts as mended though a replica was not reached.
-    MendedThoughReplicaFailed,
     /// An exchange compares a tree that is being built.
     TreeTrustedWhileBuilt,
     /// A range hint ends where the last exchange found its last difference.

@@ -76,11 +76,6 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         }
         Defect::DeliveryOrderDecides => &[DoubledMessages, OvertakenMessages, Join, ClockBack],
         Defect::TombstoneReapedEarly | Defect::SiblingsDropped => &[IsolateOne, Crash],
-        Defect::TreeTrustedWhileBuilt => &[Restart, Crash, CrashAll, WriteError, DiskFull],
-        Defect::ExchangeShortOfReplicaComplete => &[Restart, Crash, LostMessages, WriteError],
-        Defect::TreeUnchangedByOverwrite | Defect::MendedThoughReplicaFailed => {
-            &[DiskFull, WriteError, IsolateOne]
-        }
         Defect::DirectoryNotSynced
         | Defect::RenameBeforeSync
         | Defect::GroupNotAwaited
@@ -95,6 +90,9 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         | Defect::DigestNotCompared
         | Defect::CursorBeforeDurable
         | Defect::WaitingTransferKeepsTurn
+        | Defect::TreeUnchangedByOverwrite
+        | Defect::TreeTrustedWhileBuilt
+        | Defect::ExchangeShortOfReplicaComplete
         | Defect::ChangeDuringPageTakenTwice
         | Defect::RangeHintSkipsNewest
         | Defect::ExpiredEntryRepaired
@@ -200,13 +198,6 @@ fn plan(place: Place, seed: u64) -> RunPlan {
         | Defect::SloppyQuorumCountedForPw => plan.strict_percent = 90,
         _ => plan.strict_percent = 60,
     }
-    plan.has_exchanges = matches!(
-        defect,
-        Defect::TreeTrustedWhileBuilt
-            | Defect::ExchangeShortOfReplicaComplete
-            | Defect::TreeUnchangedByOverwrite
-            | Defect::MendedThoughReplicaFailed
-    );
     plan
 }
 

@@ -17,7 +17,7 @@ use kvorum_backend::{
     ReadAt, Reading, Result, StepBudget, TaskKind, Timestamp, Visited, Write,
 };
 use kvorum_backend_innostore::InnostoreSettings;
-use kvorum_disk::{Disk, MemoryDisk, OpenMode};
+use kvorum_disk::{Disk, Fault, FaultyDisk, MemoryDisk, OpenMode, Operation, Rule};
 use kvorum_encoding::StorageKey;
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 
@@ -36,11 +36,14 @@ struct Node {
 
 impl Node {
     fn open(disk: &MemoryDisk, settings: &InnostoreSettings) -> Self {
+        Self::open_on(Arc::new(disk.clone()), settings)
+    }
+
+    fn open_on(disk: Arc<dyn Disk>, settings: &InnostoreSettings) -> Self {
         let log_settings = ValueLogSettings {
             segment_bytes: 4_000,
             dead_percent_max: 20,
         };
-        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 5, log_settings).unwrap();
         let drawn = AtomicU64::new(7);
         let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
@@ -325,4 +328,62 @@ fn a_read_that_must_not_wait_says_so() {
     let write = Write::remove(key(1));
     let refused = node.store.put(&Batch::of(write), Durability::Grouped);
     assert_eq!(refused.err().map(|it| it.kind()), Some(ErrorKind::Closed));
+}
+
+/// A store of which the device gives no page that is there now.
+fn unread(memory: &MemoryDisk) -> (FaultyDisk, Node) {
+    let disk = FaultyDisk::over_memory(memory);
+    let node = Node::open_on(Arc::new(disk.clone()), &settings());
+    let fault = Fault::Error(kvorum_disk::ErrorKind::Device);
+    for file in page_files(memory) {
+        let rule = Rule::new(fault).on(Operation::Read);
+        disk.add_rule(rule.path_ends_with(&file));
+    }
+    (disk, node)
+}
+
+/// A step of moving what is in memory to the tree.
+fn flush(node: &Node) -> Result<()> {
+    let due = node.store.maintenance_due(NOW);
+    let task = due.iter().find(|it| it.kind == TaskKind::Flush);
+    let step = node.store.maintenance_step(task.unwrap(), BUDGET, NOW);
+    step.map(drop)
+}
+
+/// A rewrite left out a leaf that the device had failed to give once, and what was in it was lost.
+#[test]
+fn what_a_device_fails_to_give_for_a_while_is_there_afterwards() {
+    let (memory, node) = filled(&settings());
+    drop(node);
+    let (disk, node) = unread(&memory);
+    assert_eq!(node.get(7, NOW).unwrap_err().kind(), ErrorKind::Unread);
+    node.put(0, 10, Fields::default());
+    for _ in 0..3 {
+        assert_eq!(flush(&node).unwrap_err().kind(), ErrorKind::Unread);
+    }
+    disk.heal();
+    node.tend(&ALL, NOW);
+    assert_eq!(node.keys_folded(NOW), KEYS);
+    assert!(node.store.status().lost.is_empty());
+}
+
+/// Upkeep would stop for ever at a sector that is gone for good.
+#[test]
+fn what_a_device_never_gives_counts_as_damaged_after_a_while() {
+    let (memory, node) = filled(&settings());
+    drop(node);
+    let (_disk, node) = unread(&memory);
+    node.put(0, 10, Fields::default());
+    let steps = (0..1_000).take_while(|_| {
+        let due = node.store.maintenance_due(NOW);
+        let is_due = due.iter().any(|it| it.kind == TaskKind::Flush);
+        if is_due && let Err(error) = flush(&node) {
+            assert_eq!(error.kind(), ErrorKind::Unread);
+        }
+        is_due
+    });
+    let steps = steps.count();
+    assert!((8..1_000).contains(&steps), "{steps} steps");
+    assert!(!node.store.status().lost.is_empty());
+    assert_eq!(node.get(0, NOW), Ok(Some(10)));
 }

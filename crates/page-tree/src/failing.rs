@@ -1,0 +1,85 @@
+//! Pages that the device does not give, however often they are asked for.
+//!
+//! A device may fail for a while, and what it failed to read then is whole afterwards: an error, for which
+//! nothing is written over the page and nothing is left out. A sector that is gone for good would stop upkeep
+//! for ever. So a page at which upkeep has failed often, waiting longer each time, counts as damaged from then
+//! on, until the store is opened again.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+use crate::place::PagePlace;
+
+/// After so many failures at one page the node's arbiter has waited for four minutes.
+const FAILURES_MAX: u32 = 8;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct FailingPages {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The file and the offset of the page that the device did not give last.
+    last: Option<(u64, u64)>,
+    /// How often upkeep failed at each.
+    failures: BTreeMap<(u64, u64), u32>,
+}
+
+impl FailingPages {
+    /// Notes that the device did not give a page. True for one that counts as damaged.
+    pub(crate) fn failed(&self, place: &PagePlace) -> bool {
+        let mut known = self.known.lock();
+        let page = (place.file, place.offset);
+        known.last = Some(page);
+        let failures = known.failures.get(&page);
+        failures.is_some_and(|failures| *failures >= FAILURES_MAX)
+    }
+
+    /// Counts that upkeep came no further than the page that failed last.
+    pub(crate) fn count(&self) {
+        let mut known = self.known.lock();
+        if let Some(page) = known.last.take() {
+            *known.failures.entry(page).or_default() += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(offset: u64) -> PagePlace {
+        PagePlace {
+            file: 1,
+            offset,
+            len: 4096,
+            check: 0,
+        }
+    }
+
+    #[test]
+    fn a_page_is_given_up_when_upkeep_failed_at_it_eight_times_whatever_reads_do() {
+        let failing = FailingPages::default();
+        for _ in 0..8 {
+            for _ in 0..100 {
+                assert!(!failing.failed(&place(8192)), "reads alone count nothing");
+            }
+            assert!(!failing.failed(&place(4096)));
+            failing.count();
+        }
+        assert!(failing.failed(&place(4096)));
+        assert!(!failing.failed(&place(8192)));
+    }
+
+    #[test]
+    fn a_failure_of_upkeep_that_is_no_pages_counts_for_none() {
+        let failing = FailingPages::default();
+        for _ in 0..20 {
+            failing.count();
+        }
+        assert!(!failing.failed(&place(4096)));
+    }
+}
