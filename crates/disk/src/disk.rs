@@ -101,7 +101,8 @@ pub trait Disk: Send + Sync {
     fn sync_directory(&self, path: &Path) -> Result<()>;
 
     /// Takes an exclusive lock on a file, creating it if missing, or fails at once with
-    /// [`ErrorKind::Locked`]. `holder` is written into the file for people to read.
+    /// [`ErrorKind::Locked`]. `holder` is written into the file for people to read, where the disk has room for
+    /// it: a store on a full disk opens, and makes room.
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn DiskLock>>;
 
     /// Space on the filesystem that holds `path`.

@@ -132,7 +132,10 @@ impl Disk for RealDisk {
             Err(errno) => return Err(failed(errno.into())),
         }
         file.set_len(0).map_err(&failed)?;
-        file.write_all_at(holder.as_bytes(), 0).map_err(&failed)?;
+        match file.write_all_at(holder.as_bytes(), 0).map_err(&failed) {
+            Err(error) if error.kind() == ErrorKind::NoSpace => {}
+            written => written?,
+        }
         Ok(Box::new(RealLock { _file: file }))
     }
 

@@ -467,3 +467,15 @@ proptest! {
         }
     }
 }
+
+/// A store on a disk that was full to the last block could not be opened, and so not make room.
+#[test]
+fn a_lock_is_taken_where_there_is_no_room_for_its_holder() {
+    let disk = MemoryDisk::with_blocks(8192, 4096);
+    let full = disk.open(Path::new("full"), OpenMode::Create).unwrap();
+    full.write_at(&[1; 8192], 0).unwrap();
+    let lock = disk.lock(Path::new("lock"), "process 1").unwrap();
+    let second = disk.lock(Path::new("lock"), "process 2");
+    assert_eq!(second.err().unwrap().kind(), ErrorKind::Locked);
+    drop(lock);
+}

@@ -77,6 +77,10 @@ const CASES: &[Case] = &[
     granted("cluster plan", &[]),
     granted("cluster commit", &[]),
     granted("cluster clear", &[]),
+    granted("aae-status", &[]),
+    granted("tictacaae treestatus", &[]),
+    granted("tictacaae enable", &[]),
+    granted("tictacaae disable", &[]),
     // No process listens on the port of this name; this node is the only member, up, and has its majority.
     refused("cluster join", &["other@127.0.0.1:1"]),
     refused("cluster leave", &[]),
