@@ -79,8 +79,6 @@ const CASES: &[Case] = &[
     granted("cluster clear", &[]),
     granted("aae-status", &[]),
     granted("tictacaae treestatus", &[]),
-    granted("tictacaae enable", &[]),
-    granted("tictacaae disable", &[]),
     // No process listens on the port of this name; this node is the only member, up, and has its majority.
     refused("cluster join", &["other@127.0.0.1:1"]),
     refused("cluster leave", &[]),
@@ -91,6 +89,9 @@ const CASES: &[Case] = &[
     // Its store is open.
     refused("cluster accept-loss", &["3"]),
     refused("down", &[OWN]),
+    // Anti-entropy is passive by default.
+    refused("tictacaae enable", &[]),
+    refused("tictacaae disable", &[]),
     // It has one backend.
     refused("backend migrate", &["--all", "--to", "leveldb"]),
     refused("backend status", &[]),
