@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -241,10 +243,12 @@ fn end(child: &mut Child) {
     let _waited_or_gone = child.wait();
 }
 
-/// An address of this machine that nobody listens on now.
+/// An address of this machine that nobody listens on now. Each is given once: the node that has it listens later.
 fn free_address() -> anyhow::Result<SocketAddr> {
+    static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(rand::random_range(PORTS)));
     for _ in 0..1000 {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, rand::random_range(PORTS)));
+        let port = PORTS.start + NEXT.fetch_add(1, Ordering::Relaxed) % (PORTS.end - PORTS.start);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         if TcpListener::bind(address).is_ok() {
             return Ok(address);
         }
