@@ -18,8 +18,6 @@ use parking_lot::Mutex;
 pub const INDEX: &str = "PAGES.bad";
 /// Its first bytes.
 pub const MAGIC: [u8; 8] = *b"KVinnbad";
-/// Files are told apart by this many bits of a page's name; the others say where in the file it is.
-const OFFSET_BITS: u32 = 36;
 
 /// See the module.
 pub(crate) struct Losses {
@@ -35,11 +33,6 @@ struct Known {
     written: usize,
     /// Damaged pages that the tree does not lead to any more, by their names.
     left_out: BTreeSet<u64>,
-}
-
-/// A number for a page, as doubts name the block in which keys were lost.
-fn name_of(place: &PagePlace) -> u64 {
-    (place.file << OFFSET_BITS) | (place.offset & ((1 << OFFSET_BITS) - 1))
 }
 
 impl Losses {
@@ -104,7 +97,7 @@ impl Losses {
         );
         let (offset, len) = (lost.place.offset, u64::from(lost.place.len));
         self.note(LostRange::new(file, offset, len, held));
-        let name = name_of(&lost.place);
+        let name = lost.place.name();
         self.doubts.open_for(name, offset, lost.range.clone());
         BackendError::new(ErrorKind::Corrupt, detail)
     }
@@ -112,12 +105,12 @@ impl Losses {
     /// The tree leads to this page no longer.
     pub(crate) fn leave_out(&self, lost: &LostPage) {
         let _told = self.note_page(lost);
-        self.known.lock().left_out.insert(name_of(&lost.place));
+        self.known.lock().left_out.insert(lost.place.name());
     }
 
     /// True when a damaged page by this name may still be come to, in a file that is there.
     pub(crate) fn is_there(&self, name: u64, has_file: impl Fn(u64) -> bool) -> bool {
-        has_file(name >> OFFSET_BITS) && !self.known.lock().left_out.contains(&name)
+        has_file(PagePlace::file_of_name(name)) && !self.known.lock().left_out.contains(&name)
     }
 
     pub(crate) fn has_unwritten(&self) -> bool {

@@ -58,8 +58,10 @@ impl Jobs {
         now: Timestamp,
     ) -> Result<StepOutcome> {
         let outcome = self.part_of(store, task, budget, now);
-        if matches!(&outcome, Err(error) if error.kind() == ErrorKind::Unread) {
-            store.version.load().tree.count_unread();
+        if let Err(error) = &outcome
+            && error.kind() == ErrorKind::Unread
+        {
+            store.version.load().tree.count_unread(error);
         }
         outcome
     }

@@ -5,14 +5,10 @@
 //! for ever. So a page at which upkeep has failed often, waiting longer each time, counts as damaged from then
 //! on, until the store is opened again.
 
-use std::collections::BTreeMap;
-
+use kvorum_backend::{BackendError, Unreadable};
 use parking_lot::Mutex;
 
 use crate::place::PagePlace;
-
-/// After so many failures at one page the node's arbiter has waited for four minutes.
-const FAILURES_MAX: u32 = 8;
 
 /// See the module.
 #[derive(Default)]
@@ -22,34 +18,38 @@ pub(crate) struct FailingPages {
 
 #[derive(Default)]
 struct Known {
-    /// The file and the offset of the page that the device did not give last.
-    last: Option<(u64, u64)>,
-    /// How often upkeep failed at each.
-    failures: BTreeMap<(u64, u64), u32>,
+    /// The name of the page that the device did not give last.
+    last: Option<u64>,
+    /// By the names of pages.
+    unreadable: Unreadable,
 }
 
 impl FailingPages {
     /// Notes that the device did not give a page. True for one that counts as damaged.
     pub(crate) fn failed(&self, place: &PagePlace) -> bool {
         let mut known = self.known.lock();
-        let page = (place.file, place.offset);
-        known.last = Some(page);
-        let failures = known.failures.get(&page);
-        failures.is_some_and(|failures| *failures >= FAILURES_MAX)
+        known.last = Some(place.name());
+        known.unreadable.contains(place.name())
     }
 
     /// Counts that upkeep came no further than the page that failed last.
-    pub(crate) fn count(&self) {
+    pub(crate) fn count(&self, error: &BackendError) {
         let mut known = self.known.lock();
         if let Some(page) = known.last.take() {
-            *known.failures.entry(page).or_default() += 1;
+            known.unreadable.failed_in_any_way(page, error);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use kvorum_backend::ErrorKind;
+
     use super::*;
+
+    fn unread() -> BackendError {
+        BackendError::new(ErrorKind::Unread, "a page was not read")
+    }
 
     fn place(offset: u64) -> PagePlace {
         PagePlace {
@@ -68,7 +68,7 @@ mod tests {
                 assert!(!failing.failed(&place(8192)), "reads alone count nothing");
             }
             assert!(!failing.failed(&place(4096)));
-            failing.count();
+            failing.count(&unread());
         }
         assert!(failing.failed(&place(4096)));
         assert!(!failing.failed(&place(8192)));
@@ -78,7 +78,7 @@ mod tests {
     fn a_failure_of_upkeep_that_is_no_pages_counts_for_none() {
         let failing = FailingPages::default();
         for _ in 0..20 {
-            failing.count();
+            failing.count(&unread());
         }
         assert!(!failing.failed(&place(4096)));
     }

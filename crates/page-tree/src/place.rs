@@ -2,6 +2,9 @@
 
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
 
+/// The last bits of a page's name say where in its file it is; those before them name the file.
+const OFFSET_BITS: u32 = 36;
+
 /// The place of a page, as the page above it has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PagePlace {
@@ -16,6 +19,16 @@ pub struct PagePlace {
 }
 
 impl PagePlace {
+    /// A number for the page, as doubts and lists of failures name it.
+    pub fn name(&self) -> u64 {
+        (self.file << OFFSET_BITS) | (self.offset & ((1 << OFFSET_BITS) - 1))
+    }
+
+    /// The file of the page with this name.
+    pub fn file_of_name(name: u64) -> u64 {
+        name >> OFFSET_BITS
+    }
+
     /// Appends it: varints file, offset and length, and the checksum as 4 bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.file);

@@ -160,8 +160,8 @@ impl Tree {
 
     /// Counts that upkeep came no further than the page that the device did not give last: one at which it
     /// fails often enough counts as damaged.
-    pub fn count_unread(&self) {
-        self.inner.failing.count();
+    pub fn count_unread(&self, error: &BackendError) {
+        self.inner.failing.count(error);
     }
 
     /// The identity of the store.
