@@ -112,7 +112,7 @@ pub(crate) fn trees_text(node: &str, data: &Value) -> String {
     text
 }
 
-/// What Riak prints for `aae-status`.
+/// The output of `riak admin aae-status`.
 pub(crate) fn riak_text(data: &Value) -> String {
     let rule = "-".repeat(79);
     let title = |name: &str| format!("{name:=^79}\n");

@@ -35,7 +35,7 @@ pub(crate) struct BackendMoves<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// What an order would copy on this node, and the room for it.
+/// The bytes that an order would copy on this node, and the room for them.
 #[derive(Default)]
 struct Room {
     estimate: MoveEstimate,

@@ -54,7 +54,7 @@ pub(crate) fn set(member: &Member, change: &PropertyOverlay, propose: Propose<'_
     propose(Command::SetDefaultProperties(merged), &done)
 }
 
-/// What this node is configured with, beside the backend that is agreed on.
+/// The defaults of this node's configuration, with the agreed backend in place of its own.
 fn configured(member: &Member) -> PropertyOverlay {
     let state = member.state().current();
     let own = &member.settings().default_properties;

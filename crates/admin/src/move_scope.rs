@@ -1,8 +1,8 @@
-//! What an operator moves from backend to backend, as the command line names it.
+//! The scope of a move between backends, as the command line names it.
 
 use serde_json::{Value, json};
 
-/// What moves.
+/// The scope of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MoveScope {
     /// All buckets of a type that have no backend of their own; `default` for buckets without a type.

@@ -76,7 +76,7 @@ pub enum AdminRequest {
     },
     /// Move data to another backend.
     BackendMigrate {
-        /// What moves.
+        /// The scope of the move.
         scope: MoveScope,
         /// The backend that is to have it.
         target: String,
