@@ -10,6 +10,7 @@ pub(crate) mod lexer;
 mod links;
 mod manifests;
 mod module_cycles;
+mod openings;
 mod scenarios;
 mod seams;
 mod sources;
@@ -57,6 +58,10 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<Tally> {
         (
             "every Rust file says what it is",
             sources::check_introduction(&tree),
+        ),
+        (
+            "doc comments begin with a noun or a verb",
+            openings::check(&tree),
         ),
         ("sources are ASCII", sources::check_ascii(&tree)),
         ("no file is larger than 256 KiB", sources::check_size(&tree)),
