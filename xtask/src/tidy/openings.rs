@@ -190,7 +190,9 @@ fn judge(name: &str, places: &[String], listed: usize) -> Vec<String> {
         let first = format!(
             "{name} has {found} openings with no noun and no verb, {listed} are allowed:"
         );
-        return std::iter::once(first).chain(places.iter().cloned()).collect();
+        return std::iter::once(first)
+            .chain(places.iter().cloned())
+            .collect();
     }
     let lower = match found {
         0 => "take the exception away".to_owned(),
