@@ -1,5 +1,5 @@
-//! An entry as a walk comes by it. Few walks want all of most entries, so where the parts are is looked up
-//! at once, and a part is cut out when it is asked for.
+//! An entry in a walk. Few walks need all of most entries, so the parts' offsets are decoded at
+//! once, and a part is cut out on demand.
 
 use bytes::Bytes;
 use kvorum_backend::Fields;
@@ -8,16 +8,16 @@ use crate::entry::{Parts, ValueParts};
 use crate::merge::Taken;
 use crate::{Body, Entry, Value};
 
-/// What a batch wrote to a key.
+/// A batch's write to a key.
 pub(crate) struct Held {
     pub(crate) sequence: u64,
     /// `None` when the key was removed.
     pub(crate) value: Option<HeldValue>,
 }
 
-/// What a key holds.
+/// The value of a key.
 pub(crate) enum HeldValue {
-    /// As a table has it, or a memtable.
+    /// The bytes of a table or a memtable.
     Packed { bytes: Bytes, parts: ValueParts },
     /// Too large for a memtable's piece of memory.
     Apart(Value),

@@ -20,7 +20,7 @@ use crate::pins::Pin;
 use crate::store::Store;
 use crate::version::Version;
 
-/// What a scan shows of an entry.
+/// The part of an entry that a scan shows.
 pub struct Shown<'a> {
     key: &'a [u8],
     sequence: u64,

@@ -1,14 +1,14 @@
-//! Tables that a device does not let be read, and what merges do about them.
+//! Tables that a device fails to read, and their treatment by merges.
 //!
-//! Whoever is asked for a key answers with the device's error, however often: a device may fail for a
-//! while, and nothing is given up for that. A merge cannot wait for ever. It would read the same tables
-//! again and again up to the same sector, level 0 would grow behind it, and a store of millions of keys
-//! would stand still for a few. So others go first, and what has failed often enough for long enough is
-//! merged without the blocks that cannot be read. They are told as lost, as damaged ones are, and their
-//! file goes to `lost/` and not away.
+//! A get of such a key returns the device's error, however often: a device may fail for a while,
+//! and no data is given up for that. A merge cannot wait for ever. It would read the same tables
+//! again and again up to the same sector, level 0 would grow behind it, and a few bad keys would
+//! stop a store of millions. So other merges go first, and a table that has failed often enough for
+//! long enough is merged without the unreadable blocks. They are reported as lost, as damaged ones
+//! are, and their file is moved to `lost/`.
 //!
-//! A device that fails as a whole gives nothing up: the manifest has to be readable then, and what a merge
-//! leaves has to reach the device before its tables go.
+//! A device that fails as a whole makes no merge give up: the manifest has to be readable then, and
+//! the output of a merge has to reach the device before the inputs are removed.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use kvorum_backend::Timestamp;
 use crate::policy::Pick;
 use crate::version::Version;
 
-/// Merges of a table that have to fail before it is merged without what cannot be read,
+/// Failed merges of a table before it is merged without the unreadable blocks,
 const FAILURES_MIN: u32 = 8;
 /// over at least this time.
 const TIME_MICROS_MIN: u64 = 600 * 1_000_000;
@@ -48,8 +48,8 @@ impl Troubles {
         }
     }
 
-    /// The same where a writer paid for the merge. Writers come often and know no time: they leave these
-    /// tables to upkeep, and nothing is given up for it.
+    /// The same for a merge that a writer paid for. Writers come often and have no time: they leave
+    /// these tables to upkeep, and give no data up.
     pub(crate) fn failed_for_writer(&mut self, tables: &[u64]) {
         let untimed = Trouble {
             since: Timestamp(u64::MAX),
@@ -60,7 +60,7 @@ impl Troubles {
         }
     }
 
-    /// Forgets tables that are not there any more.
+    /// Forgets tables that no longer exist.
     pub(crate) fn keep(&mut self, version: &Version) {
         if !self.tables.is_empty() {
             let is_there = |number: &u64| version.tables().any(|it| it.number == *number);
@@ -68,7 +68,7 @@ impl Troubles {
         }
     }
 
-    /// What is merged next: what has not failed goes first.
+    /// The next merge: those without failures go first.
     pub(crate) fn next(&self, picks: Vec<Pick>) -> Option<Pick> {
         self.sound_first(picks).into_iter().next()
     }
@@ -89,7 +89,7 @@ impl Troubles {
         self.of(pick).is_none()
     }
 
-    /// True when a merge is to go on without what cannot be read.
+    /// True when a merge is to go on without the unreadable blocks.
     pub(crate) fn is_lasting(&self, pick: &Pick, now: Timestamp) -> bool {
         self.of(pick).is_some_and(|it| {
             it.failures >= FAILURES_MIN && now.0.saturating_sub(it.since.0) >= TIME_MICROS_MIN

@@ -1,8 +1,8 @@
-//! What the store has in the value log and in no table yet: which segments the log has to keep for the
-//! next opening, and how far it would have to be read.
+//! Batches of the store in the value log that are in no table yet: the segments that the log has to
+//! keep for the next opening, and the extent of the log that it would read.
 //!
-//! Batches are counted apart for each memtable: what a flush moves to tables is then counted there, and no
-//! longer here, without anything being counted twice or left out.
+//! Batches are counted apart for each memtable: a flush moves a memtable's count to tables, so that
+//! nothing is counted twice or left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ impl Uncovered {
         batches.bytes += bytes;
     }
 
-    /// What comes now goes to another memtable.
+    /// Starts the count of another memtable.
     pub(crate) fn seal(&mut self) {
         self.memtable += 1;
     }
