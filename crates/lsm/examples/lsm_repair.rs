@@ -161,7 +161,7 @@ fn measured(what: &str, work: impl FnOnce() -> u64) {
     );
 }
 
-/// Of this process, in user and system mode; in hundredths.
+/// CPU time of this process, in user and system mode; in hundredths.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap()..].split(' ').collect();

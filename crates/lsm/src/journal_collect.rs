@@ -175,7 +175,7 @@ impl Job {
             scans: scans.collect(),
             inputs,
             is_started: false,
-            // All entries of tables, and earlier ones of memory, are covered by it.
+            // Everything up to this sequence is in tables.
             clean_to: store.manifest.lock().sequence,
             writer: None,
             written: Vec::new(),

@@ -1,8 +1,8 @@
 //! Bodies that stay in the value log: their places in entries, and their counts in tables.
 //!
 //! A table counts its entries' use of each blob file. Their use of the log's segments is counted in
-//! the same list, under numbers that no file of the store reaches. This module alone tells the two
-//! apart.
+//! the same list, under numbers that no file of the store reaches. This module alone distinguishes
+//! the two.
 
 use kvorum_segment::{RECORD_ALIGN_BYTES, file_name};
 use kvorum_value_log::LogPlace;
