@@ -17,7 +17,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("crates/anti-entropy", 31),
     ("crates/arbiter", 73),
     ("crates/backend", 50),
-    ("crates/backend-bitcask", 103),
     ("crates/backend-conformance", 29),
     ("crates/backend-hanoidb", 1),
     ("crates/backend-innostore", 37),
