@@ -1,7 +1,7 @@
 //! Openings of doc comments that a tool can judge: none is `What`, `Who`, `Whoever` or `Of a`.
 //!
 //! A comment that begins with its noun or its verb is understood at first reading. The list may
-//! only shrink: a figure above what is found is a violation too.
+//! only shrink: a figure above the count is a violation too.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("crates/value-log", 8),
     ("crates/vnode", 66),
     ("crates/witness", 5),
-    ("xtask", 73),
+    ("xtask", 1),
 ];
 
 const CRATES: &str = "crates/";
