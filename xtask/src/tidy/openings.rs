@@ -15,8 +15,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("crates/advise", 44),
     ("crates/agreement", 24),
     ("crates/anti-entropy", 31),
-    ("crates/arbiter", 73),
-    ("crates/backend", 50),
     ("crates/backend-conformance", 29),
     ("crates/backend-hanoidb", 1),
     ("crates/backend-innostore", 37),
