@@ -1,4 +1,4 @@
-//! Backups of a running node, and starts on what was copied or restored.
+//! Backups of a running node, and starts on copied or restored directories.
 //!
 //! A node fills [`Parts`].
 

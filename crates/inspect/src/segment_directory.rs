@@ -13,7 +13,7 @@ use kvorum_value_log::anatomy::{KnownSegments, in_words};
 use crate::Result;
 use crate::kind::fallback_id;
 
-/// Checks all segments, and that none is missing; with `is_live`, the sealed ones.
+/// Checks all segments, and that none is missing; with `is_live`, only the sealed ones.
 pub(crate) fn check(
     disk: &dyn Disk,
     directory: &Path,

@@ -1,4 +1,4 @@
-//! Caches and write buffers of the node's engines: what they hold, and making them hold less.
+//! Caches and write buffers of the node's engines: their sizes, and their reduction.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use kvorum_arbiter::{MemoryOrders, SharedMemory};
 use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
 
-/// Caches share their bound out over their parts, and round it up.
+/// The rounding of caches, which share their bound out over their parts.
 const ROUNDED_BYTES_MAX: u64 = 4096;
 
-/// What gives way when memory runs out, with what it was given by the settings.
+/// Memory that can be reduced, with its configured limits.
 #[derive(Clone, Default)]
 pub struct GivingWay {
     read_cache: Option<(Arc<ReadCache>, u64)>,
@@ -17,7 +17,7 @@ pub struct GivingWay {
 }
 
 impl GivingWay {
-    /// Takes the bounds that both have now for what the settings give them.
+    /// Takes the present bounds of both for the configured limits.
     pub fn new(read_cache: Option<Arc<ReadCache>>, trees: Option<Shared>) -> Self {
         let read_cache = read_cache.map(|cache| {
             let most = cache.bytes_max();
@@ -49,8 +49,8 @@ impl GivingWay {
         used
     }
 
-    /// Makes everybody keep to what they may have; what is too much goes at once. A node has stores of
-    /// one engine, so that one of the two has all of it.
+    /// Applies the present limits; excess is freed at once. A node has stores of one engine, so one
+    /// of the two has all of it.
     pub(crate) fn obey(&self, orders: &MemoryOrders) {
         if let Some((cache, most)) = &self.read_cache {
             let allowed = orders.caches_max.min(*most);

@@ -1,4 +1,4 @@
-//! Background work as operators see it: `kvorum admin maintenance` and `/metrics`.
+//! Background work for operators: `kvorum admin maintenance` and `/metrics`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::driver::{Maintenance, ToldTask, name_of};
 use crate::step_log::DoneStep;
 
-/// The widest line of text, and the column in which names stand.
+/// The widest line of text, and the column of values.
 const TEXT_WIDTH: usize = 100;
 const NAME_WIDTH: usize = 12;
 /// Steps that are shown.
@@ -38,7 +38,7 @@ impl Maintenance {
         (text, json_of(&report, &budgets, &done, now, told))
     }
 
-    /// What monitoring draws.
+    /// Figures for monitoring.
     pub fn metrics(&self, text: &mut MetricsText) {
         let report = self.parts.arbiter.lock().report(self.parts.runtime.now());
         metrics_of(&report, text);
@@ -83,7 +83,7 @@ fn text_of(
     text
 }
 
-/// The text behind a name, in as many lines as it takes: the parts between semicolons stay whole.
+/// The text behind a name, in as many lines as necessary: the parts between semicolons stay whole.
 fn folded(value: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in value.split("; ") {
@@ -229,7 +229,7 @@ fn kinds_table(report: &Report) -> Table {
     table
 }
 
-/// Kinds that are owed or were done.
+/// Kinds with due or finished tasks.
 fn kinds(report: &Report) -> std::collections::BTreeSet<kvorum_backend::TaskKind> {
     let owed = report.owed_by_kind.keys();
     owed.chain(report.steps.keys()).copied().collect()
