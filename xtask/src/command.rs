@@ -20,7 +20,8 @@ pub(crate) fn succeeds(command: &mut Command) -> anyhow::Result<bool> {
 
 /// Runs a program whose output matters only if it fails.
 ///
-/// # Errors If it cannot be started or fails; its output is in the text.
+/// # Errors
+/// If it cannot be started or fails; its output is in the text.
 pub(crate) fn quiet(command: &mut Command) -> anyhow::Result<String> {
     let text = describe(command);
     let output = command

@@ -366,7 +366,8 @@ impl Server {
 
     /// Checks that the process exists.
     ///
-    /// # Errors If it has ended by itself: the end of its output.
+    /// # Errors
+    /// If it has ended by itself: the end of its output.
     pub(crate) fn require_alive(&mut self) -> anyhow::Result<()> {
         match self.child.try_wait().context("looking after the server")? {
             None => Ok(()),
@@ -381,7 +382,8 @@ impl Server {
 
     /// Stops it and waits for its end.
     ///
-    /// # Errors If it takes too long or fails.
+    /// # Errors
+    /// If it takes too long or fails.
     pub(crate) fn stop(mut self) -> anyhow::Result<Duration> {
         let start = Instant::now();
         kill_process(self.process()?, Signal::TERM).context("sending SIGTERM")?;
@@ -391,7 +393,8 @@ impl Server {
 
     /// Waits for its end, which was requested in another way.
     ///
-    /// # Errors As for [`Server::stop`].
+    /// # Errors
+    /// As for [`Server::stop`].
     pub(crate) fn await_end(mut self) -> anyhow::Result<()> {
         self.require_end()
     }

@@ -134,7 +134,8 @@ pub use crate::meta::{find_store, identity_of};
 /// Checks a store; if it is in use (`is_live`), only finished files are read. `progress` gets the
 /// bytes of every piece of work; `find_log` gives the value log that log hints refer to.
 ///
-/// # Errors Those of the disk; damage is returned as the result.
+/// # Errors
+/// Those of the disk; damage is returned as the result.
 pub fn check_store<'a>(
     disk: &'a dyn Disk,
     directory: &'a Path,

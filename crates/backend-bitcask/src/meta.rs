@@ -194,7 +194,8 @@ fn is_witnessed(disk: &dyn Disk, directory: &Path, identity: u64) -> Result<bool
 
 /// The store in a directory, compared with an expected one. Writes nothing.
 ///
-/// # Errors Those of the disk, and [`ErrorKind::NewerFormat`].
+/// # Errors
+/// Those of the disk, and [`ErrorKind::NewerFormat`].
 pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> Result<FoundStore> {
     if disk.info(directory).into_backend()?.is_none() {
         return Ok(FoundStore::Nothing);

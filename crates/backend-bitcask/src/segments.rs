@@ -288,7 +288,8 @@ impl Catalog {
 
     /// The entry of a segment of the log, created if it is missing.
     ///
-    /// # Errors [`ErrorKind::Full`] when all places are taken.
+    /// # Errors
+    /// [`ErrorKind::Full`] when all places are taken.
     pub(crate) fn shared_entry(
         &mut self,
         keydir: &Keydir,

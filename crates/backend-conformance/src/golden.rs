@@ -52,7 +52,8 @@ pub enum Replies {
 
 /// Plays every script on every variation of an engine.
 ///
-/// # Errors Script, line and engine, with the expected and the actual reply.
+/// # Errors
+/// Script, line and engine, with the expected and the actual reply.
 pub fn play_golden_scripts(
     engine: &dyn EngineUnderTest,
     replies: Replies,

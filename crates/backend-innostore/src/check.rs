@@ -45,7 +45,8 @@ pub struct Examined {
 
 /// The store in a directory, compared with an expected one. Writes nothing.
 ///
-/// # Errors Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
+/// # Errors
+/// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
 pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> Result<FoundStore> {
     if disk.info(directory)?.is_none() {
         return Ok(FoundStore::Nothing);
@@ -70,7 +71,8 @@ pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> R
 
 /// The identity of a store; `None` if no copy of the manifest can be read.
 ///
-/// # Errors Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
+/// # Errors
+/// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
 pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
     let belonging = Belonging::by_directory(directory);
     let found = manifest::read(disk, directory, &belonging)?;
@@ -89,8 +91,8 @@ pub fn has_store_files(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result
 
 /// Reads the manifest and every page of its tree. `progress` gets the number of bytes read.
 ///
-/// # Errors Those of the disk that are not of one page, and
-/// [`kvorum_backend::ErrorKind::NewerFormat`].
+/// # Errors
+/// Those of the disk that are not of one page, and [`kvorum_backend::ErrorKind::NewerFormat`].
 pub fn check_store(disk: &dyn Disk, directory: &Path, progress: &dyn Fn(u64)) -> Result<Examined> {
     let mut examined = Examined::default();
     let belonging = Belonging::by_directory(directory);

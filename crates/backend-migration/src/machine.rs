@@ -253,7 +253,8 @@ impl Migration {
 
     /// Continues with the result of its order.
     ///
-    /// # Panics When the result is one of another kind of order.
+    /// # Panics
+    /// When the result is one of another kind of order.
     pub fn step(&mut self, event: Event) {
         let phase = self.phase;
         assert_eq!(
@@ -279,7 +280,8 @@ impl Migration {
     /// Reverses the move, from its present state: the routes are the source's again from before
     /// this on.
     ///
-    /// # Errors [`CancelError`] if there is nothing to cancel.
+    /// # Errors
+    /// [`CancelError`] if there is nothing to cancel.
     pub fn cancel(&mut self) -> Result<(), CancelError> {
         if let Phase::Ended(end) = self.phase {
             return Err(CancelError::Ended(end));

@@ -145,8 +145,9 @@ pub(crate) fn read(
 
 /// The children of the store in a directory at its last opening; none for a directory without one.
 ///
-/// # Errors Those of the disk, [`ErrorKind::NewerFormat`], and [`ErrorKind::Corrupt`] for a card
-/// that cannot be read or is another store's.
+/// # Errors
+/// Those of the disk, [`ErrorKind::NewerFormat`], and [`ErrorKind::Corrupt`] for a card that cannot
+/// be read or is another store's.
 pub fn known_children(
     disk: &dyn Disk,
     directory: &Path,
@@ -162,7 +163,8 @@ pub fn known_children(
 /// The store in a directory, compared with an expected one. `find_child` searches the directory of
 /// a child for a store of its engine. Writes nothing.
 ///
-/// # Errors Those of the disk, and [`ErrorKind::NewerFormat`].
+/// # Errors
+/// Those of the disk, and [`ErrorKind::NewerFormat`].
 pub fn find_store(
     disk: &dyn Disk,
     directory: &Path,

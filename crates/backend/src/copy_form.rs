@@ -38,7 +38,8 @@ pub fn put_label(out: &mut Vec<u8>, label: &str) {
 
 /// Reads the label in the form of [`put_label`].
 ///
-/// # Errors [`Truncated`] when the bytes end within it.
+/// # Errors
+/// [`Truncated`] when the bytes end within it.
 pub fn take_label(reader: &mut ByteReader<'_>) -> std::result::Result<String, Truncated> {
     let len = usize::from(reader.u8()?);
     Ok(String::from_utf8_lossy(reader.take(len)?).into_owned())
@@ -53,7 +54,8 @@ pub fn end_copy(mut out: Vec<u8>) -> Vec<u8> {
 
 /// The version, and the bytes behind the checksum; `Ok(None)` for damaged bytes.
 ///
-/// # Errors [`ErrorKind::NewerFormat`] for a version above `newest`.
+/// # Errors
+/// [`ErrorKind::NewerFormat`] for a version above `newest`.
 pub fn open_copy<'a>(
     bytes: &'a [u8],
     magic: [u8; 8],

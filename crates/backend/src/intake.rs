@@ -50,7 +50,8 @@ impl Intake {
 
     /// Takes room for puts to the store's own files.
     ///
-    /// # Errors [`ErrorKind::Full`] when so much is not free, or reserved.
+    /// # Errors
+    /// [`ErrorKind::Full`] when so much is not free, or reserved.
     pub fn take_room(&self, bytes: u64, purpose: Purpose) -> Result<()> {
         let has_room = |it: &Arc<Reserve>| it.take(bytes, purpose == Purpose::Free);
         if self.reserve.get().is_none_or(has_room) {
@@ -76,7 +77,8 @@ impl Intake {
 
     /// Refuses an action that would build on a failed write.
     ///
-    /// # Errors The first failure that was passed to [`Intake::fail`].
+    /// # Errors
+    /// The first failure that was passed to [`Intake::fail`].
     pub fn check_not_failed(&self) -> Result<()> {
         match &*self.failure.lock() {
             Some(failure) => Err(failure.clone()),

@@ -48,7 +48,8 @@ impl LostDirectory {
 
     /// The ranges in the index.
     ///
-    /// # Errors A damaged index is itself a range that was lost.
+    /// # Errors
+    /// A damaged index is itself a range that was lost.
     pub fn read(&self, disk: &dyn Disk) -> Result<Vec<LostRange>, LostRange> {
         let path = self.path.join(self.index);
         let Ok(Some(info)) = disk.info(&path) else {

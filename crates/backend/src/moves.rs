@@ -84,13 +84,15 @@ pub trait Moves: Send + Sync {
     /// The estimate of a move of all buckets whose keys start with `scope` to the store of this
     /// name. Reads all of their keys, and blocks.
     ///
-    /// # Errors Those of reading; [`crate::ErrorKind::Misuse`] for an unknown name.
+    /// # Errors
+    /// Those of reading; [`crate::ErrorKind::Misuse`] for an unknown name.
     fn estimate(&self, scope: &[u8], target: &str, now: Timestamp) -> Result<MoveEstimate>;
 
     /// Keeps everything in the store of this name, despite the routes, until `None` ends that: then
     /// entries with routes elsewhere move back. It outlives restarts, and ends with the store.
     ///
-    /// # Errors Those of writing it down; [`crate::ErrorKind::Misuse`] for an unknown name.
+    /// # Errors
+    /// Those of writing it down; [`crate::ErrorKind::Misuse`] for an unknown name.
     fn pin(&self, target: Option<&str>) -> Result<()>;
 
     /// The store that has everything.

@@ -64,7 +64,8 @@ pub struct ChosenCopy<T> {
 /// Chooses between the two copies in `directory`. `is_witnessed` is called only if nothing else
 /// decides: it is true when another file of the directory belongs to the store of an identity.
 ///
-/// # Errors Those of `is_witnessed`.
+/// # Errors
+/// Those of `is_witnessed`.
 pub fn choose_copy<T: StoreCopy>(
     directory: &Path,
     names: [&'static str; 2],
@@ -214,7 +215,8 @@ fn refusal<T>(directory: &Path, names: [&str; 2], chosen: &ChosenCopy<T>) -> Str
 /// Moves a copy of another store below `lost/`, where it is kept for the operator. On a full disk
 /// it stays, and the next opening skips it again.
 ///
-/// # Errors Those of the disk, except for a full one.
+/// # Errors
+/// Those of the disk, except for a full one.
 pub fn set_copy_aside(disk: &dyn Disk, directory: &Path, name: &str) -> Result<()> {
     let lost = directory.join(LOST_NAME);
     let moved = create_directory_durably(disk, &lost)

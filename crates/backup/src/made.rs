@@ -82,7 +82,8 @@ impl Backups {
 
     /// Makes a backup in a directory that is empty or missing. Blocks.
     ///
-    /// # Errors In words for the operator; the directory is left empty then.
+    /// # Errors
+    /// In words for the operator; the directory is left empty then.
     pub fn make(&self, directory: &Path) -> anyhow::Result<Made> {
         let Some(_under_way) = self.under_way.try_lock() else {
             bail!("another backup is being made; wait for it");

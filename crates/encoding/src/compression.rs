@@ -75,7 +75,8 @@ impl Codec {
     /// Restores `raw_len` bytes. The caller has checked the checksum of `stored`, so the length is
     /// the written one.
     ///
-    /// # Errors The defect, in words.
+    /// # Errors
+    /// The defect, in words.
     pub fn restore(self, stored: &[u8], raw_len: usize) -> Result<Vec<u8>, String> {
         let restored = match self {
             Self::Plain => stored.to_vec(),

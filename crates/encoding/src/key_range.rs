@@ -73,7 +73,8 @@ impl KeyRange {
 
     /// Reads the form of [`KeyRange::encode`].
     ///
-    /// # Errors [`Truncated`] when the bytes end within it.
+    /// # Errors
+    /// [`Truncated`] when the bytes end within it.
     pub fn decode(reader: &mut ByteReader<'_>) -> Result<Self, Truncated> {
         let from = Bytes::copy_from_slice(reader.take_prefixed()?);
         let to = match reader.u8()? {

@@ -223,7 +223,8 @@ fn put_integer(out: &mut Vec<u8>, value: i128) {
     }
 }
 
-/// # Panics If there are more than 4 billion items.
+/// # Panics
+/// If there are more than 4 billion items.
 fn put_count(out: &mut Vec<u8>, tag: u8, count: usize) {
     let count = u32::try_from(count);
     assert!(
@@ -234,7 +235,8 @@ fn put_count(out: &mut Vec<u8>, tag: u8, count: usize) {
     out.extend_from_slice(&count.unwrap_or(0).to_be_bytes());
 }
 
-/// # Panics If an atom or a text is longer than 65,535 bytes, the limit in Erlang.
+/// # Panics
+/// If an atom or a text is longer than 65,535 bytes, the limit in Erlang.
 fn put_short(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     let len = u16::try_from(bytes.len());
     assert!(
@@ -292,7 +294,8 @@ pub struct TermReader<'a> {
 impl<'a> TermReader<'a> {
     /// Begins behind the format byte; a compressed term is an error.
     ///
-    /// # Errors [`TermError`] if there is no format byte.
+    /// # Errors
+    /// [`TermError`] if there is no format byte.
     pub fn begin(bytes: &'a Bytes) -> Result<Self, TermError> {
         match bytes.first() {
             Some(&FORMAT_BYTE) => Ok(Self {
@@ -307,7 +310,8 @@ impl<'a> TermReader<'a> {
 
     /// Goes into a tuple, and returns the number of its elements, which come next.
     ///
-    /// # Errors [`TermError`] if the next term is no tuple.
+    /// # Errors
+    /// [`TermError`] if the next term is no tuple.
     pub fn tuple(&mut self) -> Result<usize, TermError> {
         let offset = self.offset;
         let [tag] = self.array()?;
@@ -320,7 +324,8 @@ impl<'a> TermReader<'a> {
 
     /// The next whole term.
     ///
-    /// # Errors [`TermError`] if there is none.
+    /// # Errors
+    /// [`TermError`] if there is none.
     pub fn next_term(&mut self) -> Result<Term, TermError> {
         self.term(0)
     }

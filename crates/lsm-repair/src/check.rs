@@ -101,7 +101,8 @@ pub fn has_store_files(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result
 
 /// Reads the manifest and the list of losses. Nothing is written.
 ///
-/// # Errors Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
+/// # Errors
+/// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
 pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
     let found = manifest::read_in(disk, directory)?;
     // After a creation that was cut short, the only copy is the first one ever written.

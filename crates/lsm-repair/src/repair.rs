@@ -77,8 +77,9 @@ struct State {
 impl Repair {
     /// Locks a store and lists its files. A killed repair continues.
     ///
-    /// # Errors [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::Corrupt`] when
-    /// no file names its store, [`ErrorKind::Denied`] when its slow directory has moved.
+    /// # Errors
+    /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::Corrupt`] when no file
+    /// names its store, [`ErrorKind::Denied`] when its slow directory has moved.
     pub fn begin(disk: Arc<dyn Disk>, directory: &Path, options: RepairOptions) -> Result<Self> {
         let tiered = whole_disk(disk, directory)?;
         let slow = tiered.has_slow().then(|| tiered.creating_slow());
@@ -183,7 +184,8 @@ impl Repair {
 
     /// Does a unit; several may run at once. `progress` gets the number of bytes read.
     ///
-    /// # Errors Those of the disk. The unit may be run again after a restart.
+    /// # Errors
+    /// Those of the disk. The unit may be run again after a restart.
     pub fn run(&self, unit: RepairUnit, progress: &dyn Fn(u64)) -> Result<()> {
         match unit.0 {
             Step::Examine(kind, number) => self.examine(kind, number, progress),

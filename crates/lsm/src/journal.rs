@@ -133,7 +133,8 @@ impl JournalRecord {
 
     /// Decodes the form of [`JournalRecord::encode`]; parts are slices of `bytes`.
     ///
-    /// # Errors The bytes are no record.
+    /// # Errors
+    /// The bytes are no record.
     pub fn decode(bytes: &Bytes) -> std::result::Result<Self, Truncated> {
         let mut reader = ByteReader::new(bytes);
         let flags = reader.u8()?;

@@ -440,7 +440,8 @@ pub(crate) fn store_of_file(disk: &dyn Disk, directory: &Path, name: &str) -> Re
 
 /// The store in a directory, compared with an expected one. Writes nothing.
 ///
-/// # Errors Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
+/// # Errors
+/// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
 pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> Result<FoundStore> {
     if disk.info(directory).into_backend()?.is_none() {
         return Ok(FoundStore::Nothing);

@@ -241,8 +241,8 @@ impl Version {
 
     /// The record of a batch at a place in the log, if its segment was dropped.
     ///
-    /// # Errors [`ErrorKind::Corrupt`] if a file that may have it cannot be read, and no other has
-    /// it.
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] if a file that may have it cannot be read, and no other has it.
     pub(crate) fn read_journal(
         &self,
         at: &LogPlace,

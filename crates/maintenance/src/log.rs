@@ -35,6 +35,7 @@ pub trait MaintainedLog: Send + Sync {
 
     /// Does a part of a due task.
     ///
-    /// # Errors Those of the disk; [`kvorum_backend::ErrorKind::Full`] if it has no room.
+    /// # Errors
+    /// Those of the disk; [`kvorum_backend::ErrorKind::Full`] if it has no room.
     fn step(&self, task: &Task, budget: StepBudget) -> Result<StepOutcome, BackendError>;
 }

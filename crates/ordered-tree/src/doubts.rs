@@ -88,7 +88,8 @@ impl DoubtRecord {
 
     /// Reads the form of [`DoubtRecord::encode`].
     ///
-    /// # Errors [`Truncated`] when the bytes end within it.
+    /// # Errors
+    /// [`Truncated`] when the bytes end within it.
     pub fn decode(reader: &mut ByteReader<'_>) -> Result<Self, Truncated> {
         let mut record = Self::default();
         for _ in 0..reader.varint_len()? {

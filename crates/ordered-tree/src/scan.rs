@@ -78,7 +78,8 @@ pub trait TreeEntry {
 
     /// The body, from any place.
     ///
-    /// # Errors [`kvorum_backend::ErrorKind::Corrupt`] when the body is damaged.
+    /// # Errors
+    /// [`kvorum_backend::ErrorKind::Corrupt`] when the body is damaged.
     fn body(&self) -> Result<Bytes>;
 
     /// Bytes that were read with the key: the extra bytes, the head, and a body that is kept with

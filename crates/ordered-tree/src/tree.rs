@@ -82,7 +82,8 @@ pub trait OrderedTree {
     ///
     /// An entry has a key and fields, and no large body.
     ///
-    /// # Errors Those of `decide` and of writing.
+    /// # Errors
+    /// Those of `decide` and of writing.
     fn put_below<T>(
         &self,
         budget_bytes: u64,
@@ -92,7 +93,8 @@ pub trait OrderedTree {
 
     /// Flushes some of the memory, even if that is not due.
     ///
-    /// # Errors Those of writing.
+    /// # Errors
+    /// Those of writing.
     fn flush_part(&self, budget_bytes: u64, now: Timestamp) -> Result<StepOutcome>;
 
     /// The sequence up to which nothing is in memory alone.
@@ -116,6 +118,7 @@ pub trait OrderedTree {
 
     /// Closes doubts, for good when this returns without an error, and opens others about losses.
     ///
-    /// # Errors Those of writing.
+    /// # Errors
+    /// Those of writing.
     fn settle_doubts(&self, ids: &[u64], lost: &[KeyRange]) -> Result<()>;
 }

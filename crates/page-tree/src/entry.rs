@@ -107,7 +107,8 @@ impl Entry {
 
     /// Reads the form of [`Entry::encode`]; its parts are slices of `bytes`.
     ///
-    /// # Errors [`Truncated`] when the bytes end within it.
+    /// # Errors
+    /// [`Truncated`] when the bytes end within it.
     pub fn decode(bytes: &Bytes) -> Result<Self, Truncated> {
         let mut reader = ByteReader::new(bytes);
         let sequence = reader.varint()?;

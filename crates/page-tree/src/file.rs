@@ -78,7 +78,8 @@ fn header_check(header: &[u8; HEADER_BYTES]) -> u32 {
 
 /// The store that a file belongs to; `None` if its header is damaged.
 ///
-/// # Errors Those of the disk.
+/// # Errors
+/// Those of the disk.
 pub fn store_of_file(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Option<u64>> {
     let file = disk.open(path, OpenMode::Read)?;
     let mut header = [0; HEADER_BYTES];

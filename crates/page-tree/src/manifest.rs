@@ -123,7 +123,8 @@ impl Manifest {
 
     /// `Ok(None)` for damaged bytes.
     ///
-    /// # Errors [`kvorum_backend::ErrorKind::NewerFormat`] for an unknown version.
+    /// # Errors
+    /// [`kvorum_backend::ErrorKind::NewerFormat`] for an unknown version.
     pub fn decode(bytes: &[u8], path: &Path) -> Result<Option<Self>> {
         let opened = open_copy(bytes, MAGIC, VERSION, path)?;
         Ok(opened.and_then(|(_, fields)| Self::decode_fields(fields).ok()))
@@ -168,7 +169,8 @@ pub type FoundManifest = ChosenCopy<Manifest>;
 
 /// Reads both copies, and chooses the valid one.
 ///
-/// # Errors Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
+/// # Errors
+/// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
 pub fn read(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> Result<FoundManifest> {
     let copies = [
         read_copy(disk, &directory.join(NAMES[0]))?,

@@ -157,7 +157,8 @@ pub(crate) struct Page {
 impl Page {
     /// Checks the bytes that were read at a place.
     ///
-    /// # Errors The defect, in words.
+    /// # Errors
+    /// The defect, in words.
     pub(crate) fn open(bytes: Bytes, place: &PagePlace, store: u64) -> Result<Self, String> {
         check_frame(&bytes, place, store)?;
         let page = Self::parse(bytes).map_err(|error| format!("page does not decode: {error}"))?;

@@ -227,7 +227,8 @@ impl Rewrite {
 
     /// Continues until about so many bytes were read and written, or to the end.
     ///
-    /// # Errors Those of the disk. The rewrite has to be abandoned then.
+    /// # Errors
+    /// Those of the disk. The rewrite has to be abandoned then.
     pub fn step(&mut self, budget_bytes: u64) -> Result<StepOutcome> {
         self.cost_bytes = 0;
         loop {
@@ -600,7 +601,8 @@ impl Rewrite {
 
     /// Ends a finished rewrite: writes the root and makes everything durable.
     ///
-    /// # Errors Those of the disk. After a failed sync nothing may be built on its files.
+    /// # Errors
+    /// Those of the disk. After a failed sync nothing may be built on its files.
     pub fn finish(&mut self) -> Result<Rewritten> {
         while self.frames.len() > 1 {
             self.ascend()?;

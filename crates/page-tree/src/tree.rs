@@ -186,8 +186,9 @@ impl Tree {
 
     /// The entry of a key; a body that is apart is not read.
     ///
-    /// # Errors [`ErrorKind::Unread`] if the device failed to read a page, and those of the disk
-    /// that are not of one page.
+    /// # Errors
+    /// [`ErrorKind::Unread`] if the device failed to read a page, and those of the disk that are
+    /// not of one page.
     pub fn get(&self, key: &[u8], reading: Reading) -> Result<Found<Entry>> {
         let Some(root) = self.inner.root else {
             return Ok(Found::Absent);
@@ -245,7 +246,8 @@ impl Tree {
 
     /// True when the tree has a page of this level with this key, or the body of it.
     ///
-    /// # Errors As of [`Tree::get`].
+    /// # Errors
+    /// As of [`Tree::get`].
     pub(crate) fn leads_to(&self, key: &[u8], place: &PagePlace, level: u8) -> Result<bool> {
         if level == BODY_LEVEL {
             let found = self.get(key, Reading::MayBlock)?;

@@ -36,8 +36,8 @@ impl SegmentSync {
 
     /// Makes everything appended so far durable and returns the length for which that holds.
     ///
-    /// # Errors A failure is final: the segment is suspect from then on, and every further call
-    /// fails.
+    /// # Errors
+    /// A failure is final: the segment is suspect from then on, and every further call fails.
     pub fn sync(&self) -> Result<u64> {
         if self.is_suspect() {
             return Err(SegmentError::Suspect {

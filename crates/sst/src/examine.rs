@@ -54,8 +54,8 @@ pub type EachEntry<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 /// Reads a table and checks every byte of it, up to `len_max`. Entries are unpacked if `each` is
 /// given. `progress` gets the number of bytes read.
 ///
-/// # Errors Those of the disk, [`SstError::Foreign`] and [`SstError::NewerFormat`]. Damage is no
-/// error.
+/// # Errors
+/// Those of the disk, [`SstError::Foreign`] and [`SstError::NewerFormat`]. Damage is no error.
 pub fn examine(
     disk: &dyn Disk,
     path: &Path,

@@ -34,7 +34,8 @@ impl Table {
     /// Reads all parts that are no block of entries, past every cache. Damage is reported to
     /// `sink`.
     ///
-    /// # Errors Those of the disk.
+    /// # Errors
+    /// Those of the disk.
     pub fn check_structure(&self, sink: &dyn DamageSink) -> Result<StructureCheck> {
         let sink = Counting {
             sink,

@@ -106,7 +106,8 @@ pub struct Table {
 impl Table {
     /// Opens a table. `cache_id` names its blocks in caches; no other table may have it.
     ///
-    /// # Errors Damage is reported to `sink` and is no error, except for [`SstError::Foreign`]. The
+    /// # Errors
+    /// Damage is reported to `sink` and is no error, except for [`SstError::Foreign`]. The
     /// undamaged rest is read.
     pub fn open(
         disk: &dyn Disk,
@@ -145,7 +146,8 @@ impl Table {
     /// Opens a table by its identity alone; returns its note, empty for none. The indexes of its
     /// partitions stay in memory. No cache has its blocks: its number in caches is 0.
     ///
-    /// # Errors Damage to any part that a scan without a filter depends on, entries apart.
+    /// # Errors
+    /// Damage to any part that a scan without a filter depends on, entries apart.
     pub fn open_whole(disk: &dyn Disk, path: &Path, id: TableId) -> Result<(Self, Bytes)> {
         let file = disk.open(path, OpenMode::Read)?;
         let file_len = file.len()?;

@@ -34,7 +34,8 @@ pub fn from_sst(error: &SstError) -> BackendError {
 pub trait IntoBackend<T> {
     /// The same result with the backend's error.
     ///
-    /// # Errors The original error, as the backend's.
+    /// # Errors
+    /// The original error, as the backend's.
     fn into_backend(self) -> kvorum_backend::Result<T>;
 }
 

@@ -63,7 +63,8 @@ impl SlowSide {
 
 /// The disk of a store by its cards, for reading or repairing it without opening it.
 ///
-/// # Errors Its slow directory is missing.
+/// # Errors
+/// Its slow directory is missing.
 pub fn whole_disk<'a, B>(below: B, directory: &Path) -> Result<TieredDisk<B>>
 where
     B: Deref<Target = dyn Disk + 'a> + Send + Sync,
@@ -81,7 +82,8 @@ where
 
 /// True when a store has a slow directory, even a missing one.
 ///
-/// # Errors Those of the disk.
+/// # Errors
+/// Those of the disk.
 pub fn has_slow(disk: &dyn Disk, directory: &Path) -> Result<bool> {
     let card = disk.info(&directory.join(CARD_OF_SLOW))?;
     Ok(card.is_some())

@@ -70,7 +70,8 @@ where
 
     /// True when a file is in the slow directory.
     ///
-    /// # Errors Those of the disk.
+    /// # Errors
+    /// Those of the disk.
     pub fn is_slow(&self, path: &Path) -> Result<bool> {
         Ok(self.place(path)? != path)
     }

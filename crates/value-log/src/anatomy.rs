@@ -143,7 +143,8 @@ impl KnownSegments {
     /// While the log is in use, segments have to be listed before this call, and the store's
     /// references to segments have to be read before they are listed.
     ///
-    /// # Errors Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].
+    /// # Errors
+    /// Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].
     pub fn read(
         disk: &dyn Disk,
         directory: &Path,
@@ -168,7 +169,8 @@ impl KnownSegments {
 
     /// True for the log of this id, and for a log without a file that names its id.
     ///
-    /// # Errors As of [`KnownSegments::read`].
+    /// # Errors
+    /// As of [`KnownSegments::read`].
     pub fn may_be_of(
         &self,
         disk: &dyn Disk,

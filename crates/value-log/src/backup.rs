@@ -16,7 +16,8 @@ impl ValueLog {
     /// batch of a held segment that was appended before this call. A log without any append is not
     /// copied.
     ///
-    /// # Errors Those of the disk; the caller removes the files that were made.
+    /// # Errors
+    /// Those of the disk; the caller removes the files that were made.
     pub fn backup(&self, directory: &Path) -> Result<BackedUp> {
         let mut backed_up = BackedUp::default();
         let held = self.held();

@@ -70,7 +70,8 @@ impl ValueLog {
     ///
     /// Needs no space, so that a node on a full disk starts.
     ///
-    /// # Errors Those of the disk. [`ErrorKind::NewerFormat`] for a log of a newer version.
+    /// # Errors
+    /// Those of the disk. [`ErrorKind::NewerFormat`] for a log of a newer version.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -101,7 +102,8 @@ impl ValueLog {
     /// Registers all existing stores, which were just opened with this log, and replays missing
     /// batches to each. Precedes their use.
     ///
-    /// # Errors Those of the disk and of the stores; it may be called again.
+    /// # Errors
+    /// Those of the disk and of the stores; it may be called again.
     pub fn admit(&self, stores: &[Arc<dyn Tenant>]) -> Result<Admission> {
         let mut admission = admission::admit(&self.keeper, stores)?;
         if let Some((_, error)) = admission.failed.pop() {
@@ -116,7 +118,8 @@ impl ValueLog {
     /// admitted, and does not prevent the admission of others. Several threads may admit stores at
     /// a time.
     ///
-    /// # Errors Those of reading the log; it may be called again.
+    /// # Errors
+    /// Those of reading the log; it may be called again.
     pub fn admit_some(&self, stores: &[Arc<dyn Tenant>]) -> Result<Admission> {
         admission::admit(&self.keeper, stores)
     }
@@ -184,7 +187,8 @@ impl ValueLog {
     /// segments. Such a chore moves few bytes, and waits for the device a few times. False when
     /// none was due.
     ///
-    /// # Errors Those of the disk.
+    /// # Errors
+    /// Those of the disk.
     pub fn chore_step(&self) -> Result<bool> {
         self.upkeep.do_chore()
     }
@@ -197,7 +201,8 @@ impl ValueLog {
     /// Reads a part of the segment that is being collected, and has stores copy the records they
     /// need.
     ///
-    /// # Errors Those of the disk and of the stores; the segment is collected anew.
+    /// # Errors
+    /// Those of the disk and of the stores; the segment is collected anew.
     pub fn collection_step(&self, budget: StepBudget) -> Result<StepOutcome> {
         self.upkeep.collect(budget)
     }
@@ -259,7 +264,8 @@ impl ValueLog {
     /// Notes durably that a store has lost batches up to this one, once the node has noted that the
     /// store is incomplete. No later admission reports them.
     ///
-    /// # Errors Those of the disk.
+    /// # Errors
+    /// Those of the disk.
     pub fn note_loss(&self, store: StoreId, lost_to: Sequence) -> Result<()> {
         self.keeper.losses.note(store, lost_to)
     }
@@ -273,7 +279,8 @@ impl ValueLog {
 
     /// Waits until there is room for an append; must be called without a lock.
     ///
-    /// # Errors The log takes nothing any more.
+    /// # Errors
+    /// The log takes nothing any more.
     pub fn wait_for_room(&self) -> Result<()> {
         self.keeper.queue.wait_for_room()
     }
@@ -283,8 +290,9 @@ impl ValueLog {
     /// Batches of one store have to come in the order of their sequences, each higher than the one
     /// before.
     ///
-    /// # Errors Nothing was queued: [`ErrorKind::TooLarge`], [`ErrorKind::Full`],
-    /// [`ErrorKind::Exhausted`], [`ErrorKind::Failed`] after a failed sync.
+    /// # Errors
+    /// Nothing was queued: [`ErrorKind::TooLarge`], [`ErrorKind::Full`], [`ErrorKind::Exhausted`],
+    /// [`ErrorKind::Failed`] after a failed sync.
     pub fn append(
         &self,
         store: StoreId,
@@ -400,7 +408,8 @@ impl ValueLog {
 
     /// Closes the active segment, so that [`ValueLog::link`] finds all records.
     ///
-    /// # Errors Those of the disk.
+    /// # Errors
+    /// Those of the disk.
     pub fn roll(&self) -> Result<()> {
         self.keeper.close_written().map(drop)
     }
@@ -408,8 +417,8 @@ impl ValueLog {
     /// Gives a closed segment a second name, for a backup. The store's usage has to name the
     /// segment until this returns.
     ///
-    /// # Errors Those of the disk; [`ErrorKind::Misuse`] for a segment that is missing or not
-    /// closed.
+    /// # Errors
+    /// Those of the disk; [`ErrorKind::Misuse`] for a segment that is missing or not closed.
     pub fn link(&self, number: u32, path: &Path) -> Result<()> {
         let closed = self.keeper.files().closed();
         let segment = closed.iter().find(|it| it.number == number);
@@ -423,7 +432,8 @@ impl ValueLog {
 
     /// Announces that a store is about to be erased. Durable when it returns.
     ///
-    /// # Errors Those of the disk.
+    /// # Errors
+    /// Those of the disk.
     pub fn announce_erasure(&self, store: StoreId) -> Result<()> {
         if !self.keeper.files().has_files() {
             return Ok(());
@@ -440,7 +450,8 @@ impl ValueLog {
     /// Reports that a store's contents are gone, and the store's new identity. Segments that no
     /// other store needs are dropped at once.
     ///
-    /// # Errors Those of the disk.
+    /// # Errors
+    /// Those of the disk.
     pub fn forget(&self, erased: StoreId, now: StoreId) -> Result<()> {
         {
             let mut stores = self.keeper.stores.lock();

@@ -206,7 +206,8 @@ impl LogSegment {
     /// Reads the front of a record. Never waits for a write or a sync of the log; with
     /// [`Reading::CachedOnly`] never for a device.
     ///
-    /// # Errors Those of [`SegmentReader::read_front`]; damage too if no record begins there.
+    /// # Errors
+    /// Those of [`SegmentReader::read_front`]; damage too if no record begins there.
     pub fn read_front(&self, at: Location, reading: Reading) -> Result<LoggedFront> {
         let found = self.find(
             at,
@@ -218,7 +219,8 @@ impl LogSegment {
 
     /// Reads a whole record, likewise.
     ///
-    /// # Errors Those of [`SegmentReader::read`]; damage too if no record begins there.
+    /// # Errors
+    /// Those of [`SegmentReader::read`]; damage too if no record begins there.
     pub fn read(&self, at: Location, reading: Reading) -> Result<LoggedRecord> {
         let found = self.find(
             at,

@@ -34,7 +34,8 @@ pub(crate) struct Losses {
 impl Losses {
     /// Reads the file. A missing or damaged one counts as empty: losses are reported once more.
     ///
-    /// # Errors Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].
+    /// # Errors
+    /// Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].
     pub(crate) fn open(disk: Arc<dyn Disk>, directory: &Path, log_id: u64) -> Result<Self> {
         let found = small_file::read(&*disk, &path_in(directory), decode)?;
         let own = found.filter(|(of, _)| *of == log_id);

@@ -117,7 +117,8 @@ pub(crate) fn open(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Ope
 /// The id of the log in `directory`; `None` if an opening would begin a new one. Nothing is
 /// written.
 ///
-/// # Errors Those of the disk; [`ErrorKind::NewerFormat`].
+/// # Errors
+/// Those of the disk; [`ErrorKind::NewerFormat`].
 pub fn find_log_id(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
     let found = disk.info(directory).map_err(|error| from_disk(&error))?;
     if found.is_none() {

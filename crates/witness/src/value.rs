@@ -34,7 +34,8 @@ pub fn value(writer: u32, key: u32, attempt: u64, lengths: Lengths) -> Vec<u8> {
 
 /// The attempt that wrote a value.
 ///
-/// # Errors If no attempt on this key did, or not these bytes.
+/// # Errors
+/// If no attempt on this key did, or not these bytes.
 pub fn attempt_of(writer: u32, key: u32, bytes: &[u8], lengths: Lengths) -> Result<u64, String> {
     let line = bytes
         .split(|&byte| byte == b'\n')

@@ -59,7 +59,8 @@ impl Bystanders {
 
     /// Ends their work.
     ///
-    /// # Errors If a request of one of them failed.
+    /// # Errors
+    /// If a request of one of them failed.
     pub(super) fn finish(
         self,
         runtime: &Handle,

@@ -28,7 +28,8 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// # Errors If one was not exact or was refused, or there was none.
+    /// # Errors
+    /// If one was not exact or was refused, or there was none.
     pub(super) fn require_exact(&self) -> anyhow::Result<()> {
         writers::require_none("lists", &self.wrong)?;
         ensure!(

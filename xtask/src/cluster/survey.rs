@@ -80,7 +80,8 @@ fn has_no_replica(error: &kvorum_client::Error) -> bool {
 
 /// Reads all known keys from a quorum of primaries, through one node.
 ///
-/// # Errors If an answer is impossible.
+/// # Errors
+/// If an answer is impossible.
 pub(super) async fn require_known(node: SocketAddr, known: &Knowledge) -> anyhow::Result<()> {
     let keys = known.ledgers.keys().copied().collect();
     let holding = read_all(node, keys, Expectation::Strict.get()).await?;
@@ -144,7 +145,8 @@ pub(super) async fn list(
     Ok(set)
 }
 
-/// # Errors If the list is not the one of the existing keys.
+/// # Errors
+/// If the list is not the one of the existing keys.
 pub(super) fn require_exact(
     listed: &BTreeSet<Bytes>,
     expected: &BTreeSet<Bytes>,

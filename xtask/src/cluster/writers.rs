@@ -150,7 +150,8 @@ impl Knowledge {
     }
 }
 
-/// # Errors The first few problems.
+/// # Errors
+/// The first few problems.
 pub(super) fn require_none(what: &str, wrong: &[String]) -> anyhow::Result<()> {
     let first: Vec<&str> = wrong.iter().take(5).map(String::as_str).collect();
     anyhow::ensure!(

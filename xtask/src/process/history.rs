@@ -58,7 +58,8 @@ impl History {
 
     /// Compares a key's contents on a server with the possible ones.
     ///
-    /// # Errors The lost value, or the one that appeared.
+    /// # Errors
+    /// The lost value, or the one that appeared.
     pub(crate) fn compare(&mut self, key: u32, observed: Content) -> Result<(), String> {
         let history = self.keys.entry(key).or_default();
         let is_possible = observed == history.settled || history.open.contains(&observed);
@@ -75,7 +76,8 @@ impl History {
 
     /// As before, and takes the contents for the truth from here.
     ///
-    /// # Errors As [`History::compare`].
+    /// # Errors
+    /// As [`History::compare`].
     pub(crate) fn judge(&mut self, key: u32, observed: Content) -> Result<(), String> {
         let verdict = self.compare(key, observed);
         let history = self.keys.entry(key).or_default();

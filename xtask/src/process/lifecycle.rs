@@ -91,7 +91,8 @@ pub(crate) fn lifecycle(run: &Run<'_>) -> anyhow::Result<Tally> {
 }
 
 impl Refusal {
-    /// # Errors If it did not end as a failure, or its text lacks one of `words`.
+    /// # Errors
+    /// If it did not end as a failure, or its text lacks one of `words`.
     pub(crate) fn require(&self, words: &[&str]) -> anyhow::Result<()> {
         ensure!(
             self.status.code().is_some_and(|code| code != 0),

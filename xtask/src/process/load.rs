@@ -108,7 +108,8 @@ impl Load {
 
     /// Ends the writing and takes the writers' records back.
     ///
-    /// # Errors If a server without power acknowledged something.
+    /// # Errors
+    /// If a server without power acknowledged something.
     pub(crate) fn finish(&mut self, writing: Writing) -> anyhow::Result<()> {
         writing.signals.stop.store(true, Ordering::SeqCst);
         let mut impossible = 0;
@@ -131,7 +132,8 @@ impl Load {
 
     /// Writes one key outside of the writers' ranges.
     ///
-    /// # Errors The server refuses it, or does not answer.
+    /// # Errors
+    /// The server refuses it, or does not answer.
     pub(crate) fn put_once(&self, server: SocketAddr) -> anyhow::Result<()> {
         self.runtime.block_on(async {
             let mut client = Client::connect(server, &ClientSettings::default()).await?;

@@ -10,7 +10,8 @@ pub trait LogInFiles {
 
     /// The segment of this number, if it exists.
     ///
-    /// # Errors Those of the disk.
+    /// # Errors
+    /// Those of the disk.
     fn segment(&self, number: u32) -> Result<Option<SegmentReader>>;
 }
 
