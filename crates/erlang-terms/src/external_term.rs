@@ -41,7 +41,7 @@ pub enum Term {
     Map(Vec<(Term, Term)>),
 }
 
-/// Why bytes are no term.
+/// Failure to decode a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TermError {
     /// The bytes end within the term.

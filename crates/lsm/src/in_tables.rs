@@ -7,7 +7,7 @@ use kvorum_storage_errors::from_sst;
 use crate::entry::Entry;
 use crate::version::{LevelTable, Version};
 
-/// Why a read has no answer.
+/// Failure of a read.
 pub(crate) enum Unread {
     /// The disk, or damage met now.
     Sst(SstError),

@@ -136,7 +136,7 @@ pub struct Shape {
     pub levels: Vec<Vec<TableShape>>,
 }
 
-/// Why tables are merged.
+/// Reason of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// The level holds too much.
@@ -152,7 +152,7 @@ pub enum Reason {
 /// A useful merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pick {
-    /// Why.
+    /// Its reason.
     pub reason: Reason,
     /// The level's size in percent of its target; 100 is "full".
     pub score_percent: u64,
