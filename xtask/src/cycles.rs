@@ -11,7 +11,7 @@ use crate::prerequisite::{self, GIT};
 use crate::tidy::tree::Tree;
 use crate::workspace::Workspace;
 
-/// What to show.
+/// Selection of crates.
 #[derive(Debug, Args)]
 pub(crate) struct CyclesOptions {
     /// Directories below `crates`, or `xtask`; all below `crates` if none is named.

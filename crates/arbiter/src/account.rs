@@ -190,7 +190,7 @@ impl Account {
         tasks.any(|owed| TaskId::of(&owed.task) == id && self.is_free(owed, now))
     }
 
-    /// True when the account owes this task.
+    /// True when this task is pending.
     pub(crate) fn owes(&self, id: TaskId) -> bool {
         let mut tasks = self.tasks.iter();
         tasks.any(|owed| TaskId::of(&owed.task) == id)
@@ -278,7 +278,7 @@ impl Account {
         self.ask_at = self.ask_at.min(told_at.plus(period));
     }
 
-    /// Everything that it owes, syncs apart.
+    /// Total backlog, without syncs.
     pub(crate) fn debt_bytes(&self) -> u64 {
         let listed: u64 = self.tasks.iter().map(|it| it.task.cost_bytes).sum();
         listed.saturating_add(self.unlisted_bytes)

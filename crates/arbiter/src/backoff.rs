@@ -68,7 +68,7 @@ impl Backoff {
         }
     }
 
-    /// There is space again.
+    /// Ends the holds for space: there is space again.
     pub(crate) fn has_space(&mut self) {
         self.holds.retain(|_, hold| !hold.is_for_space);
     }

@@ -66,7 +66,7 @@ impl DiskRoom {
 /// A store's answer to a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// All that it owes.
+    /// Backlog of the store.
     pub tasks: Vec<Task>,
     /// Payload bytes put since it was opened.
     pub put_bytes: u64,

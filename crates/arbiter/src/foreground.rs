@@ -11,7 +11,7 @@
 //!
 //! Two values are compared: the slowest hundredth, which matters most to clients, and the mean,
 //! which bounds the throughput of clients that wait for their answers. The mean and not the median:
-//! if half of the requests are fast and half slow, the median jumps, whatever upkeep does.
+//! if half of the requests are fast and half slow, the median jumps without any change of upkeep.
 
 use std::time::Duration;
 
@@ -295,7 +295,7 @@ mod tests {
         assert!(look_at_means(&mut foreground, 1000, [1400; 30]) > 0.99);
         assert!(look_at_means(&mut foreground, 1000, [1900; 20]) > 0.99);
         assert!(look_at_means(&mut foreground, 1000, [2400; 7]) < SHARE_QUIET);
-        // Too few to tell.
+        // Too few for a judgement.
         let mut foreground = Foreground::new();
         look_at_means(&mut foreground, 100, [1400; 30]);
         assert!(look_at_means(&mut foreground, 100, [2400; 12]) > 0.99);

@@ -17,7 +17,7 @@ use crate::account::{Account, Owed};
 use crate::order::Owner;
 use crate::rank::Rank;
 
-/// One of so many bytes is for waiting owners, whatever their rank.
+/// One of so many bytes is for waiting owners of any rank.
 const WAITERS_PART: u64 = 16;
 /// One of so many bytes of a rank that the log has too is for stores.
 const STORES_PART: u64 = 4;
@@ -41,7 +41,7 @@ pub(crate) struct Chosen {
     pub(crate) owner: Owner,
     pub(crate) task: Task,
     pub(crate) rank: Rank,
-    /// It is its turn because it has waited longest.
+    /// True for the turn of the owner that has waited longest.
     pub(crate) is_waiter: bool,
 }
 

@@ -11,7 +11,7 @@ use crate::average::whole;
 const BUDGET_AT_FIRST: u64 = 256 << 10;
 /// Below this, the fixed costs of a step outweigh its bytes.
 pub(crate) const BUDGET_MIN: u64 = 32 << 10;
-/// Above this, a step holds memory and locks for too long whatever its duration.
+/// Above this, a step holds memory and locks for too long.
 const BUDGET_MAX: u64 = 8 << 20;
 /// The weight of earlier steps falls by this factor with each step.
 const FADING: f64 = 0.9;

@@ -56,9 +56,9 @@ impl Bitcask {
     /// Opens a store, creating it if it is missing. `draw` gives random numbers: identities and the
     /// secret of fingerprints.
     ///
-    /// With a log, its entries stay there: all puts go there, whatever their durability, and the
-    /// store's own files hold collected entries. [`Tenant`](kvorum_value_log::Tenant) describes the
-    /// steps before its use. A store with files of its own continues from them and cannot return.
+    /// With a log, its entries stay there: all puts go there, of any durability, and the store's
+    /// own files hold collected entries. [`Tenant`](kvorum_value_log::Tenant) describes the steps
+    /// before its use. A store with files of its own continues from them and cannot return.
     ///
     /// # Errors
     /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a

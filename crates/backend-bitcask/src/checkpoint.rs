@@ -209,10 +209,10 @@ impl CheckpointWriter {
     }
 }
 
-/// Why a checkpoint is not used.
+/// Reason to ignore a checkpoint.
 #[derive(Debug)]
 pub(crate) enum CheckpointError {
-    /// There is none, or one of an older version.
+    /// No checkpoint, or one of an older version.
     Missing,
     /// The disk failed.
     Disk(kvorum_disk::DiskError),

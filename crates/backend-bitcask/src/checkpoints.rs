@@ -80,7 +80,7 @@ impl Checkpoints {
         old.any(|(_, entry)| entry.stats.sequence_max > covered)
     }
 
-    /// Continues a checkpoint that covers a batch, or begins one, whatever is in progress.
+    /// Continues a checkpoint that covers a batch, or begins one, regardless of those in progress.
     pub(crate) fn cover(
         &mut self,
         files: &SegmentFiles,

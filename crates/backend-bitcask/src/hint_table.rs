@@ -41,7 +41,7 @@ const OPTIONS: TableOptions = TableOptions {
     sync_every_bytes: 0,
 };
 
-/// Why a hint is not used.
+/// Reason to ignore a hint.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HintError {
     /// The disk failed.

@@ -65,7 +65,7 @@ pub(crate) struct Seen {
     pub(crate) log_hints: Arc<Vec<Arc<LogHint>>>,
 }
 
-/// Why a walk does not go on.
+/// Reason for the stop of a walk.
 #[derive(Debug)]
 pub(crate) enum Halted {
     Failed(BackendError),

@@ -2,9 +2,9 @@
 //!
 //! A put is one append; a get is one lookup in memory and one read of the disk. Basho's design is
 //! kept (one writer, immutable finished files, hints, merging) without its weaknesses: keys take
-//! about 20 bytes of memory whatever their length, order comes from sequence numbers instead of
-//! wall clocks, heads are read without bodies, a merge takes one file at a time in small steps,
-//! removals are dropped when nothing is left for them to hide, and a durable put is durable.
+//! about 20 bytes of memory at any length, order comes from sequence numbers instead of wall
+//! clocks, heads are read without bodies, a merge takes one file at a time in small steps, removals
+//! are dropped when nothing is left for them to hide, and a durable put is durable.
 //!
 //! ```text
 //! directory/

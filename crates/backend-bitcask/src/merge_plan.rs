@@ -10,8 +10,8 @@ use crate::segments::{Catalog, SegmentEntry};
 use crate::settings::{MergePolicy, MergeSettings};
 use crate::victim::{Candidate, WholeStore, choose_round, urgency};
 
-/// Limit of garbage in the store while puts are refused for want of space, whatever is configured:
-/// copying much for little is better than refusing. Percent.
+/// Limit of garbage in the store while puts are refused for want of space, regardless of the
+/// settings: copying much for little is better than refusing. Percent.
 const EXHAUSTED_DEAD_PERCENT: u8 = 5;
 /// The same while removals will soon be refused too.
 const DEAD_PERCENT_FOR_REMOVALS: u8 = 1;

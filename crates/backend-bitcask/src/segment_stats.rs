@@ -24,7 +24,7 @@ pub(crate) struct SegmentStats {
     pub(crate) sequence_max: u64,
     /// The latest expiry of any of its entries, in microseconds; the maximum for never.
     pub(crate) expires_by: u64,
-    /// When the last of its entries was last modified, in microseconds.
+    /// Latest modification time of its entries, in microseconds.
     pub(crate) modified_by: u64,
     /// The expiry times of its entries that expire by themselves.
     pub(crate) expiries: Expiries,

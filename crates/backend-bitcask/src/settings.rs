@@ -63,7 +63,7 @@ pub struct MergeSettings {
     pub dead_bytes_trigger: u64,
     /// Trigger: the share of garbage among all bytes of the store, in percent; beyond 100 for
     /// never. Bounds the space of a store, which the triggers of single segments do not. One
-    /// segment is merged at a time, whatever the thresholds, until the share is lower.
+    /// segment is merged at a time, regardless of the thresholds, until the share is lower.
     pub store_dead_trigger_percent: u8,
     /// Threshold: as the trigger of the same name.
     pub fragmentation_threshold_percent: u8,

@@ -41,7 +41,7 @@ impl Standing {
         self.removal
     }
 
-    /// Where it begins, in bytes.
+    /// Offset of its first byte.
     pub(crate) fn offset(self) -> u64 {
         u64::from(self.offset) * RECORD_ALIGN_BYTES
     }

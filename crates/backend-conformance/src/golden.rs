@@ -18,7 +18,7 @@
 //! | `at TIME` | none; the time by which expiry and leases are judged |
 //! | `sync`, `durable`, `empty`, `status`, `identity` | what the store says |
 //! | `maintain` | does all upkeep that is due |
-//! | `erase`, `close`, `reopen`, `kill`, `crash` | errors only; `kill` opens what a dead process left, `crash` what a power cut left |
+//! | `erase`, `close`, `reopen`, `kill`, `crash` | errors only; `kill` opens what a killed process left, `crash` what a power cut left |
 //! | `backup NAME`, `open NAME` | makes a copy; closes the store and opens the copy in its place |
 
 mod fold_words;

@@ -47,7 +47,7 @@ pub enum End {
     Moved,
     /// It was cancelled, and everything is in the source again.
     TakenBack,
-    /// There is too little free space. Nothing was copied.
+    /// Too little free space. Nothing was copied.
     NoRoom,
     /// The copies remained different. Both exist, and both are read.
     Differs,
@@ -140,7 +140,7 @@ impl Event {
     }
 }
 
-/// Why a move cannot be cancelled.
+/// Reason that a move cannot be cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelError {
     /// It has ended.

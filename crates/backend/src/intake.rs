@@ -15,7 +15,7 @@ pub struct Intake {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     is_closed: AtomicBool,
-    /// Why the store takes no more writes.
+    /// Failure after which the store takes no more writes.
     failure: Mutex<Option<BackendError>>,
     /// The part of the space that puts to the store's own files leave alone.
     reserve: OnceLock<Arc<Reserve>>,

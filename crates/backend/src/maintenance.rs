@@ -64,7 +64,7 @@ pub enum Urgency {
     Pressing,
 }
 
-/// Upkeep that a store owes.
+/// Pending upkeep of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// Its kind.

@@ -31,9 +31,9 @@ impl Lease {
 /// A range of storage keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldRange {
-    /// Where to start.
+    /// Lower end.
     pub from: Bound<Bytes>,
-    /// Where to end.
+    /// Upper end.
     pub to: Bound<Bytes>,
 }
 
@@ -296,7 +296,7 @@ pub trait Snapshot: Send + Sync {
     ) -> Result<FoldEnd>;
 
     /// True when a fold of this snapshot met a place where damage may have taken keys of its range,
-    /// as far as the engine can tell.
+    /// as far as the engine knows.
     fn has_met_damage(&self) -> bool {
         false
     }

@@ -27,11 +27,11 @@ pub trait StoreCopy: Clone + PartialEq {
 /// A copy as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadCopy<T> {
-    /// There is no file.
+    /// Missing file.
     Missing,
     /// Its bytes are not those written.
     Damaged,
-    /// It is intact, and may belong to any store.
+    /// Intact file, which may belong to any store.
     Whole(T),
 }
 

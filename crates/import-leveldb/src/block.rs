@@ -14,7 +14,7 @@ const RESTART_BYTES: usize = 4;
 /// Defect of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockError {
-    /// It is shorter than any block.
+    /// Shorter than any block.
     #[error("cut off")]
     Cut,
     /// Its bytes are not those that were written.

@@ -125,12 +125,12 @@ impl Manifest {
                 tag => return Err(ManifestError::Tag { tag }),
             }
         }
-        // An edit that moves a table removes and adds it, in whatever order.
+        // An edit that moves a table removes and adds it, in any order.
         self.tables.extend(added);
         Ok(())
     }
 
-    /// Whether the log of this number is needed.
+    /// True if the log of this number is needed.
     pub fn needs_log(&self, number: u64) -> bool {
         number >= self.log_number || number == self.previous_log_number
     }

@@ -36,10 +36,10 @@ pub struct IndexKey {
 /// Failure to decode a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It is no term.
+    /// No term.
     #[error(transparent)]
     Sext(#[from] SextError),
-    /// It is a term of another shape.
+    /// Term of another shape.
     #[error("a term that Riak's backend does not write")]
     Shape,
 }

@@ -47,10 +47,10 @@ pub enum Subject {
 /// Failure to decode a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It is no Erlang term.
+    /// No Erlang term.
     #[error("no Erlang term: {0}")]
     Term(#[from] TermError),
-    /// It is a term of another shape.
+    /// Term of another shape.
     #[error("a term that is no key of a journal")]
     Shape,
 }

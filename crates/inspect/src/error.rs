@@ -9,7 +9,7 @@ use kvorum_segment::SegmentError;
 /// The result of looking into something.
 pub type Result<T> = std::result::Result<T, InspectError>;
 
-/// Why it failed.
+/// Failure of an inspection.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
     /// The disk failed, or another process holds the lock.
@@ -27,7 +27,7 @@ pub enum InspectError {
         /// The file.
         path: PathBuf,
     },
-    /// There is nothing of this name.
+    /// Missing file or directory.
     #[error("{} does not exist", path.display())]
     Missing {
         /// The inspected path.

@@ -27,9 +27,9 @@ impl LsmEngine {
     /// Opens a store, creating it if it is missing. `shared` is the node's block cache and its budget
     /// for memtables; `draw` gives random numbers for identities.
     ///
-    /// With a log, large bodies stay there: all puts go there, whatever their durability.
-    /// [`Tenant`] describes the steps before its use. A store with files of its own continues from
-    /// them and cannot return.
+    /// With a log, large bodies stay there: all puts go there, of any durability. [`Tenant`]
+    /// describes the steps before its use. A store with files of its own continues from them and
+    /// cannot return.
     ///
     /// # Errors
     /// [`kvorum_backend::ErrorKind::Locked`] when another process has it open,

@@ -20,7 +20,7 @@ pub(crate) enum Verdict {
     Damaged,
     /// It has no end: it was cut short, or never finished.
     Unfinished,
-    /// It is of another store, or has another number.
+    /// File of another store, or with another number.
     Foreign,
 }
 

@@ -28,7 +28,7 @@ fn journal_file(ground: &Ground<'_>, file: &PresentFile) -> Result<Option<Journa
     let path = journal_path(ground.directory, file.number);
     let table = match ground.open(&path, &blob_source(file.number, file.len)) {
         Err(error @ SstError::Disk(_)) => return Err(from_sst(&error)),
-        // It is of another store, or was never finished.
+        // File of another store, or never finished.
         Err(_) => return Ok(None),
         Ok(table) => table,
     };

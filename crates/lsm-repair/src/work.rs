@@ -68,7 +68,7 @@ pub struct Doubt {
     pub from: Bytes,
     /// The first key behind.
     pub to: Bytes,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 

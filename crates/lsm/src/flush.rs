@@ -73,7 +73,7 @@ impl Flushing {
         let visible = store.visible_sequence();
         let step = self.step(store, budget_bytes, Timestamp(0), true)?;
         if step.is_done && store.manifest.lock().sequence < last {
-            // It is an older flush that ended, or there is nothing to be flushed: batches without a write.
+            // An older flush ended, or the rest is batches without a write, with nothing to flush.
             let version = store.version.load_full();
             if version.memtables().all(|it| it.is_empty()) {
                 cover_without_tables(store, visible.max(last))?;

@@ -4,8 +4,8 @@
 //! best run above zero is taken. One file alone has to be emptier than a long run, which frees more
 //! for each file that is left. Shares are exact counts from the tables, and no samples.
 //!
-//! In addition, small neighbours are merged, whatever their live share: each collection of the
-//! value log makes a file, however few its records.
+//! In addition, small neighbours are merged, at any live share: each collection of the value log
+//! makes a file, however few its records.
 
 use kvorum_backend::DayHours;
 

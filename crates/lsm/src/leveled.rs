@@ -1,8 +1,8 @@
 //! Levelled merging, with sizes that follow the last level. The last level is as large as its
 //! contents, each level above is to hold a fixed part of the one below, and the first level in use
 //! is the first with a small enough target. So nine tenths of the data are on the last level
-//! whatever their amount, and space amplification stays near one ninth. A ladder of fixed sizes has
-//! a nearly empty last level most of the time, and as much garbage as live entries.
+//! regardless of their amount, and space amplification stays near one ninth. A ladder of fixed
+//! sizes has a nearly empty last level most of the time, and as much garbage as live entries.
 //!
 //! Level 0 holds flushed tables, which overlap, newest first. All of it is merged at once: every
 //! read would still look at the same tables after a partial merge. If there is not room for all,

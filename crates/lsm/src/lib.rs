@@ -35,9 +35,9 @@
 //!
 //! A store may keep a journal of some of its keys ([`LsmSettings::journaled`]): the value log, and
 //! files of its own with the records of dropped segments ([`journal`]). Then all bodies of these
-//! keys are there, whatever their size, and removals too. Entries name the place where they were
-//! logged, for good, so that collections of the log and of journal files write no table. Lost
-//! tables are rebuilt from the journal.
+//! keys of any size are there, and removals too. Entries name the place where they were logged, for
+//! good, so that collections of the log and of journal files write no table. Lost tables are
+//! rebuilt from the journal.
 //!
 //! # Formats
 //!

@@ -36,8 +36,8 @@ pub struct Lsm {
 impl Lsm {
     /// Opens a store, creating it if it is missing. `draw` gives random numbers for identities.
     ///
-    /// With a log, large bodies stay there: all puts go there, whatever their durability, and the
-    /// store's own files have keys, small bodies, and collected bodies.
+    /// With a log, large bodies stay there: all puts go there, of any durability, and the store's
+    /// own files have keys, small bodies, and collected bodies.
     /// [`Tenant`](kvorum_value_log::Tenant) describes the steps before its use. A store with files
     /// of its own continues from them and cannot return.
     ///

@@ -176,7 +176,7 @@ impl Memtable {
     }
 
     /// Keeps a segment of the value log, before the first entry that names it is added. A reader of
-    /// the memtable reads the bodies as well, in whatever version it found the memtable.
+    /// the memtable reads the bodies as well, in the version in which it found the memtable.
     pub(crate) fn keep_segment(&self, segment: &Arc<LogSegment>) {
         let number = segment.number();
         if !self.segments.read().contains_key(&number) {

@@ -39,7 +39,7 @@ pub(crate) struct SharedPut {
     pub(crate) unpaid_bytes: u64,
     /// Bytes of the present one.
     pub(crate) own_bytes: u64,
-    /// Bytes of merging that each owes to each level with a merge due.
+    /// Bytes of merging due from each byte, for all levels with a merge due.
     pub(crate) per_byte: u64,
 }
 

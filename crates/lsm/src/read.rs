@@ -140,7 +140,7 @@ impl Store {
         let read = match version.segment(place.at.segment) {
             _ if place.len == 0 => return Ok(Lookup::Found(Bytes::new())),
             Some(segment) => match read_logged(&segment, entry, reading) {
-                // It is another log's, or damaged.
+                // Record of another log, or damaged.
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
                     self.read_collected(version, entry, reading, || error)
                 }
@@ -180,7 +180,7 @@ impl Store {
         }
     }
 
-    /// Tells of a body in the value log that cannot be read.
+    /// Reports an unreadable body in the value log.
     pub(crate) fn note_lost_body(&self, key: &[u8], place: &LoggedPlace) {
         self.read_side.lost.note(LostRange {
             file: lost_name(place.at.segment),

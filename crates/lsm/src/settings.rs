@@ -40,8 +40,8 @@ pub enum CompressionPoint {
     /// With the put.
     #[default]
     OnReceipt,
-    /// When a collection moves them to a journal file: a put costs less, and a body that is soon
-    /// replaced is never compressed. Only for a store with a journal.
+    /// At a collection's move to a journal file: a put costs less, and a body that is soon replaced
+    /// is never compressed. Only for a store with a journal.
     OnCompact,
 }
 
@@ -206,7 +206,7 @@ mod tests {
             (5, false, bloom),
             (1, true, FilterKind::Fuse),
             (6, true, FilterKind::Fuse),
-            // Level 0 takes flushes, whatever is below.
+            // Level 0 takes flushes at any state below.
             (0, true, bloom),
         ] {
             let chosen = with(10).table_options(level, is_last).filter;

@@ -173,7 +173,7 @@ impl Upkeep {
         if before.saturating_add(tabled_bytes) < SHARE_BYTES_MIN {
             return;
         }
-        // Somebody else is at it: the next put pays for this one too.
+        // Another thread merges: the next put pays for this one too.
         let Some(mut jobs) = self.jobs.try_lock() else {
             return;
         };
@@ -231,7 +231,7 @@ impl Upkeep {
         let factor = least + PAID_FACTOR_MAX * debt.pressure_permille / 1000;
         let budget = (factor * put_bytes).min(PAID_BYTES_MAX);
         let Some(mut jobs) = self.jobs.try_lock() else {
-            // Somebody else is at it.
+            // Another thread is at work.
             return;
         };
         // A failed step is due again, and reported to the next upkeep.

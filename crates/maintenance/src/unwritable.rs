@@ -64,7 +64,7 @@ impl Failures {
         }
     }
 
-    /// Why a partition takes no more writes.
+    /// Failure after which a partition takes no more writes.
     pub fn of(&self, partition: u16) -> Option<&Unwritable> {
         self.stores.get(&partition).or(self.log.as_ref())
     }

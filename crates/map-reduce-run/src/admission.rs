@@ -22,10 +22,10 @@ pub struct AdmittedJob {
     pub(crate) room: Taken,
 }
 
-/// Why a job is not begun.
+/// Reason to refuse a job.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAdmitted {
-    /// It is refused in Riak's words.
+    /// Refusal in Riak's words.
     #[error("the job is refused")]
     Refused(Refusal),
     /// Its text is too long.

@@ -1,4 +1,4 @@
-//! Why a job ended without all of its results.
+//! Ends of jobs without all of their results.
 
 use kvorum_coordinator::RequestError;
 use kvorum_map_reduce::Failure;

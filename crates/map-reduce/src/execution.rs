@@ -6,7 +6,7 @@
 //!      take_keys(keys, last) <-- a page of them
 //!   ReadObject(wanted) --------> reads it; others are read at the same time
 //!      take_object(ticket, ..) <-
-//!   Reduce(reducing) ----------> runs it where it holds up nobody
+//!   Reduce(reducing) ----------> runs it without blocking others
 //!      take_reduced(reduced) <--
 //!   Emit(output) --------------> sends it to the client
 //!   Wait ----------------------> waits for what it was asked for, or for the time-out

@@ -20,7 +20,7 @@ pub enum MapFunction {
     ObjectValueList,
 }
 
-/// Why a function has no results.
+/// Failure of a map function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MapError {
     /// The function does not return a list.

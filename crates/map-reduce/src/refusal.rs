@@ -26,7 +26,7 @@ pub enum Refusal {
         /// The error in it.
         text: String,
     },
-    /// There is no key filter of this name.
+    /// Unknown key filter.
     UnknownFilter(Term),
     /// A key filter cannot work with its arguments.
     FilterArguments {

@@ -19,7 +19,7 @@ const OPEN_MAX: usize = 1_000;
 /// The most blocks that are remembered; each meeting of another one is news.
 const BLOCKS_MAX: usize = 100_000;
 
-/// Why keys are in doubt.
+/// Cause of a doubt about keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoubtKind {
     /// Damage was met: some keys may be missing, and the keys derived from them are unknown.
@@ -34,7 +34,7 @@ pub enum DoubtKind {
 pub struct Doubt {
     /// Distinguishes it from later ones over the same keys, for as long as the store is open.
     pub id: u64,
-    /// Why.
+    /// Its cause.
     pub kind: DoubtKind,
     /// The keys.
     pub range: KeyRange,

@@ -8,9 +8,9 @@ use kvorum_backend::{Fields, FoldFilter, Result, Sequence};
 /// A range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanRange {
-    /// Where to start.
+    /// Lower end.
     pub from: Bound<Bytes>,
-    /// Where to end.
+    /// Upper end.
     pub to: Bound<Bytes>,
 }
 

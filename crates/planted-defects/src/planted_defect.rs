@@ -49,7 +49,7 @@ list_defects! {
     ReplaySkipped,
     /// Concurrent versions are merged by keeping one.
     SiblingsDropped,
-    /// Where the newest version is to stay, a replica keeps the one that came last.
+    /// The last delivered version wins over the newest one.
     DeliveryOrderDecides,
     /// A write that is tried again at another replica is taken for a new one.
     RetryTakenForNewWrite,

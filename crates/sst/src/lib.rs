@@ -11,7 +11,7 @@
 //! file header
 //! partition 0:  data blocks, segment sets, filter, index
 //! partition 1:  ...
-//! properties, and a note of whoever owns the table
+//! properties, and the owner's note
 //! top index: one entry for each partition
 //! footer
 //! ```

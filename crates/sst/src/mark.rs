@@ -14,7 +14,7 @@ pub enum MarkKind {
     /// Entries of lower sequences were removed.
     Removed,
     /// Entries were lost with a damaged block: those of older layers may be out of date. Entries of
-    /// the mark's own layer are not affected, whatever its sequence.
+    /// the mark's own layer are not affected, at any sequence.
     Lost,
 }
 

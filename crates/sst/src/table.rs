@@ -487,7 +487,7 @@ impl Table {
         }
     }
 
-    /// Tells of a damaged data block, with the range of its keys.
+    /// Reports a damaged data block, with the range of its keys.
     fn report_data(
         &self,
         partition: usize,

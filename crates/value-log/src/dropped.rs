@@ -240,7 +240,7 @@ mod tests {
         assert!(again.is_written);
     }
 
-    /// The newest file was lost as well: its number counts all the same.
+    /// The loss includes the newest file: its number counts too.
     #[test]
     fn numbers_above_the_newest_file_that_had_one_are_missing() {
         let there = numbers(&[(4, 4), (6, 7)]);

@@ -21,8 +21,8 @@ use crate::records::Records;
 
 /// The kind that the headers of the log's segments carry.
 pub(crate) const SEGMENT_KIND: u8 = b'V';
-/// The latest end of a segment, whatever is configured: engines store the position of a record in
-/// 30 bits, in units of 8 bytes.
+/// The latest end of a segment at any settings: engines store the position of a record in 30 bits,
+/// in units of 8 bytes.
 pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = RECORD_ALIGN_BYTES << 30;
 
 /// The batches of a store in a segment.

@@ -29,8 +29,8 @@ use crate::tenant::Tenant;
 const SURVEYS_PER_SEGMENT: u64 = 4;
 /// Upkeep presses when garbage exceeds its limit by this much. Percent.
 const PRESSING_PERCENT: u8 = 3;
-/// Limit of garbage while puts are refused for want of space, whatever is configured: copying much
-/// for little is better than refusing. Percent.
+/// Limit of garbage while puts are refused for want of space, regardless of the settings: copying
+/// much for little is better than refusing. Percent.
 const EXHAUSTED_DEAD_PERCENT: u8 = 5;
 /// The same where removals will soon be refused too: removals of small values take nearly as much
 /// as they free.

@@ -27,9 +27,9 @@ struct Attempt {
 pub enum Wrong {
     /// It was acknowledged and not replaced, and it is missing.
     Lost(u64),
-    /// It is there, although it was replaced.
+    /// Key present although it was replaced.
     Back(u64),
-    /// It is there, and was never made.
+    /// Key present without ever being written.
     NeverMade(u64),
 }
 

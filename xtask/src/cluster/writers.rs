@@ -62,8 +62,8 @@ pub(super) enum Expectation {
     Current,
     /// A quorum may consist of fallbacks: a read may miss others' values.
     Whatever,
-    /// No fallbacks, so that every read meets every write: it returns the last acknowledged value,
-    /// whatever fails, or an error.
+    /// No fallbacks, so that every read meets every write: at any failure it returns the last
+    /// acknowledged value or an error.
     Strict,
 }
 

@@ -170,7 +170,7 @@ impl Writing {
         self.writers.iter().all(JoinHandle::is_finished)
     }
 
-    /// Tells the writers about the power.
+    /// Signals the state of the power to the writers.
     pub(crate) fn tell(&self, power: Power) {
         self.signals.power.store(power as u8, Ordering::SeqCst);
     }

@@ -8,7 +8,7 @@ const ATTRIBUTES: [&[&str]; 2] = [
     &["#", "[", "cfg", "(", "all", "(", "test"],
 ];
 
-/// Words at the beginning of items that end with a semicolon, whatever braces they have.
+/// Words at the beginning of items that end with a semicolon, regardless of braces.
 const ENDS_WITH_SEMICOLON: [&str; 4] = ["const", "static", "type", "use"];
 
 /// Words that begin other items.

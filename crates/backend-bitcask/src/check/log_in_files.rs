@@ -19,9 +19,9 @@ pub trait LogInFiles {
 pub enum FoundLog<'a> {
     /// It exists.
     Here(Box<dyn LogInFiles + 'a>),
-    /// There is another one.
+    /// Another value log exists.
     Another,
-    /// It is not among the checked directories.
+    /// Log outside the checked directories.
     NotChecked,
 }
 

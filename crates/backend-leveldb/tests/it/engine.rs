@@ -122,7 +122,7 @@ pub(crate) fn small_settings(variation: u32) -> LeveldbSettings {
             ..eager
         },
         // Everything apart. All have filters: without one, a lost block hides every key in its
-        // range, whatever older layers have.
+        // range, regardless of older layers.
         _ => LeveldbSettings {
             scrub_period: Some(Duration::from_micros(2_500)),
             blob_threshold_bytes: 1,

@@ -597,7 +597,7 @@ fn a_pinned_store_has_all_in_one_child_until_it_is_taken_back() {
     }
 }
 
-/// Keys in a child, whatever their bucket.
+/// Keys in a child, of any bucket.
 fn all_in(trial: &Trial, child: usize) -> usize {
     let store = &trial.store.children()[child].store;
     let snapshot = store.snapshot(Lease::Unlimited).unwrap();

@@ -142,7 +142,7 @@ fn what_a_snapshot_pins_is_counted_and_let_go_when_its_lease_ends() {
     let _due = store.maintenance_due(later);
     assert_eq!(store.status(&everything()).pinned_bytes, 0);
     assert!(matches!(scan(later), ScanEnd::LeaseExpired(_)));
-    // The snapshot is gone, whatever the clock shows now.
+    // The snapshot is gone, and no clock brings it back.
     assert!(matches!(scan(NOW), ScanEnd::LeaseExpired(_)));
 }
 

@@ -46,7 +46,7 @@ pub(super) fn failed_end(error: &SegmentError) -> GroupFailure {
 }
 
 pub(super) fn failed_sync(error: &SegmentError) -> GroupFailure {
-    // A failed sync is final, whatever its kind: a full disk may show as late as this.
+    // A failed sync of any kind is final: a full disk may show as late as this.
     let detail = from_segment(error).to_string();
     GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))
 }

@@ -145,7 +145,8 @@ fn filled(settings: &InnostoreSettings) -> (MemoryDisk, Node) {
     (disk, node)
 }
 
-/// Nobody reads the page: a scrub does, once in its period, and says so as a reader would.
+/// The page has no readers but the scrub, once in its period, which reports damage as a reader
+/// would.
 #[test]
 fn a_scrub_finds_every_damaged_page_and_replaces_a_damaged_copy() {
     let settings = InnostoreSettings {

@@ -65,7 +65,7 @@ fn a_record_is_read_before_it_is_written_and_while_its_group_waits() {
     let receipt = node.engines[0]
         .put(&batch(1), Durability::Buffered)
         .unwrap();
-    // Nobody has committed anything: the file is full of zeros.
+    // Without a commit the file is full of zeros.
     let content = || read_file(&disk, &segments(&disk)[0], 1 << 20).unwrap();
     assert!(content()[32..].iter().all(|byte| *byte == 0));
     let before = node.engines[0].values(Reading::CachedOnly).unwrap();
