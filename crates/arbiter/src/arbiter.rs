@@ -36,9 +36,9 @@ const REST_MIN: Duration = Duration::from_micros(200);
 /// The least assumed cost of a step, which is the smallest budget: the last few bytes of a task
 /// come with the ends of files, which are not declared.
 const DECLARED_MIN: u64 = crate::speed::BUDGET_MIN;
-/// Pressing work for so long fills the spring,
+/// Time of pressing work that fills the spring, in seconds.
 const PRESSING_TIME_MAX: f64 = 10.0;
-/// unless it is less than this, in bytes.
+/// The least bytes that fill the spring.
 const PRESSING_BYTES_MIN: f64 = 64e6;
 /// The delay of the spring behind the debt, in seconds: writers see no jumps.
 const SPRING_SECONDS: f64 = 2.0;

@@ -22,12 +22,12 @@ use crate::average::seconds;
 pub const COUNT_MIN: u64 = 20;
 /// The least number with a meaningful mean.
 const MEAN_COUNT_MIN: u64 = 200;
-/// Requests are slowed when the slowest hundredth takes so much longer than undisturbed,
+/// Excess of the slowest hundredth over the undisturbed one beyond which requests count as slowed.
 const TAIL_SLOWER: Slower = Slower {
     times: 2.0,
     seconds: 0.000_5,
 };
-/// or when their mean, evened out over a second or two, does.
+/// The same for their mean, evened out over a second or two.
 const MEAN_SLOWER: Slower = Slower {
     times: 1.25,
     seconds: 0.000_25,

@@ -25,14 +25,14 @@ const IDLE_PAID_WITHIN: Duration = Duration::from_secs(4 * 60 * 60);
 const PRESENT: Duration = Duration::from_secs(10);
 /// The window of the measured factor; it is long, since merges come in lumps.
 const LONG: Duration = Duration::from_secs(10 * 60);
-/// The value log's debt follows puts at once, byte by byte, and is excess data on the disk: the
-/// window of its factor is no longer than this,
+/// The window of the factor of the value log's debt, which follows puts at once, byte by byte, and
+/// is excess data on the disk.
 const LOG_LONG: Duration = Duration::from_secs(30);
-/// and it is paid within about this time. With less the log would work in bursts, and with more it would
-/// pass its bound, where it presses and nothing holds it back, whenever the factor is a little too low.
+/// The time within which that debt is paid. With less the log would work in bursts, and with more
+/// it would pass its bound, where it presses and nothing holds it back, at a slightly low factor.
 const LOG_PAID_WITHIN: Duration = Duration::from_secs(10);
-/// but at no more than twice the rate of new work, plus this. Debt that did not come from puts (a
-/// merge window that opens, a bound that was lowered) is like any other. Bytes per second.
+/// Bytes per second beyond twice the rate of new work, the limit of its payment. Debt from other
+/// sources than puts (an opened merge window, a lowered bound) is like any other.
 const LOG_PAID_BESIDE: f64 = 16.0 * 1024.0 * 1024.0;
 /// The rate below which the factor is not yet meaningful: for stores it counts as if one byte for
 /// each had come up. Bytes per second over the window.

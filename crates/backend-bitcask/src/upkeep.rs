@@ -16,10 +16,9 @@ use crate::scrub::Scrub;
 use crate::segment_files::{SegmentFiles, WriteSide};
 use crate::segments::Catalog;
 
-/// The number of segments that a store has its live bytes in, at least,
+/// The least number of segments for a store's live bytes.
 const FILES_MIN: u64 = 4;
-/// each of at least this size, or the limit of small ones if that is more, if the disk has room.
-/// Bytes.
+/// The least size of each, or the limit of small ones if that is more, if the disk has room. Bytes.
 const FILE_BYTES_AIM_MIN: u64 = 1 << 20;
 
 /// The jobs of a store, each with what is in progress.

@@ -26,8 +26,8 @@ use crate::written_blob::{self, WrittenBlob};
 #[derive(Default)]
 pub(crate) struct Collecting {
     job: Option<CollectJob>,
-    /// Blob files that cannot be read, or whose collection could free next to nothing, since
-    /// entries that refer to their bodies cannot be read. Not tried again before the next opening.
+    /// Unreadable blob files, and those whose collection could free next to nothing because of
+    /// unreadable entries. Not tried again before the next opening.
     uncollectable: BTreeSet<u64>,
     /// Blob files whose collections failed.
     unreadable: Unreadable,

@@ -192,7 +192,7 @@ impl LsmSettings {
 mod tests {
     use super::*;
 
-    /// A table that is merged again soon has the filter that is built fastest, one that stays the smallest.
+    /// A table soon merged again has the filter that is built fastest, others have the smallest.
     #[test]
     fn young_tables_have_bloom_filters_and_the_oldest_fuse_filters() {
         let with = |filter_bits_per_key| LsmSettings {

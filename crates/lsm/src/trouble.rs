@@ -17,9 +17,9 @@ use kvorum_backend::Timestamp;
 use crate::policy::Pick;
 use crate::version::Version;
 
-/// Failed merges of a table before it is merged without the unreadable blocks,
+/// The least number of failed merges of a table before it is merged without the unreadable blocks.
 const FAILURES_MIN: u32 = 8;
-/// over at least this time.
+/// The least time over which they failed.
 const TIME_MICROS_MIN: u64 = 600 * 1_000_000;
 
 /// The tables of merges that failed, by number.

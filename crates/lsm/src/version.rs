@@ -263,8 +263,7 @@ impl Version {
         damage.map_or(Ok(Collected::Nowhere), Err)
     }
 
-    /// Takes over the segments that memtables kept and whose entries are in tables now, and
-    /// releases those that no table names.
+    /// Takes over the segments of flushed memtables, and releases those that no table names.
     pub(crate) fn keep_named_segments(&mut self, flushed: &[Arc<Memtable>]) {
         if self.segments.is_empty() && flushed.iter().all(|it| it.segments().is_empty()) {
             return;

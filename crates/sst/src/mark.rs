@@ -29,8 +29,8 @@ pub struct Mark {
     pub sequence: u64,
     /// Its kind.
     pub kind: MarkKind,
-    /// For [`MarkKind::Lost`]: the filter of the table that lost a block, which excludes most keys
-    /// of the range that were not in it. Empty without a filter.
+    /// For [`MarkKind::Lost`]: the filter of the damaged table, which excludes most keys not in it.
+    /// Empty without a filter.
     pub filter: Bytes,
 }
 

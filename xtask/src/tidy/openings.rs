@@ -45,7 +45,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("crates/tls", 17),
     ("crates/value-log", 8),
     ("crates/vnode", 66),
-    ("xtask", 1),
 ];
 
 const CRATES: &str = "crates/";
