@@ -7,6 +7,7 @@
 
 mod document;
 mod session;
+mod shown;
 
 use std::time::{Duration, Instant};
 
@@ -80,7 +81,7 @@ fn is_run(line: &Printed) -> bool {
     matches!(line.mark, Ok(Mark::Run(_) | Mark::Serve(_)))
 }
 
-/// Command lines without a mark, or with one that cannot be read.
+/// Command lines without a mark, or with one that cannot be read, and shown files that have other lines.
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
     for file in tree.with_extension("md").filter(|it| is_document(&it.path)) {
@@ -92,6 +93,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<String> {
                 ));
             }
         }
+        violations.extend(shown::check(&file.path, &file.text(), tree));
     }
     violations
 }
