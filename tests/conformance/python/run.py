@@ -16,6 +16,8 @@ for each feature that the server does not have yet:
 So the lists can only shrink. A line is `module.Class.test`, or `pbc:` or `http:` before it where
 only one protocol is concerned. Nothing of the installed package is changed but for one file that
 a test stores and that the package does not bring.
+
+Behind a whole suite, on a server that has indexes, the example of docs/clients.md is run.
 """
 import argparse
 import collections
@@ -236,6 +238,25 @@ def run_pass(arguments, protocol, result_path):
     os._exit(0)  # the client's pools may leave threads behind
 
 
+def run_example(arguments):
+    """The reason why the example of docs/clients.md did not print what it should; None if it did."""
+    example = os.path.join(HERE, "example.py")
+    program = "import runpy, sys; sys.path.insert(0, %r); import riak_compat; runpy.run_path(%r)"
+    command = [sys.executable, "-B", "-W", "ignore", "-c", program % (HERE, example)]
+    try:
+        ran = subprocess.run(
+            command, env=dict(os.environ, PB_PORT=str(arguments.pb_port)), check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
+            timeout=SECONDS_PER_TEST)
+    except subprocess.TimeoutExpired:
+        return "no end within %d seconds" % SECONDS_PER_TEST
+    lines = ran.stdout.splitlines()
+    is_right = (
+        ran.returncode == 0 and len(lines) == 3 and lines[0] == "stored: 43"
+        and "ann" in lines[1] and lines[2].startswith("counted: "))
+    return None if is_right else ran.stdout
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--host", default="127.0.0.1")
@@ -270,6 +291,11 @@ def main():
             for line in lines:
                 status, count = line.split("\t")
                 total[status] += int(count)
+    if arguments.only == "." and "indexes" not in arguments.lacks:
+        wrong = run_example(arguments)
+        total["passed" if wrong is None else "failed"] += 1
+        if wrong is not None:
+            print("FAILED  example.py: %s" % wrong)
     print("%d tests wait for features, see waiting/" % total["waiting"])
     print("%d passed, %d failed" % (total["passed"], total["failed"]))
     sys.exit(1 if total["failed"] else 0)

@@ -14,6 +14,7 @@ mod bucket_defaults;
 mod budgets;
 mod cluster;
 mod damaged_files;
+mod dashboard;
 mod exchanged;
 mod health;
 mod import;
