@@ -1,4 +1,4 @@
-//! Which vnodes serve, in words: a node answers before all of its stores are open.
+//! The vnodes that serve, in words: a node answers before all of its stores are open.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

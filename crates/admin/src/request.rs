@@ -7,7 +7,7 @@ use crate::move_scope::MoveScope;
 /// The longest request or reply line, in bytes.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// What is asked of a running node.
+/// A request to a running node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminRequest {
     /// Report that the process runs.
@@ -28,7 +28,7 @@ pub enum AdminRequest {
     TreeStatus,
     /// Compare replicas again.
     ExchangesEnable,
-    /// Compare replicas no more until the next start, and end what is under way.
+    /// Start no comparison of replicas until the next start, and end those under way.
     ExchangesDisable,
     /// Background work, and backups.
     Maintenance,
@@ -120,7 +120,7 @@ const BARE: [(&str, AdminRequest); 16] = [
 /// A reply, or one that refuses.
 pub(crate) type Replied = Result<AdminReply, AdminReply>;
 
-/// What it says.
+/// The answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdminReply {
     /// False when the request was refused; the text says why.

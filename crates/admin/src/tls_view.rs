@@ -19,7 +19,7 @@ struct Counts {
     plain: usize,
 }
 
-/// What is known of encryption on this node.
+/// The state of encryption on this node.
 pub(crate) fn show(member: &Member, now: WallTime) -> AdminReply {
     let (word, tls) = match member.peers().encryption() {
         Encryption::Off => ("off", None),

@@ -1,4 +1,4 @@
-//! What a load test tells of a workload: its `run.json`.
+//! Facts of a workload from the `run.json` of a load test.
 
 use serde_json::Value as Json;
 
@@ -19,11 +19,11 @@ pub struct BenchResult {
     pub operations_per_second: f64,
     /// Time in which 99 % of the writes were done, in microseconds; the slowest kind of write counts.
     pub write_p99_us: Option<f64>,
-    /// What follows for the workload.
+    /// The facts about the workload.
     pub facts: Facts,
 }
 
-/// What an operation does, told by its name.
+/// The sort of an operation, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
     Read,
@@ -144,7 +144,7 @@ fn sort_of(name: &str) -> Sort {
     }
 }
 
-/// Whether an operation queries or writes index entries.
+/// True if an operation queries or writes index entries.
 fn uses_indexes(name: &str) -> bool {
     let name = name.replace("without2i", "");
     ["2i", "index", "query"]

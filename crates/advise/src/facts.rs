@@ -1,4 +1,4 @@
-//! What is known of a workload: facts by name, each said, measured, or worked out of others.
+//! Facts of a workload by name, each given, measured, or derived from others.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub enum Value {
     Number(f64),
 }
 
-/// What kind of value a fact has.
+/// The kind of a fact's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -35,7 +35,7 @@ pub enum Kind {
 pub struct FactDeclaration {
     /// Its name.
     pub name: String,
-    /// What kind of value it has.
+    /// The kind of its value.
     pub kind: Kind,
     /// The question.
     pub question: String,
@@ -46,11 +46,11 @@ pub struct FactDeclaration {
 pub struct Known {
     /// The value.
     pub value: Value,
-    /// How it is known.
+    /// Its source.
     pub from: String,
 }
 
-/// What is known, by the facts' names.
+/// The known facts by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Facts {
     known: BTreeMap<String, Known>,
@@ -68,7 +68,7 @@ impl Facts {
         self.known.extend(other.known.clone());
     }
 
-    /// What is known of a fact.
+    /// The value of a fact and its source.
     pub fn get(&self, name: &str) -> Option<&Known> {
         self.known.get(name)
     }

@@ -155,7 +155,7 @@ impl Seen<'_> {
         in_order(state.members()).into_iter().map(row).collect()
     }
 
-    /// Riak's words for what is expected of a member and what is found, with a mark where they differ.
+    /// Riak's words for the expected and the observed state of a member, with a mark where they differ.
     fn availability(&self, node: NodeId, member: &Member) -> &'static str {
         match (self.is_up(node), member.status == MemberStatus::Down) {
             (true, false) => "up",

@@ -1,4 +1,4 @@
-//! What operators see of members and the ring, line by line.
+//! The output about members and the ring, line by line.
 
 use kvorum_cluster::{Command, MoveStep};
 

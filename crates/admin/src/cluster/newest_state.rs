@@ -1,9 +1,9 @@
-//! The state for verbs that must not go by one that is behind, and what they say where they have to.
+//! The newest agreed state, for verbs that must not show an older one, and the warning where they have
+//! to.
 //!
-//! Every node shows what it knows, and learns of what was agreed elsewhere a moment later. An operator who
-//! joins nodes and asks another one for the plan wants all of them in it. So the plan is read through the
-//! leader of the agreed log; where nobody answers for a majority, what is known here is shown, and from
-//! when it is.
+//! Every node shows its own state, which follows the agreed log a moment later. An operator who joins
+//! nodes and asks another one for the plan wants all of them in it. So the plan is read through the
+//! leader of the agreed log. Where no majority answers, this node's state is shown, with its age.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl ClusterAdmin {
     }
 }
 
-/// What stands above what may be behind.
+/// The warning above a state that may be behind.
 pub(super) fn warning(behind: &MayBeBehind) -> String {
     let since = match behind.heard_ago {
         Some(ago) => format!(

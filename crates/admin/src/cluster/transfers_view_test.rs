@@ -1,4 +1,4 @@
-//! What operators see of transfers, line by line.
+//! The output about transfers, line by line.
 
 use super::*;
 
