@@ -1,4 +1,4 @@
-//! Who votes: a few nodes, the rest listens. Pure.
+//! Choice of the voters: a few nodes vote, the rest listens. Pure.
 //!
 //! The cluster's members are part of what is agreed; which of them vote follows from that. Voters stay
 //! as long as they are fit: every change of voters is a moment in which the log depends on more nodes.
@@ -50,7 +50,7 @@ fn wanted_voters(
 ) -> BTreeSet<NodeId> {
     let fit: BTreeSet<NodeId> = members.difference(unfit).copied().collect();
     if fit.is_empty() {
-        // Nobody to hand over to.
+        // No node is fit to take over.
         return voters.clone();
     }
     let count = match fit.len().min(voters_max.max(1)) {

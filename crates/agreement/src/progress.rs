@@ -12,7 +12,7 @@ use kvorum_runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::sync::watch::Receiver;
 
-/// Progress, and who waits for it. Cheap to clone.
+/// Progress, and the tasks that wait for it. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Progress<T> {
     latest: Receiver<T>,
@@ -29,7 +29,7 @@ pub(crate) enum WaitEnd {
 }
 
 impl<T: Send + Sync + 'static> Progress<T> {
-    /// Follows what is told from now on.
+    /// Follows all changes from now on.
     pub(crate) fn follow(runtime: &Runtime, latest: Receiver<T>) -> Self {
         let changed = Arc::new(Notify::new());
         let (mut followed, notify) = (latest.clone(), changed.clone());
@@ -56,7 +56,7 @@ impl<T: Send + Sync + 'static> Progress<T> {
                 if holds(&self.latest.borrow()) {
                     return Ok(());
                 }
-                // An error says that nothing will be told any more.
+                // An error means that no further change will come.
                 if self.latest.has_changed().is_err() {
                     return Err(WaitEnd::Stopped);
                 }

@@ -58,11 +58,11 @@ impl fmt::Display for MemberId {
     }
 }
 
-/// A command, encoded by whoever knows its meaning.
+/// A command, encoded by its proposer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Proposal(pub(crate) String);
 
-/// What the machine answered.
+/// The machine's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Outcome(pub(crate) String);
 

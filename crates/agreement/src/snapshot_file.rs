@@ -38,13 +38,13 @@ pub(crate) struct Stored {
     pub(crate) state: Vec<u8>,
 }
 
-/// Where snapshots are kept.
+/// The files of the snapshots.
 #[derive(Clone)]
 pub(crate) struct SnapshotFiles {
     disk: Arc<dyn Disk>,
     newest: PathBuf,
     previous: PathBuf,
-    /// What the newest one covers. Held while one is written.
+    /// The end of the newest one. Held while one is written.
     covered: Arc<Mutex<Option<LogId>>>,
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn differing_of_all<'a>(mut levels: impl Iterator<Item = &'a [u32]>) 
     places.filter_map(|it| u32::try_from(it).ok()).collect()
 }
 
-/// Of each key what each replica that takes part has, in the order of the replicas.
+/// Versions of each key on each replica that takes part, in the order of the replicas.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyTable(BTreeMap<StorageKey, Vec<Option<Seen>>>);
 

@@ -137,7 +137,7 @@ fn an_exchange_with_a_repair_that_failed_is_not_complete() {
     }
 }
 
-/// What lies behind the end of a list that was cut may be there all the same.
+/// Keys behind the end of a list that was cut may be there all the same.
 #[test]
 fn keys_behind_the_end_of_a_cut_list_are_no_differences() {
     let mut exchange = AtKeys::new(request());

@@ -365,7 +365,7 @@ fn one_hint_leads_to_the_newest(turn: usize) -> bool {
     of_range.all(|(key, _)| world.replicas[2].entries.contains_key(key))
 }
 
-/// What has expired anywhere is given to nobody.
+/// An entry that has expired anywhere goes to no replica.
 fn leaves_expired_entries_alone() -> bool {
     let mut world = world(100);
     let entry = Entry {

@@ -1,4 +1,4 @@
-//! What came of an exchange.
+//! Outcomes of an exchange.
 
 use kvorum_encoding::StorageKey;
 
@@ -11,7 +11,7 @@ pub enum EndedBy {
     Equal,
     /// All that differed was on its way when it was looked at first.
     InFlight,
-    /// What differed has been given to repair.
+    /// The differences have been given to repair.
     Repaired,
     /// Trees differed, keys and versions did not: the trees are put right.
     Recounted,
@@ -25,7 +25,7 @@ pub enum EndedBy {
     Stopped,
 }
 
-/// What came of an exchange, and what it cost.
+/// Outcome and cost of an exchange.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Why it ended.
@@ -54,7 +54,7 @@ pub struct Outcome {
     pub is_cut: bool,
     /// The leaves have more keys than may be listed: the next exchange may go on behind this one.
     pub resume_after: Option<StorageKey>,
-    /// Where the next exchange may look first.
+    /// The range that the next exchange may look at first.
     pub hint: Option<RangeHint>,
 }
 

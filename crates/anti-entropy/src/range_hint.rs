@@ -1,4 +1,4 @@
-//! Where differences were found, so that the next exchange need not read what lies elsewhere.
+//! The range of the differences that were found, so that the next exchange need not read the rest.
 
 use kvorum_encoding::StorageKey;
 use kvorum_planted_defects::is_planted;

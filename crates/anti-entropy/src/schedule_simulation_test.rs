@@ -1,6 +1,7 @@
 //! The schedule, exchanges and the pace of repairs at work on two and three replicas, while writes come
-//! early, late and never, replicas go down, and anti-entropy is disabled and enabled: a complete exchange
-//! is complete, a stopped one does nothing more, and when it is quiet replicas converge.
+//! early, late and never, replicas go down, and anti-entropy is disabled and enabled: a complete
+//! exchange is complete, a stopped one does nothing more, and replicas converge once writes and
+//! failures end.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,7 @@ struct Running {
     order: Order,
     exchange: Exchange,
     effects: Vec<ExchangeEffect>,
-    /// Of each key the latest that any replica had when the exchange began.
+    /// The latest entry of each key on any replica when the exchange began.
     at_start: BTreeMap<StorageKey, Entry>,
 }
 

@@ -1,4 +1,4 @@
-//! What replicas list of their entries: enough to tell whether two have the same.
+//! Entries as replicas list them: enough to see whether two have the same.
 
 use kvorum_encoding::StorageKey;
 

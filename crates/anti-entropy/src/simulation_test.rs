@@ -96,7 +96,7 @@ fn replicas_converge_without_reads() {
     );
 }
 
-/// Of each key the latest entry on any replica: nothing else may be lost by exchanges.
+/// The latest entry of each key on any replica: exchanges may lose no other.
 fn newest_of(world: &World) -> BTreeMap<StorageKey, Entry> {
     let mut newest: BTreeMap<StorageKey, Entry> = BTreeMap::new();
     for (key, entry) in world.replicas.iter().flat_map(|it| &it.entries) {
@@ -355,7 +355,7 @@ impl Cluster {
         }
     }
 
-    /// What is wrong once everything has come home.
+    /// The first violation once all hints are delivered.
     fn wrong(&mut self, draw: &mut Draw) -> Option<String> {
         while !self.hints.is_empty() {
             self.deliver_hint(draw);

@@ -89,7 +89,7 @@ impl Replica {
         }
     }
 
-    /// Builds the tree by what is stored and has not expired.
+    /// Builds the tree of the stored entries that have not expired.
     pub(crate) fn rebuild(&mut self, size: TreeSize, now: u64) {
         self.tree = Tree::new(size);
         for (key, entry) in &self.entries {

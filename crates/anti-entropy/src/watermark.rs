@@ -1,10 +1,11 @@
-//! When a tombstone may go.
+//! The conditions under which a tombstone may go.
 //!
-//! A tombstone may go when every replica is known to hold it or something newer, and nothing older than it
-//! can arrive any more. That is known without clocks:
+//! A tombstone may go when every replica is known to hold it or something newer, and nothing older than
+//! it can arrive any more. No clock is needed to establish that:
 //!
-//! - A complete exchange has made equal whatever was on any replica when it began. A replica notes the last
-//!   batch that its store had put by then: each tombstone up to that batch is on all replicas.
+//! - A complete exchange has made all replicas equal in the entries that any of them had when it began.
+//!   A replica notes the last batch that its store had put by then: each tombstone up to that batch is
+//!   on all replicas.
 //! - The exchange counts in the epoch of the ring in which it was made, and for the replicas that took part
 //!   in it: one that was wiped, restored or replaced since is another *incarnation*.
 //! - No hint for the partition is outstanding on any node, up or down: a hint may hold what was deleted.
@@ -26,11 +27,11 @@ pub struct Completed {
     pub number: u64,
     /// The epoch of the ring.
     pub epoch: u64,
-    /// Who took part: all replicas of the preference list, in its order.
+    /// All replicas of the preference list that took part, in its order.
     pub replicas: Vec<Incarnation>,
 }
 
-/// What a replica notes of an exchange, durable with its store.
+/// A replica's note of an exchange, durable with its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalMark {
     /// The number of the complete exchange.
@@ -52,7 +53,7 @@ pub struct StoredTombstone {
     pub age_micros: u64,
 }
 
-/// How long tombstones stay at least, whatever else holds (Riak's `delete_mode`).
+/// Least age of tombstones, apart from all other conditions (Riak's `delete_mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeleteMode {
     /// For ever.
@@ -99,7 +100,7 @@ pub enum KeptBecause {
     HintsUnknown,
 }
 
-/// What becomes of a tombstone.
+/// The verdict on a tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It may go, at all replicas.

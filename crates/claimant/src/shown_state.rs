@@ -9,10 +9,10 @@ use arc_swap::ArcSwap;
 use kvorum_cluster::{ClusterState, Look};
 use kvorum_runtime::{Watched, Watcher};
 
-/// Where the present state is read, by every request.
+/// The present state, which every request reads.
 pub struct ShownState {
     state: ArcSwap<ClusterState>,
-    /// The version of the state, for whoever waits for a change.
+    /// The version of the state, for tasks that wait for a change.
     version: Watched<u64>,
 }
 
@@ -36,8 +36,7 @@ impl ShownState {
         Look::from(self.state.load())
     }
 
-    /// Tells the version of each new state; versions may be skipped, and begin anew with another
-    /// cluster.
+    /// Watches the version of the state; versions may be skipped, and begin anew with another cluster.
     pub fn versions(&self) -> Watcher<u64> {
         self.version.watch()
     }

@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// A message that comes several times and says itself which one is the last.
 pub trait StreamedAnswer: CodedMessage {
-    /// Whether no further message follows.
+    /// True if no further message follows.
     fn is_last(&self) -> bool;
 }
 

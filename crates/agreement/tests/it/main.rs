@@ -96,10 +96,10 @@ impl PeerService for Answers {
 struct Node {
     number: u8,
     disk: MemoryDisk,
-    /// The same disk, which can be told to fail.
+    /// The same disk, with a switch for failures.
     faulty: FaultyDisk,
     running: Option<Running>,
-    /// Where its process runs.
+    /// The machine of its process.
     machine: u8,
     moved: Moved,
 }
@@ -201,7 +201,7 @@ async fn cluster(world: &World, count: u8) -> Vec<Node> {
     nodes
 }
 
-/// Lets whoever leads bring the log's membership to the cluster's.
+/// Lets the leader bring the log's membership to the cluster's.
 async fn settle(
     world: &World,
     nodes: &[Node],
@@ -320,7 +320,7 @@ fn a_majority_goes_on_without_the_rest_and_a_minority_keeps_what_was_agreed() {
     });
 }
 
-/// It could not tell the others where it is: it asked the leader that it had known, and itself.
+/// The node could not announce its address: it asked the leader that it had known, and itself.
 #[test]
 fn who_comes_back_under_another_address_finds_who_leads_meanwhile() {
     simulated(31, |world| async move {
@@ -560,8 +560,8 @@ fn an_empty_directory_is_no_log_and_a_used_one_is_no_place_for_another() {
     });
 }
 
-/// Crashes with loss of what was not synced, cuts and proposals in an order that the seed decides.
-/// What was agreed stays, in one order, on every node; the same seed gives the same words.
+/// Crashes with loss of unsynced bytes, cuts and proposals, in an order that the seed decides. Agreed
+/// commands stay, in one order, on every node; the same seed gives the same words.
 fn storm(seed: u64) -> Vec<String> {
     let result = Arc::new(Mutex::new(Vec::new()));
     let words = result.clone();
