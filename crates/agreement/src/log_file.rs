@@ -322,7 +322,7 @@ impl LogFile {
         contents.apply(record);
         if self.end > REWRITE_BYTES_MIN && self.end > self.kept * REWRITE_FACTOR {
             // The record is durable, in the old file or in the new one. A failed rewrite is tried again
-            // with the next record. with the next.
+            // with the next record.
             let _rewritten_or_suspect = self.rewrite(contents);
         }
         if is_marked {

@@ -107,9 +107,9 @@ pub struct ServerArguments {
 /// One of several processes that make one load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Which, from 1.
+    /// Number of this one, from 1.
     pub(crate) index: u32,
-    /// Of how many.
+    /// Number of processes.
     pub(crate) count: u32,
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn assert_fits(what: &str, counts: &[u64], probabilities: &[f64]) {
     );
 }
 
-/// How far the statistic lies above its mean, in its standard deviations.
+/// Distance of the statistic above its mean, in its standard deviations.
 pub(crate) fn excess(counts: &[u64], probabilities: &[f64]) -> f64 {
     let draws = counts.iter().sum::<u64>() as f64;
     let statistic: f64 = counts

@@ -88,7 +88,7 @@ impl ResultFiles {
         })
     }
 
-    /// Where the files are.
+    /// The directory of the files.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

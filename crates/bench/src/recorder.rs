@@ -11,13 +11,13 @@ use hdrhistogram::Histogram;
 
 use crate::driver::Outcome;
 
-/// Longest latency that is told apart; longer ones count as this. Maxima are exact.
+/// Longest latency of the histogram; longer ones count as this. Maxima are exact.
 const LATENCY_MICROSECONDS_MAX: u64 = 3_600_000_000;
 
 /// Distinct reasons of errors that are kept per operation; the rest count as `other`.
 const REASONS_MAX: usize = 200;
 
-/// What happened to the operations of one kind.
+/// Outcomes and latencies of the operations of one kind.
 #[derive(Debug, Clone)]
 pub struct Record {
     histogram: Histogram<u64>,
@@ -125,8 +125,7 @@ impl Record {
         &self.histogram
     }
 
-    /// What a percentile does not tell: the exact sum of latencies in nanoseconds, and the exact
-    /// smallest and largest in microseconds.
+    /// The exact sum of latencies in nanoseconds, and the exact smallest and largest in microseconds.
     pub fn exact(&self) -> (u128, Option<(u64, u64)>) {
         (self.sum_nanoseconds, self.extremes)
     }

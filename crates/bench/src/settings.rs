@@ -1,4 +1,4 @@
-//! The keys that every run has, whatever its driver: their values, bounds and defaults.
+//! The keys of every run, with any driver: their values, bounds and defaults.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use crate::configuration::{Configuration, ConfigurationError, scale};
 use crate::random::Seed;
 use kvorum_erlang_terms::Term;
 
-/// How much longer a run is than written.
+/// A run is this much longer than written.
 const EXTRA_SECOND: Duration = Duration::from_secs(1);
 
-/// How a worker paces its operations.
+/// The pace of a worker's operations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mode {
     /// The next operation begins when the last one has ended.
@@ -24,7 +24,7 @@ pub enum Mode {
 pub struct Operation {
     /// Names the result files; the operation itself unless the file says otherwise.
     pub label: Term,
-    /// What the driver is told to do.
+    /// The term that the driver reads.
     pub operation: Term,
     /// Drawn with probability weight / sum of weights.
     pub weight: u32,

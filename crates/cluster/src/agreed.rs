@@ -1,4 +1,4 @@
-//! Where commands become agreed: the interface that a file and a replicated log both fill.
+//! The interface for making commands agreed: a file and a replicated log both implement it.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub enum ProposeError {
     /// effect, [`AgreedState::current`] shows.
     #[error("agree on the cluster state: not agreed in time, see this node's log; try again later")]
     NotAgreed {
-        /// What was tried.
+        /// The attempt.
         detail: String,
     },
     /// The log in which changes are agreed can be kept no more, here or at the leader. Mend that node's disk

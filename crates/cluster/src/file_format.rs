@@ -18,7 +18,7 @@ pub enum DecodeError {
     /// The bytes are not those that were written.
     #[error("damaged: {what}")]
     Damaged {
-        /// What shows it.
+        /// The evidence.
         what: String,
     },
 }

@@ -31,7 +31,7 @@ const DAMAGED: &str = "cluster.damaged";
 /// length can make us allocate.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 28;
 
-/// What a new cluster of one starts with. Identities are drawn by the caller.
+/// The start of a new cluster of one. Identities are drawn by the caller.
 #[derive(Clone, Debug)]
 pub struct Founding {
     /// The cluster's identity.
@@ -40,7 +40,7 @@ pub struct Founding {
     pub cluster_name: String,
     /// This node's identity.
     pub node: NodeId,
-    /// What is known of this node; its name is the configured one.
+    /// This node as a member; its name is the configured one.
     pub member: Member,
     /// The number of partitions, for ever.
     pub ring_size: RingSize,
@@ -71,7 +71,7 @@ pub struct OpenNote {
     pub file: PathBuf,
     /// Why not.
     pub reason: Unreadable,
-    /// Where it is kept for inspection, if there was anything to keep.
+    /// The copy that is kept for inspection, if there was anything to keep.
     pub kept_as: Option<PathBuf>,
     /// The version of the state that is used instead, when it may be an older one.
     pub older_version: Option<u64>,
@@ -99,7 +99,7 @@ pub enum OpenError {
     /// There is none: the directory is new, or was emptied.
     #[error("no cluster state in {}", directory.display())]
     Missing {
-        /// Where it was looked for.
+        /// The directory of the files.
         directory: PathBuf,
     },
     /// Neither generation can be read. Restore one of the files, or start over in another directory.
@@ -110,7 +110,7 @@ pub enum OpenError {
         directory.join(PREVIOUS).display()
     )]
     BothUnreadable {
-        /// Where the two files are.
+        /// The directory of the two files.
         directory: PathBuf,
         /// Why the newest generation cannot be read.
         newest: Box<Unreadable>,
@@ -122,7 +122,7 @@ pub enum OpenError {
     NewerFormat {
         /// The file.
         file: PathBuf,
-        /// Which format it has.
+        /// The error about the format.
         error: DecodeError,
     },
     /// The data belongs to a node of another name. Set the name back, or choose another directory.
@@ -132,7 +132,7 @@ pub enum OpenError {
         directory.display()
     )]
     NodeRenamed {
-        /// Where the data is.
+        /// The directory of the data.
         directory: PathBuf,
         /// The name of the node that wrote it.
         stored: String,
@@ -236,8 +236,8 @@ impl LocalState {
         }
     }
 
-    /// Keeps the unreadable file aside and writes the state in its place. The node can run without,
-    /// so a failure is told, not returned.
+    /// Keeps the unreadable file aside and writes the state in its place. The node can run without, so
+    /// a failure is reported in the note and not returned as an error.
     fn restore(&self, file: PathBuf, reason: Unreadable, older_version: Option<u64>) -> OpenNote {
         let (kept_as, not_restored) = match self.put_aside(&file, &reason) {
             Ok(kept_as) => (kept_as, self.rewrite(&file).err()),
@@ -303,8 +303,8 @@ impl AgreedState for LocalState {
     }
 }
 
-/// Reads one generation. What another generation can make good is the inner error; what it cannot
-/// (a format from the future, a file that may not be read) is the outer one.
+/// Reads one generation. An error that another generation can make good is the inner one; any other (a
+/// format from the future, a file that may not be read) is the outer one.
 fn load(
     disk: &dyn Disk,
     file: &Path,

@@ -1,8 +1,8 @@
 //! The steps by which a committed plan is carried out, as commands of the log.
 //!
 //! Each names the epoch at which it was decided: a confirmation that comes twice, or late, changes
-//! nothing. What is to be done next ([`ClusterState::next_moves`], [`ClusterState::next_growth`])
-//! follows from the state; somebody who leads proposes it.
+//! nothing. The next step ([`ClusterState::next_moves`], [`ClusterState::next_growth`]) follows from
+//! the state; the leader proposes it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

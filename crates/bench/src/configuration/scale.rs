@@ -27,7 +27,7 @@ const COUNTED: [(&str, i128); 19] = [
     ("random_int", 1),
 ];
 
-/// The key generator with its number of keys multiplied; whatever wraps it stays as it is.
+/// The key generator with its number of keys multiplied; its wrappers stay as they are.
 pub fn scaled_keys(term: &Term, factor: f64) -> Term {
     let Term::Tuple(elements) = term else {
         return term.clone();

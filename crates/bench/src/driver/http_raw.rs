@@ -15,7 +15,7 @@ use crate::configuration::{Configuration, ConfigurationError};
 use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 
-/// What a key may hold without being escaped: RFC 3986's unreserved characters.
+/// Characters that a key may hold without being escaped: RFC 3986's unreserved ones.
 pub(super) const KEY_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -18,7 +18,7 @@ use kvorum_erlang_terms::Term;
 
 const INDEX_PREFIX: &str = "x-riak-index-";
 
-/// Which protocol an operation takes.
+/// The protocol of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Via {
     Pb,
@@ -32,7 +32,7 @@ pub(super) struct ObjectAccess {
     pub(super) http: Option<HttpSession>,
 }
 
-/// Where a driver's objects are, as configured.
+/// The configured place of a driver's objects.
 #[derive(Debug, Clone)]
 pub(super) struct AccessPlan {
     targets: Targets,

@@ -17,7 +17,7 @@ use crate::configuration::{Configuration, ConfigurationError};
 use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 
-/// How long `pause_minute` takes.
+/// Length of a `pause_minute`.
 const PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -219,7 +219,7 @@ impl Driver for RiakcPbDriver {
                 self.query(&query).await
             }
             Action::ListKeys => {
-                // One worker makes this load, whatever the number of workers.
+                // One worker makes this load, out of any number.
                 if self.id == 1 {
                     self.session.list_keys_in_background(&self.plan.bucket);
                 }

@@ -20,7 +20,7 @@ const DEPTH_MAX: u32 = 64;
 /// Wider binaries than this are surely a mistake.
 const BITS_MAX: i128 = 8 * 4096;
 
-/// What the generators of all workers share.
+/// State that the generators of all workers share.
 #[derive(Debug)]
 pub struct KeySources<'run> {
     blocks: &'run SourceBlocks,
@@ -51,7 +51,7 @@ impl<'run> KeySources<'run> {
         self
     }
 
-    /// The key generator of a worker (ids begin at 1); the error tells what is wrong.
+    /// The key generator of a worker (ids begin at 1); the error is a text about the term.
     pub fn build(&mut self, term: &Term, worker: u32) -> Result<KeyGenerator, String> {
         Ok(KeyGenerator {
             node: self.node(term, worker, 0)?,

@@ -29,7 +29,7 @@ pub enum MergeError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
     /// The directories do not belong together.
@@ -50,12 +50,12 @@ pub(super) struct Interval {
     pub(super) records: BTreeMap<String, Record>,
 }
 
-/// A run as its directory tells it.
+/// A run as read from its directory.
 #[derive(Debug)]
 pub(super) struct RecordedRun {
     pub(super) record: RunRecord,
     pub(super) intervals: Vec<Interval>,
-    /// What went wrong, how often.
+    /// Number of errors, by reason.
     pub(super) errors: BTreeMap<String, u64>,
     /// Rows of `server.csv` without its header.
     pub(super) server_rows: Vec<String>,

@@ -20,9 +20,9 @@ const REASONS_SHOWN: usize = 5;
 pub struct Totals {
     /// From the first operation's start to the last one's end.
     pub elapsed: Duration,
-    /// What happened, by operation of the configuration.
+    /// Records by operation of the configuration.
     pub records: Records,
-    /// What happened before measuring began: successful and failed operations.
+    /// Records from before measuring began: successful and failed operations.
     pub warm_up: Option<Records>,
     /// Operations of an open loop that were due when the run ended, and had not begun.
     pub overdue: u64,
@@ -32,9 +32,9 @@ pub struct Totals {
     pub stalls: Vec<Stall>,
     /// Operations that had not ended when the run gave up waiting for them.
     pub abandoned: usize,
-    /// What the tool itself used during the run.
+    /// Resources that the tool itself used during the run.
     pub own_usage: Option<ProcessUsage>,
-    /// What the server used during the run.
+    /// Resources that the server used during the run.
     pub server_usage: Option<ServerSample>,
 }
 
@@ -80,7 +80,7 @@ pub fn write_summary(
     write_usage(out, "server", totals.server_usage, totals)
 }
 
-/// What the table does not tell about how operations followed each other.
+/// The pace of operations, which the table does not show.
 fn write_pace(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
     if let Some((units, errors)) = totals.warm_up.as_ref().map(Records::counts) {
         writeln!(

@@ -4,12 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use crate::server_probe::ProbeTargets;
 
-/// How a run is to be made, beyond its configuration.
+/// Options of a run beyond its configuration.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     /// Threads that share the workers.
     pub threads: usize,
-    /// Where to look for what the server uses.
+    /// Sources of the server's figures.
     pub probe: ProbeTargets,
     /// For how long operations run before measuring begins.
     pub warm_up: Duration,

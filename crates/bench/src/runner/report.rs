@@ -17,7 +17,7 @@ use crate::server_probe::ServerProbe;
 use crate::settings::Settings;
 use crate::worker::Control;
 
-/// How many looks at the workers go by between two renewals of the progress line.
+/// Number of looks at the workers between two renewals of the progress line.
 const LOOKS_PER_TICK: u32 = 5;
 
 /// Collects what the threads recorded, and writes it out.
@@ -36,7 +36,7 @@ pub(super) struct Report<'run> {
     looks: u32,
 }
 
-/// What is measured from a moment on.
+/// A measurement from its start on.
 struct Measuring {
     start: Instant,
     started: SystemTime,
@@ -71,7 +71,7 @@ impl<'run> Report<'run> {
         })
     }
 
-    /// Reports until all threads of workers have ended. Also says when they were told to.
+    /// Reports until all threads of workers have ended. Returns the time of the stop as well.
     pub(super) fn until_the_end(
         mut self,
         events: &Receiver<Event>,

@@ -1,4 +1,4 @@
-//! What a run says of itself: run.json, the server's figures, warm-up, open loop, merging.
+//! A run's reports on itself: run.json, the server's figures, warm-up, open loop, merging.
 
 use std::path::PathBuf;
 

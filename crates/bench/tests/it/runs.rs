@@ -1,4 +1,4 @@
-//! What a run leaves behind for each driver, and how it ends.
+//! The files of a run for each driver, and the ways that a run ends.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,7 +40,7 @@ impl Run {
         kvorum_bench::execute(&Arguments::parse_from(words).bench, &mut std::io::sink())
     }
 
-    /// What `run.json` holds.
+    /// The content of `run.json`.
     pub(crate) fn record(&self) -> RunRecord {
         RunRecord::read(&self.directory.path().join("results/current")).unwrap()
     }
