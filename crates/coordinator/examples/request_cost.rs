@@ -1,5 +1,5 @@
-//! What a get and a put of a 1 KB object cost above the store: one thread, a node of one in memory,
-//! nothing in the way but the coordinator, the vnode and a store that never waits.
+//! Cost of a get and a put of a 1 KB object above the store: one thread, a node of one in memory, with
+//! only the coordinator, the vnode and a store that never waits.
 //!
 //! `cargo run --release -p kvorum-coordinator --example request_cost [SECONDS]`
 

@@ -29,7 +29,7 @@ const REPLAN_PAUSE_MAX: Duration = Duration::from_millis(500);
 const OPENING_PAUSE_MIN: Duration = Duration::from_millis(5);
 const OPENING_PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// How long one request waits before its next try.
+/// The pauses of one request before its next tries.
 pub(crate) struct Pauses {
     /// Before the ring is looked at again.
     replan: Duration,

@@ -193,7 +193,7 @@ fn answer_of(replied: Replied) -> GetAnswer {
     }
 }
 
-/// What is damaged is mended, so it counts as an answer.
+/// True for damaged replicas too, since they are mended.
 fn has_answered(answer: &GetAnswer) -> bool {
     !matches!(answer, GetAnswer::Failed(_))
 }

@@ -138,7 +138,7 @@ impl Coordinator {
         self.replicas.parts.cluster.current()
     }
 
-    /// Where cluster state is changed.
+    /// The agreed state, through which cluster state is changed.
     pub fn cluster(&self) -> &Arc<dyn AgreedState> {
         &self.replicas.parts.cluster
     }
@@ -379,8 +379,9 @@ impl Coordinator {
         self.runtime().blocking(propose).await
     }
 
-    /// Refuses a command that would change the kind of a bucket's objects, unless the bucket is known to have none.
-    /// What is put meanwhile is stored as one kind or the other, and read as what it is.
+    /// Refuses a command that would change the kind of a bucket's objects, unless the bucket is known
+    /// to have none. An object that is put meanwhile is stored as one kind or the other, and read as
+    /// that kind.
     async fn check_kind_may_change(&self, command: &Command) -> Result<(), Refusal> {
         let state = self.state();
         let Some((bucket_type, bucket)) = retagged(&state, command) else {
@@ -415,9 +416,9 @@ impl Coordinator {
         self.property_changes.propose(command, passed_over)
     }
 
-    /// Proposes another backend for a bucket or a type, and waits until it is agreed; belongs on the blocking pool.
-    /// What there is moves there on each node. This is an operator's order: clients change the backend of what is
-    /// empty alone ([`Coordinator::change_properties`]).
+    /// Proposes another backend for a bucket or a type, and waits until it is agreed; belongs on the
+    /// blocking pool. Each node moves the existing data there. This is an operator's order: clients
+    /// change the backend of empty buckets and types alone ([`Coordinator::change_properties`]).
     pub fn move_to_backend(&self, command: Command) -> Result<PropertiesChanged, ProposeError> {
         self.property_changes.propose_move(command, Vec::new())
     }
@@ -510,8 +511,8 @@ impl Coordinator {
         kvorum_object::generated_key(random)
     }
 
-    /// Holds a write back while background work is behind: every writer a little, and nobody stands
-    /// still. Timers go by the millisecond, so that of a shorter delay every so many a write has one.
+    /// Holds a write back while background work is behind, every writer by the same small delay. Timers
+    /// go by the millisecond, so the delay is rounded up or down at random.
     async fn slow_down(&self, progress: &mut Progress) {
         let delay = self.replicas.parts.maintenance.put_delay();
         if delay.is_zero() {

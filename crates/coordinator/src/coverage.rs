@@ -1,8 +1,8 @@
 //! Coverage: the fewest vnodes that together hold everything.
 //!
 //! A plan names vnodes and, for each, the owner partitions that it answers for, so that a key with
-//! several replicas is found once. Listings and index queries go by it. What a vnode cannot answer is
-//! covered anew by the ring of that moment.
+//! several replicas is found once. Listings and index queries go by it. Partitions that a vnode cannot
+//! answer for are covered anew by the ring of that moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use crate::replicas::{Replicas, is_misplanned};
 use crate::request::BucketOrType;
 use crate::trace::RequestKind;
 
-/// How long a node is asked for nothing after one of its vnodes was found to lack something. Whether it
-/// still does is found out by asking it again.
+/// Time for which a node is not asked after one of its vnodes was found to lack something. After that
+/// it is asked again.
 const LEFT_OUT: Duration = Duration::from_secs(10);
 /// The same where what it has is to be had nowhere else.
 const LEFT_OUT_MIN: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ pub(crate) struct CoverageRun {
     /// Vnodes that are not asked.
     damaged: DamagedVnodes,
     pauses: Pauses,
-    /// How it ended; the meter is told when the run is dropped.
+    /// The error of the run; the meter receives it when the run is dropped.
     pub(crate) error: Option<RequestError>,
 }
 
@@ -82,7 +82,7 @@ impl DamagedVnodes {
         self.vnodes.contains(&(node, partition))
     }
 
-    /// With nobody left who has the same, what damage did is why.
+    /// The error of the damage, where no other vnode has the same partitions.
     fn instead_of(&self, other: RequestError) -> RequestError {
         match (&self.error, other) {
             (Some(error), RequestError::InsufficientVnodes { .. }) => error.clone(),
@@ -148,7 +148,7 @@ impl CoverageRun {
         }
     }
 
-    /// What was asked has been answered: the next pause is a short one.
+    /// The vnodes have answered: the next pause is a short one.
     pub(crate) fn note_answered(&mut self) {
         self.pauses = Pauses::default();
     }
@@ -230,7 +230,8 @@ impl From<PeerFailure> for PageError {
     }
 }
 
-/// Who could stand in for a vnode that is not open is not open either: its own error says why.
+/// The vnodes that could stand in for one that is not open are not open either: the error of that one
+/// is the reason.
 pub(crate) fn instead_of(other: RequestError, error: RequestError) -> RequestError {
     match other {
         RequestError::VnodeOpening | RequestError::VnodeFailed => error,
@@ -259,8 +260,8 @@ impl Coverage {
         vnode.node == self.replicas.parts.node
     }
 
-    /// A vnode of this node. That it is not open means that its store is being opened, or that the ring
-    /// has just changed, where it can.
+    /// A vnode of this node. One that is missing is being opened or, with other nodes, belongs to a
+    /// ring that has just changed.
     pub(crate) fn vnode(&self, partition: Partition) -> Result<Arc<Vnode>, PageError> {
         let Replicas {
             parts,
@@ -342,8 +343,8 @@ impl Coverage {
                     && !damaged.has(node, partition)
             })
         };
-        // Who lacked something a while ago is asked rather than nobody: nodes that are changed one after
-        // the other may all be left out at a time, and have everything again.
+        // A node that lacked something a while ago is asked rather than none: nodes that are changed
+        // one after the other may all be left out at a time, and have everything again.
         let plan = cover(LEFT_OUT).or_else(|_| cover(LEFT_OUT_MIN));
         let plan = plan.map_err(|_| {
             let why = match ring.coverage_plan(n_val, colocated, offset, |node| {

@@ -71,7 +71,7 @@ impl Deletes {
         Ok(Deleted::Written)
     }
 
-    /// What stands in for r and w where the request does not give them: its own rw, or the bucket's.
+    /// The quorum for r and w where the request does not give them: its own rw, or the bucket's.
     fn joint_quorum(
         &self,
         address: &Address,

@@ -30,17 +30,17 @@ pub enum RequestError {
     /// Fewer replicas can be reached than the request needs. Retry later.
     #[error("{{insufficient_vnodes,{got},need,{wanted}}}")]
     InsufficientVnodes {
-        /// What the request needs.
+        /// The number that the request needs.
         wanted: usize,
-        /// What there is.
+        /// The number that there is.
         got: usize,
     },
     /// Fewer distinct nodes can answer than `node_confirms` asks for.
     #[error("{{insufficient_nodes,{got},need,{wanted}}}")]
     InsufficientNodes {
-        /// What the request needs.
+        /// The number that the request needs.
         wanted: usize,
-        /// What there is.
+        /// The number that there is.
         got: usize,
     },
     /// Too few replicas answered the read.
@@ -122,7 +122,7 @@ pub enum RequestError {
     /// The object would have more siblings than `object.siblings.maximum`. Resolve them.
     #[error("{{too_many_siblings,{siblings}}}")]
     TooManySiblings {
-        /// How many it would have.
+        /// Their number after the put.
         siblings: usize,
         /// The limit.
         siblings_max: usize,
@@ -166,7 +166,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// What it means for a request that a replica failed.
+    /// The request's error for a failure of a replica.
     pub(crate) fn of_replica(failure: ReplicaFailure) -> Self {
         match failure {
             ReplicaFailure::ConditionFound => Self::MatchFound,

@@ -1,13 +1,13 @@
 //! The get machine: asks replicas of a key, decides when enough have answered, and what to mend.
 //!
-//! Pure: events in, effects out, no clock and no socket. Whoever drives it executes the effects, in
-//! this process for a local replica and over the network for others, and feeds the answers back. The
-//! machine replies as soon as the quorum is met and stays until every replica that was asked has
-//! answered or the deadline has passed, since only then is it known which replicas are behind.
+//! Pure: events in, effects out, no clock and no socket. The driver executes the effects, in this
+//! process for a local replica and over the network for others, and feeds the answers back. The machine
+//! replies as soon as the quorum is met. It stays until every replica that was asked has answered or
+//! the deadline has passed, since only then is it known which replicas are behind.
 //!
-//! Which replicas are asked at first is the driver's choice. The others are asked as well as soon as
-//! one of the first fails, is late, or differs from another: a client waits for no lone replica, and
-//! who mends one has heard them all.
+//! The driver chooses the replicas that are asked at first. The others are asked as well as soon as one
+//! of the first fails, is late, or differs from another: a client waits for no lone replica, and a
+//! repair follows from all of their answers.
 //!
 //! Steps as in Riak's get state machine; the rule for giving up and the precedence of errors are its.
 
@@ -20,14 +20,14 @@ use smallvec::SmallVec;
 use crate::error::RequestError;
 use crate::quorum::ReadQuorum;
 
-/// What happened to a get.
+/// An event of a get.
 #[derive(Debug)]
 pub enum GetEvent {
     /// A replica answered.
     Answer {
         /// Its place in the preference list.
         slot: usize,
-        /// What it said.
+        /// Its answer.
         answer: GetAnswer,
     },
     /// Those that were asked have been waited for longer than usual.
@@ -36,7 +36,7 @@ pub enum GetEvent {
     Deadline,
 }
 
-/// What a replica says to a get.
+/// A replica's answer to a get.
 #[derive(Debug)]
 pub enum GetAnswer {
     /// It holds this object (a tombstone is an object).
@@ -45,13 +45,13 @@ pub enum GetAnswer {
     Head(Arc<Object>),
     /// It holds nothing.
     NotFound,
-    /// It could not tell.
+    /// It failed.
     Failed(RequestError),
-    /// What it holds is damaged: a failure that the other replicas' copies can mend.
+    /// Its copy is damaged: a failure that the other replicas' copies can mend.
     Damaged(RequestError),
 }
 
-/// What the driver is to do.
+/// An order to the driver.
 #[derive(Debug)]
 pub enum GetEffect {
     /// Ask this replica.
@@ -179,7 +179,7 @@ impl GetMachine {
         }
     }
 
-    /// True when there is nobody left to ask.
+    /// True when no replica is left to ask.
     pub fn has_asked_all(&self) -> bool {
         self.slots.iter().all(|slot| slot.is_asked)
     }
@@ -264,7 +264,7 @@ impl GetMachine {
         }
     }
 
-    /// A replica that has news of which nobody has sent the values yet.
+    /// A replica whose head is newer than all values that have been sent.
     fn slot_to_fetch(&self) -> Option<usize> {
         let is_head = |slot: &Slot| matches!(slot.answer, Some(GetAnswer::Head(_)));
         if !self.slots.iter().any(is_head) {
@@ -387,7 +387,7 @@ impl GetMachine {
         tally
     }
 
-    /// What the replicas that found something know together, as far as they have sent values.
+    /// The merged object of the replicas that found something, as far as they have sent values.
     fn merged(&self) -> Option<Arc<Object>> {
         let mut found = self.slots.iter().filter_map(|slot| match &slot.answer {
             Some(GetAnswer::Found(object)) => Some(object),

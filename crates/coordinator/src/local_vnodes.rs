@@ -16,8 +16,8 @@ pub trait LocalVnodes: Send + Sync {
     /// The vnode of a partition, once its store is open.
     fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>>;
 
-    /// Why there is no vnode of a partition. Who has all stores open from the start has no other
-    /// reason than this one.
+    /// The reason why there is no vnode of a partition. A node that opens all stores at its start has
+    /// no other than this.
     fn absence(&self, _partition: Partition) -> Absence {
         Absence::NotHere
     }
@@ -62,7 +62,7 @@ impl From<Absence> for ReplicaFailure {
     }
 }
 
-/// What carries out a request to a replica of this node.
+/// The replica of this node that carries out a request.
 pub(crate) enum LocalReplica {
     Vnode(Arc<Vnode>),
     Hints(Arc<dyn HintStore>),

@@ -18,7 +18,7 @@ pub type Asking = Pin<Box<dyn Future<Output = Result<ReplicaReply, PeerFailure>>
 
 /// The way to other nodes.
 pub trait ReplicaPeers: Send + Sync {
-    /// Whether a node is to be asked at all. Wrong answers cost time or a stand-in, never data.
+    /// True if a node is to be asked at all. Wrong answers cost time or a stand-in, never data.
     fn is_up(&self, node: NodeId) -> bool;
 
     /// Asks a node, which answers until `deadline` or not at all. `Stored` and `Received` come when
@@ -55,9 +55,9 @@ impl PeerFailure {
     }
 }
 
-/// Tells which nodes are up.
+/// The nodes that are believed to be up.
 pub trait Liveness: Send + Sync {
-    /// Whether a node is believed to be up.
+    /// True if a node is believed to be up.
     fn is_up(&self, node: NodeId) -> bool;
 }
 

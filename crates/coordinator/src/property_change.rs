@@ -41,7 +41,7 @@ impl PropertyChanges {
         }
     }
 
-    /// Proposes a change and waits until it is agreed. Whatever holds data keeps its backend.
+    /// Proposes a change and waits until it is agreed. A bucket or a type with data keeps its backend.
     pub(crate) fn propose(
         &self,
         command: Command,

@@ -18,12 +18,12 @@ use smallvec::SmallVec;
 use crate::error::RequestError;
 use crate::quorum::{WriteQuorum, WriteQuorums};
 
-/// What happened to a put.
+/// An event of a put.
 #[derive(Debug)]
 pub enum PutEvent {
     /// The coordinating replica has applied the write.
     Coordinated {
-        /// What it made of it.
+        /// The object that it made.
         object: Arc<Object>,
     },
     /// A replica has received and applied the object.
@@ -54,7 +54,7 @@ pub enum PutEvent {
     Deadline,
 }
 
-/// What the driver is to do.
+/// An order to the driver.
 #[derive(Debug)]
 pub enum PutEffect {
     /// Let this replica coordinate.
@@ -66,7 +66,7 @@ pub enum PutEffect {
     Store {
         /// Its place in the preference list.
         slot: usize,
-        /// What the coordinator made.
+        /// The object that the coordinator made.
         object: Arc<Object>,
     },
     /// Answer the client; at most once.
@@ -84,7 +84,7 @@ pub struct PutMachine {
     quorums: WriteQuorums,
     slots: SmallVec<[Slot; 3]>,
     coordinator: Option<usize>,
-    /// Who coordinates when the coordinator declines, in order.
+    /// The replicas that coordinate when the coordinator declines, in order.
     others: SmallVec<[usize; 3]>,
     object: Option<Arc<Object>>,
     has_replied: bool,
@@ -207,7 +207,7 @@ impl PutMachine {
             {
                 self.advance(slot, Stage::Failed(error));
             }
-            // Before the coordinator has answered, nobody else has been asked.
+            // Before the coordinator has answered, no other replica has been asked.
             PutEvent::Received { .. } | PutEvent::Durable { .. } | PutEvent::Failed { .. } => {
                 return effects;
             }
@@ -285,7 +285,7 @@ impl PutMachine {
             _ => None,
         };
         let last = failure(self.slots.get(self.coordinator?)?)?;
-        // Where some that were to coordinate could not be reached, what the others said is the reason.
+        // If some coordinators could not be reached, the reason is the answer of the others.
         let mut reasons = self.slots.iter().filter_map(failure);
         let of_the_others = reasons.find(|it| *it != RequestError::AllNodesDown);
         Some(match last {
@@ -311,7 +311,7 @@ impl PutMachine {
         }
     }
 
-    /// Whether one list's quorum is met, or out of reach.
+    /// The verdict on one list's quorum, once it is met or out of reach.
     fn verdict_in(
         &self,
         quorum: &WriteQuorum,
@@ -332,7 +332,7 @@ impl PutMachine {
         self.shortfall(quorum, &possible, &now, &durable).map(Err)
     }
 
-    /// What can no longer be met even if every replica that has not failed confirms.
+    /// The error of a quorum that cannot be met even if every replica that has not failed confirms.
     fn shortfall(
         &self,
         quorum: &WriteQuorum,

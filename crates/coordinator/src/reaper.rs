@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 /// The most tombstones that wait; beyond it they stay, which costs space alone.
 const WAITING_MAX: usize = 100_000;
 
-/// What becomes of tombstones that every replica holds (`delete_mode`).
+/// The keeping of tombstones that every replica holds (`delete_mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TombstoneKeeping {
     /// They stay.
@@ -35,7 +35,7 @@ pub(crate) struct Tombstone {
     pub(crate) key: StorageKey,
     pub(crate) clock: Clock,
     pub(crate) replicas: PreferenceList,
-    /// What must be durable before it may go.
+    /// The syncs that must be done before it may go.
     pub(crate) unsynced: Vec<SyncTicket>,
 }
 

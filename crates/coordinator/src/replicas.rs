@@ -22,7 +22,7 @@ use crate::plan::Plan;
 use crate::trace::Repaired;
 use crate::unopened::Unopened;
 
-/// How long a repair may take; a later read repairs what was given up.
+/// Time for a repair; a later read repairs what was given up.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Read repairs in progress beyond which further ones are left to later reads.
@@ -43,10 +43,10 @@ pub(crate) struct Replicas {
     pub(crate) unopened: Unopened,
 }
 
-/// What a replica said; its own refusals are among the replies.
+/// A replica's reply; its own refusals are among the replies.
 pub(crate) type Replied = Result<ReplicaReply, RequestError>;
 
-/// How far a replica got on the thread that asked.
+/// A request to a replica after the steps on the thread that asked.
 pub(crate) enum Asked {
     /// It answered.
     Answered(Replied),
@@ -66,11 +66,11 @@ enum Place {
     There { node: NodeId, role: Role },
 }
 
-/// What became of work that was waited for.
+/// The result of work that was waited for.
 pub(crate) struct WorkDone {
     pub(crate) slot: usize,
     pub(crate) replied: Replied,
-    /// How long it waited for a thread.
+    /// Time that it waited for a thread.
     pub(crate) queued: Duration,
     /// It failed, and is known to have had no effect.
     pub(crate) is_without_effect: bool,
@@ -246,7 +246,7 @@ impl Replicas {
             object,
             resolution: plan.resolution(),
             tag: plan.tag(),
-            // Nobody waits for it, and the others have it.
+            // No client waits for it, and the other replicas have the object.
             durability: Durability::Buffered,
         };
         self.work_unawaited(plan, slot, operation, had_nothing);
@@ -368,7 +368,7 @@ impl Replicas {
         self.remote.is_some() && *error == RequestError::VnodeNotReady
     }
 
-    /// Logs why a replica failed where the client is told less than that.
+    /// Logs the failure of a replica where the client's error has less detail.
     pub(crate) fn note_failure(&self, plan: &Plan, slot: usize, error: &RequestError) {
         let is_notable = matches!(
             error,

@@ -30,7 +30,7 @@ pub struct ReplicaService {
 
 struct Shared {
     parts: Parts,
-    /// What this node keeps in place of others.
+    /// The hints that this node keeps in place of others.
     hints: Arc<dyn HintStore>,
     waiting: Arc<Gate>,
 }
@@ -80,7 +80,7 @@ impl ReplicaService {
         if counted.is_none() && work.is_err() {
             return Served::Overload;
         }
-        // What is written and not synced cannot be taken back: it is answered even if too much waits.
+        // A write that is not synced yet cannot be taken back: it is answered even if too much waits.
         let shared = self.shared.clone();
         Served::Later(Box::pin(async move {
             let _counted = counted;
@@ -209,7 +209,7 @@ impl Shared {
         }
     }
 
-    /// Refuses who goes by an older ring than this node.
+    /// Refuses a request by an older ring than this node's.
     fn epoch_known(&self, partition: Partition, got: Epoch) -> Result<(), ReplicaFailure> {
         let expected = self.parts.cluster.look().ring().epoch(partition);
         if got < expected {

@@ -1,7 +1,7 @@
 //! Vnodes that are not open: for a moment others stand in for them.
 //!
-//! A node that starts answers for the vnodes that it has opened, and so is up. What another node says of
-//! the vnodes that it has not opened is remembered for as long as a request may take; then one request asks again.
+//! A node that starts answers for the vnodes that it has opened, and so is up. Another node's report
+//! that a vnode is not open is remembered for a while, and then one request asks again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::error::RequestError;
 use crate::local_vnodes::Absence;
 use crate::parts::Parts;
 
-/// How long a vnode is passed over before it is asked again.
+/// Time for which a vnode is passed over before it is asked again.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// See the module's description.

@@ -24,10 +24,10 @@ pub type Set = Causal<Bytes, Dots>;
 /// A map of fields.
 pub type Map = Causal<FieldName, Field>;
 
-/// What an update changed in a set.
+/// Changes of an update in a set.
 pub type SetDelta = Delta<Bytes, Dots>;
 
-/// What an update changed in a map.
+/// Changes of an update in a map.
 pub type MapDelta = Delta<FieldName, Field>;
 
 /// Parts by their names, and what has been seen of them.
@@ -48,7 +48,7 @@ impl<K, E> Default for Causal<K, E> {
     }
 }
 
-/// What distinguishes sets from maps.
+/// The difference between sets and maps.
 pub trait Part: DotStore + Clone + Sized {
     /// The part's name.
     type Name: Ord + Clone;
@@ -120,7 +120,7 @@ impl Map {
 }
 
 impl<K, E> Causal<K, E> {
-    /// What has been seen of the value.
+    /// The dots that the value has seen.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -158,8 +158,8 @@ impl<E: Part> Causal<E::Name, E> {
         Ok(())
     }
 
-    /// What a client has to send with its removes: what has been seen of the actors of which
-    /// something is in the value. Actors of which nothing is left take no room in it.
+    /// The context that a client has to send with its removes: the clock of the actors that have
+    /// something in the value. Actors of which nothing is left take no room in it.
     pub fn context(&self) -> Clock {
         let mut actors = BTreeSet::<Actor>::new();
         self.parts.each_dot(&mut |dot| {
@@ -223,7 +223,7 @@ impl<E: Part> Causal<E::Name, E> {
         Ok(delta)
     }
 
-    /// What an update changed, against what is stored.
+    /// The changes of an update against the stored value.
     fn delta(
         &self,
         names: BTreeSet<E::Name>,

@@ -11,7 +11,7 @@ use crate::dot::{Actor, Dot};
 use crate::dot_store::{DotStore, clock_of};
 use crate::operation::OperationError;
 
-/// What one actor has counted.
+/// The sum of one actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tally {
     /// Its latest update of the counter.
@@ -79,7 +79,7 @@ impl Counter {
         self.reconcile(other, &ours, &theirs);
     }
 
-    /// What the tallies cover.
+    /// The clock that the tallies cover.
     pub fn clock(&self) -> Clock {
         clock_of(self)
     }

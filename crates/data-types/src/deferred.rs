@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::clock::Clock;
 use crate::field_name::FieldName;
 
-/// What is to be removed.
+/// A removal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Removal {
     /// A member of a set.
@@ -28,7 +28,7 @@ pub enum Removal {
 pub struct Target {
     /// The fields, from the outermost on; none for the root itself.
     pub path: Vec<FieldName>,
-    /// What is removed there.
+    /// The removal there.
     pub removal: Removal,
 }
 

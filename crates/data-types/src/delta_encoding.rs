@@ -22,7 +22,7 @@ use crate::part_encoding::{
 const REMOVED: u8 = 0;
 const PRESENT: u8 = 1;
 
-/// How a delta's parts and their names are written.
+/// The written form of a delta's parts and their names.
 pub trait DeltaPart: Part {
     /// Writes a part's name.
     fn put_part_name(out: &mut Vec<u8>, name: &Self::Name);

@@ -148,7 +148,7 @@ impl DotStore for Content {
     }
 }
 
-/// Where in the value a change is made, and with what.
+/// The place of a change in the value, and its context.
 pub(crate) struct Scope<'a> {
     /// The operation's circumstances.
     pub(crate) update: Update<'a>,

@@ -118,8 +118,8 @@ impl HyperLogLog {
         *held = rank.max(*held);
     }
 
-    /// Registers by their rank. Where all are at the highest one, no finite number is the likeliest: the
-    /// histogram is the one with a register below it then, which has the greatest finite estimate.
+    /// Registers by their rank. With all at the highest rank, no finite number is the likeliest. The
+    /// histogram then has one register a rank below, which gives the greatest finite estimate.
     fn histogram(&self) -> Vec<f64> {
         let mut counts = vec![0.0; usize::from(rank_max(self.precision)) + 1];
         for rank in &self.registers {

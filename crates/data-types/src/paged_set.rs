@@ -1,4 +1,4 @@
-//! Large sets in pages, so that an update reads and writes a few kilobytes whatever the set's size.
+//! Large sets in pages, so that an update of a set of any size reads and writes a few kilobytes.
 //!
 //! The members lie in pages by a hash of the member (linear hashing): the object's value is a head
 //! of a few hundred bytes, and each page is an entry of its own beside the object. The number of
@@ -32,7 +32,7 @@ use crate::part_encoding::{put_deferred, put_members, read_deferred, read_member
 pub const PAGE_BYTES: u64 = 2 << 10;
 /// Sets with more bytes of members than this are stored in pages.
 pub const WHOLE_BYTES_MAX: u64 = 2 * PAGE_BYTES;
-/// What a member counts beside its own bytes.
+/// Bytes that a member counts beside its own.
 const MEMBER_OVERHEAD_BYTES: u64 = 8;
 const PAGED_SET: u8 = 6;
 
@@ -46,7 +46,7 @@ pub struct PagedSet {
     digest: u128,
 }
 
-/// Where pages are read from.
+/// The source of pages.
 pub trait PageSource {
     /// Why a page cannot be read.
     type Error: std::error::Error + 'static;
@@ -55,7 +55,7 @@ pub trait PageSource {
     fn page(&mut self, number: u32) -> Result<Option<Bytes>, Self::Error>;
 }
 
-/// What a change writes, all of it in one batch.
+/// The writes of a change, all of them in one batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageChange {
     /// The new head.
@@ -147,7 +147,7 @@ impl PagedSet {
         }
     }
 
-    /// What has been seen of the set.
+    /// The clock that the set has seen.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -163,7 +163,7 @@ impl PagedSet {
         u32::try_from(pages).unwrap_or(u32::MAX)
     }
 
-    /// What anti-entropy compares: equal for equal sets, whatever way they became equal.
+    /// The value that anti-entropy compares: equal for equal sets, by any history.
     pub fn fingerprint(&self) -> u64 {
         xxh3_64(&self.encode())
     }
@@ -324,7 +324,7 @@ impl PagedSet {
 struct Pages<'a, S> {
     source: &'a mut S,
     count: u32,
-    /// What was read, as it is now.
+    /// Pages that were read, with their changes.
     loaded: BTreeMap<u32, Members>,
     changed: BTreeSet<u32>,
     removed: BTreeSet<u32>,

@@ -18,7 +18,7 @@ pub struct Assignment {
     pub dot: Dot,
     /// When it was made, in microseconds since the Unix epoch.
     pub micros: u64,
-    /// What was assigned.
+    /// The value.
     pub value: Bytes,
 }
 

@@ -315,7 +315,7 @@ fn pair(key: Term, value: Term) -> Term {
     Term::Tuple(vec![key, value])
 }
 
-/// What waits at a place, by context.
+/// Removals that wait at a place, by context.
 fn waiting_at<T: Ord>(
     path: &[FieldName],
     deferred: &Deferred,
@@ -381,7 +381,7 @@ fn field_term(field: &Field, clock: &Clock, path: &[FieldName], deferred: &Defer
     pair(list(values), tombstone)
 }
 
-/// What a register was assigned by one update. Everything else is merged for all updates alike.
+/// The assignment of one update to a register. Everything else is merged for all updates alike.
 fn assigned_at(content: &Content, dot: Dot) -> Option<Term> {
     let Content::Register(register) = content else {
         return None;

@@ -53,7 +53,7 @@ pub enum RiakFormError {
     /// The bytes end early, or their version or tag is unknown.
     #[error("malformed data type of Riak's at byte {offset}")]
     Malformed {
-        /// Where reading stopped, in bytes.
+        /// The offset at which reading stopped, in bytes.
         offset: usize,
     },
     /// The module is none of the data types that Riak stores.
@@ -68,12 +68,12 @@ pub enum RiakFormError {
     /// The term is not what the module writes.
     #[error("term is no {kind} of Riak's")]
     Shape {
-        /// What the term was taken for.
+        /// The type that was expected of the term.
         kind: Kind,
     },
 }
 
-/// How a type is stored by Riak.
+/// Riak's stored form of a type.
 struct Form {
     kind: Kind,
     module: &'static [u8],

@@ -1,8 +1,9 @@
-//! Has the trees of a node's vnodes built, a step at a time.
+//! Builds the trees of a node's vnodes, a step at a time.
 //!
-//! A vnode has no trees after its start, when its keys have come to other trees, when it has more keys than its
-//! trees were made for, when its store has lost something that its trees may still have, and after a long time,
-//! for what nobody noticed. One vnode is built at a time, and each step is followed by a pause as long as it took.
+//! A vnode's trees are built after its start, when keys have come to other trees, when it has more keys
+//! than its trees were made for, and when its store has lost something that the trees may still have.
+//! They are also built again after a long time, against losses without a sign. One vnode is built at a
+//! time, and each step is followed by a pause as long as it took.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ struct Built {
     at: Moment,
     /// When they are to be built again.
     until: Moment,
-    /// What the store had lost by then.
+    /// Losses of the store by then.
     losses: u64,
 }
 

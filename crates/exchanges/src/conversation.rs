@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use crate::settings::ExchangeSettings;
 
-/// What an exchange works with.
+/// The means of an exchange.
 #[derive(Clone)]
 pub(crate) struct Means {
     pub(crate) runtime: Runtime,
@@ -78,7 +78,7 @@ pub(crate) async fn converse(
 }
 
 impl Conversation {
-    /// What happens next: a stop goes before whatever is answered at the same time.
+    /// The next event: a stop goes before any answer of the same time.
     async fn next_event(&mut self, stop: &mut Watcher<bool>) -> ExchangeEvent {
         let mut stopped = pin!(stop.until(|is_stopped| *is_stopped));
         let pending = &mut self.pending;

@@ -80,7 +80,7 @@ pub(crate) fn execute(
 }
 
 impl MatrixArguments {
-    /// What makes the same results anew.
+    /// The command that makes the same results anew.
     fn command(&self) -> String {
         let mut words = vec![
             "kvorum bench matrix".to_owned(),
@@ -99,7 +99,7 @@ struct Matrix<'a> {
     plan: &'a Plan,
     site: &'a Site,
     binary: &'a Path,
-    /// Where the pages go besides, when all cells are done.
+    /// The directory to which the pages are published when all cells are done.
     publish: Option<&'a Path>,
     command: &'a str,
     stop: &'a Interruption,

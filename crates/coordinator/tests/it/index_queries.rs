@@ -218,7 +218,7 @@ fn a_query_finds_what_is_stored_once_whatever_the_copies() {
                     world.try_put(&key, put, &PutOptions::default()).unwrap();
                     let entry = model.entry(key).or_default();
                     if seen > 1 {
-                        // What was there is replaced.
+                        // The object is replaced.
                         *entry = (numbers, words);
                     } else {
                         // A sibling of it: the entries of all count.

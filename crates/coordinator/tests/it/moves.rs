@@ -20,7 +20,7 @@ use crate::index_queries::{content, paged, put_of};
 use crate::several_nodes::{get, put};
 use crate::world::{address, values};
 
-/// What clients were told, and what it obliges the database to.
+/// The clients' results, and the obligations of the database that follow.
 #[derive(Default)]
 struct Ledger {
     acknowledged: BTreeMap<String, Vec<Arc<Object>>>,
@@ -141,7 +141,7 @@ async fn spread(cluster: &Cluster, state: &Arc<ClusterState>, first: &[u8]) {
         let late = Duration::from_micros(runtime.random_u64() % 60_000);
         runtime.spawn("learns late", async move {
             clock.sleep(late).await;
-            // What is older than what it knows comes too late.
+            // A state that is older than the node's own comes too late.
             let known = kvorum_cluster::AgreedState::current(&*node.known);
             let is_news = |ring: &Ring, known: &Ring| {
                 ring.partitions()
@@ -177,7 +177,7 @@ async fn move_partition(cluster: &Cluster, ring: &mut Ring, partition: Partition
     cluster.runtime.sleep(pause()).await;
 }
 
-/// Cuts one node off after the other, for moments that nobody notices, and breaks connections: writes
+/// Cuts one node off after the other, for moments that no node notices, and breaks connections: writes
 /// then lie on as few replicas as they need.
 async fn storm(cluster: Arc<Cluster>, is_over: Arc<AtomicBool>) {
     let runtime = cluster.runtime.clone();
@@ -377,7 +377,7 @@ fn a_filling_replica_alone_does_not_make_a_quorum() {
     let mut moving = ring(4);
     moving.begin_move(partition, node_id(5)).unwrap();
     cluster.learn(&cluster.state(moving));
-    // Of the old list one is left, of the new one two: the receiver and that one.
+    // One replica of the old list is left, and two of the new one: the receiver and that one.
     cluster.cut_off(owners[0], true);
     cluster.cut_off(owners[1], true);
     let strict = PutOptions {
@@ -400,7 +400,7 @@ fn a_quorum_of_the_old_list_alone_does_not_suffice() {
     let mut moving = ring(4);
     moving.begin_move(partition, node_id(5)).unwrap();
     cluster.learn(&cluster.state(moving));
-    // Of the old list two are left, of the new one only the one that both have.
+    // Two replicas of the old list are left, and only their common one of the new list.
     cluster.cut_off(5, true);
     cluster.cut_off(owners[1], true);
     let strict = PutOptions {
@@ -594,7 +594,8 @@ fn listings_pass_by_a_store_that_their_own_node_has_not_open() {
     }
 }
 
-/// A receiver that has everything, and reaches nobody: it is one of the new list and none of the old one.
+/// A receiver that has everything, and reaches no other: it is one of the new list and none of the old
+/// one.
 #[test]
 fn a_node_that_is_in_one_list_alone_does_not_say_that_all_nodes_are_down() {
     let cluster = Cluster::new(&Setup {

@@ -187,7 +187,7 @@ fn r09_one_read_repairs_all_and_prunes_no_clock() {
     }
 }
 
-/// What one of three replicas answers when the others fail.
+/// The answer of one of three replicas when the others fail.
 fn alone(world: &World, lone: usize) -> Option<Arc<Object>> {
     let replicas = world.replicas("k");
     let others = || (0..3).filter(|other| *other != lone);

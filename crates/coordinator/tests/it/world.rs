@@ -29,9 +29,9 @@ pub(crate) struct Setup {
     pub(crate) colocated: bool,
     pub(crate) tombstones: TombstoneKeeping,
     pub(crate) requests_max: usize,
-    /// Puts are durable when somebody says so.
+    /// Puts are durable only when the test says so.
     pub(crate) syncs_late: bool,
-    /// What background work holds puts back by.
+    /// The delay of puts by background work.
     pub(crate) put_delay: Duration,
     /// There is no room for what is put.
     pub(crate) is_full: bool,
@@ -72,7 +72,7 @@ pub(crate) struct World {
     pub(crate) syncs: Arc<LateSync>,
 }
 
-/// What the meter was told.
+/// The meter's record.
 #[derive(Default)]
 pub(crate) struct Recorder {
     pub(crate) finished: Mutex<Vec<(RequestKind, Option<RequestError>)>>,

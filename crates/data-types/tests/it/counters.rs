@@ -1,4 +1,4 @@
-//! Counters: exact sums whatever is merged, how often and in which order.
+//! Counters: exact sums for any merges, any number of times and in any order.
 
 use kvorum_data_types::{Actor, Counter, Dot, OperationError};
 use proptest::prelude::*;

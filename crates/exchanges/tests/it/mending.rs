@@ -1,4 +1,4 @@
-//! What differs comes right without a read, and nothing else changes.
+//! Differences are mended without a read, and nothing else changes.
 
 use std::time::Duration;
 
@@ -112,7 +112,8 @@ fn r15_trees_converge_while_objects_expire_and_nothing_expired_is_repaired() {
     }
 }
 
-/// What a store lost without a sign is in its tree all the same, until the tree is built again.
+/// An entry that a store lost without a sign is in its tree all the same, until the tree is built
+/// again.
 #[test]
 fn r31_what_a_store_lost_behind_its_tree_comes_back_when_trees_are_built_again() {
     let cluster = Cluster::new(ExchangeSettings {

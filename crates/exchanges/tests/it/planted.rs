@@ -4,7 +4,8 @@ use kvorum_planted_defects::{PlantedDefect, plant};
 
 use crate::cluster::{Cluster, N_VAL, NODES, key, object, settings};
 
-/// Whether some exchange was complete while replicas differ, after a while in which they may be compared.
+/// True if some exchange was complete while replicas differ, after a while in which they may be
+/// compared.
 fn is_wrongly_complete(cluster: &Cluster, name: &str) -> bool {
     cluster.sleep(12);
     let owner = cluster.reports().into_iter().flat_map(|it| it.targets);

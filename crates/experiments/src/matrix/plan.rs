@@ -1,4 +1,4 @@
-//! What a matrix file asks for, as a list of cells.
+//! The cells of a matrix file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Plan {
     /// Its title.
     pub(super) title: String,
-    /// What a reader has to know of all of it, in sentences.
+    /// Notes on the whole for readers, in sentences.
     pub(super) notes: Vec<String>,
     /// All cells, tests first, in the order of the file.
     pub(super) cells: Vec<Cell>,
@@ -25,14 +25,14 @@ pub(super) struct Cell {
     /// The test's title.
     #[serde(skip)]
     pub(super) test_title: String,
-    /// What a reader has to know of the test.
+    /// A note on the test for readers.
     #[serde(skip)]
     pub(super) test_note: Option<String>,
     /// The storage engine.
     pub(super) backend: String,
-    /// What an acknowledged write promises; the server's default if not given.
+    /// The promise of an acknowledged write; the server's default if not given.
     pub(super) durability: Option<String>,
-    /// Whether the test has several durabilities, which names then tell apart.
+    /// True if the test has several durabilities; names then include them.
     #[serde(skip)]
     pub(super) has_several_durabilities: bool,
     /// Configuration files of the load.
@@ -43,7 +43,7 @@ pub(super) struct Cell {
     pub(super) duration: f64,
     /// Seconds of load before.
     pub(super) warm_up: f64,
-    /// What the key space is multiplied by.
+    /// Factor of the key space.
     pub(super) scale: f64,
     /// Keys of the load's configuration, over what its files say.
     pub(super) set: BTreeMap<String, String>,

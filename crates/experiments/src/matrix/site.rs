@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use super::plan::Cell;
 use crate::server_process::DIRECTORY_PREFIX;
 
-/// Where everything of a matrix is.
+/// The directories of a matrix.
 pub(super) struct Site {
     pub(super) root: PathBuf,
 }
@@ -53,8 +53,8 @@ impl Site {
         self.root.join("logs")
     }
 
-    /// What cells leave that is no result: preloads, and what a matrix that was killed had under
-    /// way.
+    /// Removes leftovers of cells that are no results: preloads, and the running cells of a matrix that
+    /// was killed.
     pub(super) fn remove_left_overs(&self) -> anyhow::Result<()> {
         let list = |directory: &Path| {
             std::fs::read_dir(directory)
