@@ -16,13 +16,13 @@ use crate::directory::Directory;
 use crate::fleet::Fleet;
 use crate::script::Script;
 
-/// How long the load runs when nobody says.
+/// The default length of the load.
 const DURATION: Duration = Duration::from_secs(120);
-/// What is not over by then is left to the end of the process.
+/// Time for the runtime to shut down; the rest is left to the end of the process.
 const SHUT_DOWN_MAX: Duration = Duration::from_secs(2);
 /// As a shell has it for a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
-/// Findings that are told one by one.
+/// Number of findings that are printed one by one.
 const FINDINGS_TOLD: usize = 10;
 
 /// What the demo is told.

@@ -1,10 +1,10 @@
-//! What a key means. Pure.
+//! Meanings of keys. Pure.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::script::{Action, NodeNumber};
 
-/// What somebody wants who pressed a key, or sent a signal.
+/// A wish of the user, by a key or a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Press {
     Act(Action),
@@ -27,7 +27,7 @@ pub(crate) const HELP: [(&str, &str); 8] = [
     ("q", "end"),
 ];
 
-/// What a key means, if anything.
+/// The meaning of a key, if it has one.
 pub(crate) fn press(key: KeyEvent) -> Option<Press> {
     if key.kind == KeyEventKind::Release {
         return None;

@@ -12,7 +12,7 @@ pub struct Program {
     pub ask: fn(&Path, &[&str]) -> anyhow::Result<Reply>,
 }
 
-/// What an admin interface says.
+/// An answer of the admin interface.
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// False when it refused; the text says why.

@@ -17,13 +17,13 @@ use crate::load;
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What the last reading found.
+/// The results of the last reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) keys: u64,
     /// Acknowledged writes that are not there.
     pub(crate) lost: BTreeSet<(KeyId, u64)>,
-    /// What else cannot be, and keys that cannot be read.
+    /// Other violations, and keys that cannot be read.
     pub(crate) findings: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// What is wrong with a key, or why nobody knows.
+    /// The violations of a key, or the reason why it cannot be read.
     async fn look(&mut self, account: &Mutex<Account>, key: KeyId) -> Result<Vec<Wrong>, String> {
         let failed = |error: kvorum_client::Error| {
             format!("key {} of writer {} cannot be read: {error}", key.1, key.0)

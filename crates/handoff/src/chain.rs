@@ -3,7 +3,7 @@
 use kvorum_object::Clock;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// What went by, in order: how many objects, and a digest of their keys and clocks.
+/// The entries that went by, in order: their number, and a digest of their keys and clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chain {
     pub(crate) count: u64,

@@ -38,7 +38,8 @@ impl Errand {
         {
             return Ended::Resting(NO_SOURCE.into());
         }
-        // What was read elsewhere before a delete must not be merged after the delete is forgotten.
+        // An object that was read elsewhere before a delete must not be merged after the delete is
+        // forgotten.
         let _kept = vnode.keep_tombstones();
         let runtime = &self.errands.parts.runtime;
         let kept = self.load().await;
@@ -107,7 +108,7 @@ impl Errand {
         }
     }
 
-    /// What is kept of an earlier run, if it is of the same legs and the same contents.
+    /// The progress of an earlier run, if it is of the same legs and the same contents.
     async fn load(&self) -> Progress {
         let (files, id) = (self.errands.files.clone(), self.id);
         let kept = self.errands.parts.runtime.blocking(move || files.load(id));

@@ -23,13 +23,13 @@ use crate::source::Source;
 use crate::transfer_id::{TransferId, TransferKind};
 use crate::wire::{Answer, Question, decode_answer, encode_question};
 
-/// What transfers are made of.
+/// The parts of transfers.
 pub struct Parts {
     /// This node.
     pub node: NodeId,
     /// Clock, tasks and the blocking pool.
     pub runtime: Runtime,
-    /// Where it is noted how far transfers have come.
+    /// The disk for the progress of transfers.
     pub disk: Arc<dyn Disk>,
     /// A directory of their own.
     pub directory: PathBuf,
@@ -41,13 +41,13 @@ pub struct Parts {
     pub is_up: Arc<dyn Fn(NodeId) -> bool + Send + Sync>,
     /// This node's vnodes, those that fill included.
     pub vnodes: Arc<dyn LocalVnodes>,
-    /// Who says how fast.
+    /// The limit on their rate.
     pub budget: Arc<dyn Budget>,
-    /// How it is done.
+    /// Their settings.
     pub settings: TransferSettings,
 }
 
-/// How an errand ended.
+/// The end of an errand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// There is nothing left to do.

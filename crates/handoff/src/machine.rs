@@ -34,7 +34,7 @@ const PAGE_BYTES_MIN: u64 = 4 << 10;
 /// Digests in a row that do not match, after which a leg begins anew.
 const MISMATCHES_MAX: u32 = 3;
 
-/// What has happened since the last step.
+/// The event since the last step.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// Begin, or go on after a pause.
@@ -55,15 +55,15 @@ pub(crate) enum Event {
     Later { wait: Duration, reason: String },
     /// No answer, or none that makes sense.
     Unanswered(String),
-    /// What was to be stored is stored, read back and durable.
+    /// The entries are stored, read back and durable.
     Stored,
     /// It is not, or not known to be.
     NotStored(String),
-    /// What was to be noted is durable, or could not be made so, which costs time alone.
+    /// The note is durable, or could not be made so, which costs time alone.
     Noted,
 }
 
-/// What is to be done next.
+/// The next action.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Effect {
     /// Ask the budget, and find out the source's epoch.
@@ -92,7 +92,7 @@ pub(crate) struct Machine {
     at: usize,
     session: u64,
     sequence: u32,
-    /// What of this session is confirmed.
+    /// The confirmed part of this session.
     chain: Chain,
     asked_epoch: Epoch,
     storing: Option<Storing>,
@@ -459,7 +459,8 @@ impl Machine {
         self.next(now)
     }
 
-    /// What came is not what was sent: it is asked for again, and after a few times all of the leg is.
+    /// Handles entries that are not those that were sent: the page is asked for again, and after a few
+    /// times the whole leg.
     fn mismatch(&mut self, reason: String) -> Effect {
         self.mismatches += 1;
         if self.mismatches >= MISMATCHES_MAX {

@@ -65,7 +65,7 @@ type Store = BTreeMap<StorageKey, Object>;
 struct World {
     sources: BTreeMap<u16, Store>,
     epoch: Epoch,
-    /// What was sent in the present session, by the number of the page.
+    /// The entries sent in the present session, by the number of the page.
     chains: BTreeMap<(u64, u32), Chain>,
     /// The body of the large object that was sent last.
     large: Bytes,
@@ -228,7 +228,7 @@ impl World {
     }
 }
 
-/// True when everything is there whatever effect the receiver crashes before.
+/// True when everything arrives with a crash of the receiver before any effect.
 fn outlives_crashes() -> bool {
     (1..200).all(|crash_at| {
         let mut world = world(23);

@@ -1,4 +1,4 @@
-//! What a transfer is called, and what it fetches.
+//! The identity of a transfer, and its parts.
 
 use std::fmt;
 
@@ -70,11 +70,11 @@ impl fmt::Display for TransferId {
 pub(crate) struct Leg {
     /// The vnode that is asked.
     pub(crate) source: Partition,
-    /// Which of its keys.
+    /// The keys that are wanted.
     pub(crate) wanted: Wanted,
 }
 
-/// Which keys of a vnode are wanted.
+/// The keys of a vnode that are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// All that it has.

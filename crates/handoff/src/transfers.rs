@@ -27,15 +27,15 @@ use crate::transfer_id::{Leg, TransferId, TransferKind};
 use crate::turns::Turns;
 use crate::wire::{Answer, SERVICE, decode_question, encode_answer};
 
-/// Who owns the ring of a state that is not known yet.
+/// The owner of the ring in a state that is not known yet.
 const NOBODY: NodeId = NodeId::from_bytes([0; 16]);
 
 /// A direction of transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// What this node fetches.
+    /// From others to this node.
     Inbound,
-    /// What others fetch from it.
+    /// From this node to others.
     Outbound,
 }
 
@@ -69,7 +69,7 @@ struct Shared {
     news: Notify,
 }
 
-/// What is to be done besides fetching.
+/// A task besides fetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Chore {
     Settle(Partition, Epoch),
@@ -85,9 +85,9 @@ struct Work {
     /// Number of vnodes open at the last look.
     open: usize,
     repairs: BTreeSet<TransferId>,
-    /// What the last state wanted to be fetched.
+    /// The transfers of the last state.
     wanted: BTreeMap<TransferId, Vec<Leg>>,
-    /// What may have a file.
+    /// Transfers that may have a file.
     kept: BTreeSet<TransferId>,
     /// The ring as it was seen last.
     ring: Option<Arc<Ring>>,
@@ -242,7 +242,7 @@ impl Transfers {
         self.shared.news.notify_one();
     }
 
-    /// What operators see.
+    /// The state for operators.
     pub fn status(&self) -> TransfersStatus {
         let shared = &self.shared;
         let (now, node) = (
@@ -332,7 +332,8 @@ impl Shared {
         let node = self.errands.parts.node;
         let before = self.work.lock().ring.replace(state.ring().clone());
         let Some(before) = before else { return };
-        // A ring of nobody stands for one that is not known yet: nothing is lost from that to this.
+        // The ring owned by `NOBODY` stands for one that is not known yet: nothing is lost between that
+        // and this.
         if Arc::ptr_eq(&before, state.ring()) || before.members() == [NOBODY] {
             return;
         }
@@ -348,8 +349,9 @@ impl Shared {
         }
     }
 
-    /// What a vnode lacks that is not complete, the other replicas have. Where there is none it stays as it is
-    /// until an operator accepts that: a repair from nobody would have it serve what may be out of date.
+    /// Repairs vnodes that are not complete from the other replicas. A vnode without other replicas
+    /// stays as it is until an operator accepts that: a repair without a source would have it serve
+    /// outdated data.
     fn repair_incomplete(self: &Arc<Self>, state: &ClusterState) {
         let colocated = self.errands.parts.settings.colocated_replicas;
         for partition in state.ring().owned_by(self.errands.parts.node) {

@@ -39,13 +39,13 @@ pub enum WireError {
     /// The sender speaks another version.
     #[error("transfer message of version {got} where {VERSION} is understood")]
     Version {
-        /// What it says.
+        /// The version found.
         got: u8,
     },
     /// The bytes end early, or say what cannot be.
     #[error("malformed transfer message at byte {offset} of its head")]
     Malformed {
-        /// Where.
+        /// The offset of the error, in bytes.
         offset: usize,
     },
 }
@@ -58,7 +58,7 @@ impl From<Truncated> for WireError {
     }
 }
 
-/// Which run of questions a question belongs to: a source keeps a count and a digest for each.
+/// The run of questions of a question: a source keeps a count and a digest for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) kind: TransferKind,
@@ -72,7 +72,7 @@ pub(crate) struct Session {
     pub(crate) sequence: u32,
 }
 
-/// What one node asks another.
+/// A question of one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
     /// The objects behind a key.
@@ -83,9 +83,9 @@ pub(crate) enum Question {
         offset: u64,
         bytes_max: u32,
     },
-    /// Whether the node has durably learned this epoch.
+    /// Asks if the node has durably learned this epoch.
     Knows { partition: Partition, epoch: Epoch },
-    /// Whether the partition is open there and lacks nothing. An earlier version refuses the question.
+    /// Asks if the partition is open there and lacks nothing. An earlier version refuses the question.
     LacksNothing { partition: Partition },
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct PageQuestion {
     pub(crate) piece_bytes_max: u32,
 }
 
-/// What the other answers.
+/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Page(Page),
@@ -126,7 +126,7 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) session: Session,
-    /// What the source had learned before it took the snapshot that this was read on.
+    /// The epoch that the source had learned before it took the snapshot of this page.
     pub(crate) epoch: Epoch,
     /// Everything that was sent in this session, this page included.
     pub(crate) total: Chain,

@@ -27,7 +27,7 @@ const RENEWAL_BITS_MAX: u32 = 40;
 pub(crate) struct Presence {
     node: [u8; 16],
     generation: u64,
-    /// How often it was raised. Nobody else is told.
+    /// Number of times that it was raised. It stays on this node.
     #[serde(skip)]
     renewals: u32,
 }
@@ -75,12 +75,12 @@ impl Identity for Presence {
     }
 }
 
-/// What the detector wants done.
+/// The requests of the detector.
 #[derive(Default)]
 pub(crate) struct Wanted {
     pub(crate) messages: Vec<(NodeId, Bytes)>,
     pub(crate) timers: Vec<(Timer<Presence>, Duration)>,
-    /// Whom to ask whether it answers.
+    /// The nodes to ask for an answer.
     pub(crate) questions: Vec<NodeId>,
     changed: bool,
 }
@@ -100,7 +100,7 @@ impl foca::Runtime<Presence> for &mut Wanted {
     }
 }
 
-/// What happens to the detector.
+/// An event for the detector.
 pub(crate) enum Event {
     /// A message came.
     Heard(Bytes),
@@ -143,8 +143,8 @@ impl Detector {
         }
     }
 
-    /// Takes an event in. What the library refuses (a message of a stranger, a timer of before) is
-    /// refused for good reason and changes nothing.
+    /// Takes an event in. An event that the library refuses (a message of a stranger, a timer of
+    /// before) is refused for good reason and changes nothing.
     pub(crate) fn take(&mut self, event: Event) -> Wanted {
         let mut wanted = Wanted::default();
         let taken = match event {
@@ -173,8 +173,8 @@ impl Detector {
         wanted
     }
 
-    /// The library stops probing when it takes a new identity, until somebody sends it something. Cut off
-    /// from everybody at that moment, it would take all for up for ever: an update about nobody has it see
+    /// The library stops probing when it takes a new identity, until it receives a message. A node that
+    /// is cut off at that moment would take all members to be up for ever. An empty update makes it see
     /// that there are members to probe.
     fn stay_connected(&mut self, wanted: &mut Wanted) -> Result<(), foca::Error> {
         self.foca
@@ -192,7 +192,7 @@ impl Detector {
         Ok(())
     }
 
-    /// The members that are up, this node included: those that somebody hears of and that do not leave
+    /// The members that are up, this node included: those that some node hears of and that do not leave
     /// this node without an answer.
     pub(crate) fn up(&self) -> BTreeSet<NodeId> {
         let mut up = self.known();

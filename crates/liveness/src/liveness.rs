@@ -23,7 +23,7 @@ const QUESTION: &[u8] = &[SERVICE];
 /// Events that wait for the detector. More come only if it is stuck, and then they are old news.
 const EVENTS_MAX: usize = 10_000;
 
-/// Which nodes are up, as far as this one knows. Cheap to clone.
+/// The nodes that are up, as far as this one has found. Cheap to clone.
 #[derive(Clone)]
 pub struct Liveness {
     events: mpsc::Sender<Event>,
@@ -70,7 +70,7 @@ impl Liveness {
         self.up.load_full()
     }
 
-    /// Tells the detector who the members are.
+    /// Gives the detector the members.
     pub fn follow_members(&self, members: BTreeSet<NodeId>) {
         self.tell(Event::Members(members));
     }
@@ -88,7 +88,7 @@ impl Liveness {
         }
     }
 
-    /// Tells the others that this node goes, so that nobody has to find out.
+    /// Announces that this node leaves, so that the others need not find out.
     pub fn leave(&self) {
         self.tell(Event::Leave);
     }
@@ -176,7 +176,8 @@ impl Driver {
         });
     }
 
-    /// What does not get there within a probe's period is late: the detector assumes loss anyway.
+    /// Sends a message. One that does not arrive within a probe's period is late: the detector assumes
+    /// loss anyway.
     fn send(&self, node: NodeId, data: &Bytes) {
         let mut head = BytesMut::with_capacity(1 + data.len());
         head.put_u8(SERVICE);

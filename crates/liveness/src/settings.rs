@@ -1,8 +1,8 @@
-//! How patient the detector is.
+//! Patience of the failure detector.
 
 use std::time::Duration;
 
-/// How quickly a node is taken to be down.
+/// Limits after which a node is taken to be down.
 #[derive(Clone, Copy, Debug)]
 pub struct LivenessSettings {
     /// One member is probed this often.

@@ -18,7 +18,7 @@ use crate::cluster::{Cluster, Node, Running, Setup, address, content, simulated,
 
 const KEYS: u64 = 30;
 
-/// What clients were told, and what went against it.
+/// The clients' results, and the violations among them.
 #[derive(Default)]
 struct Ledger {
     acknowledged: BTreeMap<String, Vec<Arc<Object>>>,
@@ -38,7 +38,7 @@ impl Ledger {
         known.push(object);
     }
 
-    /// What is read has to have seen all that was acknowledged before.
+    /// A read has to have seen all that was acknowledged before.
     fn judge(&mut self, key: &str, owed: &[Arc<Object>], found: Option<&Object>, by: &str) {
         for written in owed {
             if !found.is_some_and(|it| it.clock().descends(written.clock())) {
@@ -120,7 +120,7 @@ impl Race {
         }
     }
 
-    /// Lists a bucket that nobody writes to any more.
+    /// Lists a bucket that no client writes to any more.
     async fn lister(self: Arc<Self>) {
         let names: BTreeSet<String> = (0..KEYS).map(|key| format!("key{key}")).collect();
         while !self.is_over() {
@@ -140,7 +140,7 @@ impl Race {
         }
     }
 
-    /// Cuts nodes off for moments that nobody notices, breaks connections, and kills processes, whose
+    /// Cuts nodes off for moments that no node notices, breaks connections, and kills processes, whose
     /// stores stay as they were.
     async fn storm(self: Arc<Self>) {
         while self.is_stormy && !self.is_over() {
@@ -189,8 +189,8 @@ impl Race {
 
     async fn ask_each_alone(&self, what: &str) {
         let cluster = &self.cluster;
-        // What was refused by a replica that knew of a newer ring than its coordinator, and what a
-        // broken connection has kept from one, the others have.
+        // A write may have been refused by a replica with a newer ring than its coordinator's, or kept
+        // from it by a broken connection: the others have it.
         for node in &cluster.nodes {
             node.running().transfers.repair_node();
         }
