@@ -53,8 +53,8 @@ impl Ground {
         Ok(moved)
     }
 
-    /// Has the log keep nothing any more for stores that were replaced or given up. What it keeps too long
-    /// costs space alone. Blocks.
+    /// Drops log records of stores that were replaced or given up. Records that stay too long cost
+    /// space alone. Blocks.
     pub(crate) fn forget_others(&self, held: &Held) {
         if let Err(error) = self.stores.forget_others(&held.identities()) {
             tracing::warn!(event = "stores_not_forgotten", error = %error);

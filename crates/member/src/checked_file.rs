@@ -33,7 +33,7 @@ type Files = [Option<Vec<u8>>; 2];
 /// Sequence and body of an intact file.
 pub(crate) type Content = (u64, String);
 
-/// What is there.
+/// The content of the files.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Neither file.
@@ -70,11 +70,11 @@ impl CheckedFile {
         &self.path
     }
 
-    /// Reads what is there; mends the file that does not have the newest content, if it can.
+    /// Reads the files; mends the file that does not have the newest content, if it can.
     ///
     /// # Errors
-    /// If reading fails. Where a device does not give one of the files, the other one serves; where that
-    /// does not either, it is an error, and not damage: the next attempt may succeed.
+    /// If reading fails. Where a device does not give one of the files, the other one serves. Where it
+    /// gives neither, that is an error, and not damage: the next attempt may succeed.
     pub(crate) fn load(&self, disk: &dyn Disk) -> Result<Found, DiskError> {
         self.load_own(disk, |_| true)
     }

@@ -1,4 +1,4 @@
-//! Who the other members are and where, as the agreed state says.
+//! Names and addresses of the other members, from the agreed state.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -40,7 +40,7 @@ pub enum OpenError {
         file.display()
     )]
     RecoveredDamaged {
-        /// Where the state is.
+        /// The file of the state.
         file: PathBuf,
     },
     /// The card and its copy are whole and belong to two nodes, and no log decides between them. Restore the
@@ -91,7 +91,7 @@ pub enum OpenError {
          node is not started over existing data", directory.display()
     )]
     CardMissing {
-        /// Where both should be.
+        /// The directory of both.
         directory: PathBuf,
     },
     /// The state of an earlier version cannot be taken over.
@@ -103,7 +103,7 @@ pub enum OpenError {
     /// The log does not say what it should.
     #[error("the log in {} holds no cluster state; restore it from a backup", directory.display())]
     LogWithoutState {
-        /// Where the log is.
+        /// The directory of the log.
         directory: PathBuf,
     },
     /// The node could not agree with itself.
@@ -128,9 +128,9 @@ pub enum OpenError {
         directory.display(), accepting.display()
     )]
     StoresGone {
-        /// Where they should be.
+        /// The directory of the stores.
         directory: PathBuf,
-        /// How many there were.
+        /// Their number.
         stores: usize,
         /// The file by which their loss is accepted.
         accepting: PathBuf,
@@ -143,7 +143,7 @@ pub enum OpenError {
     Disk(#[from] DiskError),
 }
 
-/// What is to be done about a file of which nobody knows whether it is damaged.
+/// Advice about a file that could not be read, and may be intact.
 fn until_read(file: &Path, error: &DiskError) -> String {
     let file = file.display();
     match error.kind() {
@@ -169,15 +169,15 @@ pub enum JoinError {
     /// It was asked to join itself.
     #[error("self_join: this node cannot join itself")]
     SelfJoin,
-    /// Some of its stores are not open: nobody knows whether they are empty.
+    /// Some of its stores are not open, and may not be empty.
     #[error(
         "not_ready: {opening} vnodes of this node are still being opened and {failed} could not be \
          opened; only a node that is known to be empty joins"
     )]
     NotOpen {
-        /// How many are being opened.
+        /// Number of stores that are being opened.
         opening: usize,
-        /// How many could not be.
+        /// Number of stores that could not be opened.
         failed: usize,
     },
     /// It holds objects, which joining would lose.
@@ -186,16 +186,16 @@ pub enum JoinError {
          only an empty node joins, move them with a client or start over in an empty data directory"
     )]
     NotEmpty {
-        /// How many of its stores are not empty.
+        /// Number of its stores that are not empty.
         partitions: usize,
     },
     /// It holds hints for others.
     #[error("not_empty: this node keeps hints for other nodes")]
     HoldsHints,
-    /// Nobody answers there.
+    /// No node answers there.
     #[error("not_reachable: {address} does not answer as a member would: {}", .error.without_node())]
     NotReachable {
-        /// Where.
+        /// The address.
         address: SocketAddr,
         /// Why not.
         error: PeerError,
@@ -203,11 +203,11 @@ pub enum JoinError {
     /// Another node answers there.
     #[error("the node at {address} is called {got}, not {expected}")]
     OtherName {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Who was expected.
+        /// The name that was expected.
         expected: String,
-        /// Who answered.
+        /// The name of the node that answered.
         got: String,
     },
     /// The cluster does not want it.
@@ -222,19 +222,19 @@ pub enum JoinError {
          reach {address}"
     )]
     NoWordYet {
-        /// Where they look for this node.
+        /// The address at which they look for this node.
         address: SocketAddr,
     },
     /// The log of the cluster could not be begun here. Start the node again.
     #[error("{detail}; start this node again")]
     Log {
-        /// What failed.
+        /// The failure.
         detail: String,
     },
     /// A store could not be looked into.
     #[error("{detail}")]
     Storage {
-        /// What failed.
+        /// The failure.
         detail: String,
     },
 }

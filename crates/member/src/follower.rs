@@ -1,17 +1,17 @@
-//! Lets this node's vnodes follow the ring.
+//! The follower: it opens and removes vnodes as the ring changes.
 //!
 //! A vnode is opened when the ring makes this node the owner or the receiver of its partition, and is
 //! there until the partition has settled elsewhere; its epoch is that of the ring that this node has
-//! learned. Which stores there are is written down before they are opened and after they are gone.
+//! learned. The record of stores is written before they are opened and after they are gone.
 //!
-//! Those that the node has when it starts are opened by `opening`, and left alone until they are.
+//! Stores that the node has when it starts are opened by `opening`, and left alone until they are.
 //!
 //! A partition that this node owns and whose store is not the one that was complete is marked as
-//! incomplete: it takes writes, answers no reads, and is repaired from the other replicas. That is so for
-//! a store that was lost or exchanged, and for a partition that came here without a transfer. One that is
-//! being transferred is incomplete from its beginning until all is here: its source may be removed for
-//! good at any time, and this node learn of that after a crash, when nothing tells the half from the whole
-//! but the record.
+//! incomplete: it takes writes, answers no reads, and is repaired from the other replicas. That is so
+//! for a store that was lost or exchanged, and for a partition that came here without a transfer. A
+//! store that a transfer fills is incomplete from its beginning until all is here. Its source may be
+//! removed for good at any time, and this node may learn of that after a crash: only the record then
+//! distinguishes half a store from a whole one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -36,13 +36,13 @@ use crate::stores::{Found, StoreError, Stores};
 use crate::unknown_state::is_unknown;
 use crate::vnode_table::{Unopened, VnodeTable};
 
-/// What could not be opened or removed is tried again after this long.
+/// Pause before a failed opening or removal is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// New stores that are opened concurrently: each waits for the device several times.
 const OPENINGS_AT_ONCE: usize = 16;
 
-/// What the vnodes stand on.
+/// The parts below the vnodes.
 #[derive(Clone)]
 pub(crate) struct Ground {
     pub(crate) runtime: Runtime,
@@ -105,7 +105,7 @@ fn stale(held: &Held, state: &ClusterState, node: NodeId) -> Vec<Partition> {
     stale.map(|(partition, _)| *partition).collect()
 }
 
-/// What a node starts with.
+/// The stores with which a node starts.
 pub(crate) struct Beginning {
     pub(crate) held: Held,
     /// The store of the hints.
@@ -126,8 +126,8 @@ pub(crate) fn begin(
     let is_first = recorded.is_none();
     let mut held = recorded.clone().unwrap_or(Held::none(size));
     if is_unknown(state) {
-        // A log that is new here has not said yet what this node has. What is logged for its stores is
-        // made good now or never.
+        // A log that is new here has not reached this node's partitions yet. Logged writes of its
+        // stores have to be restored now or never.
         wanted = held.since.clone();
     }
     check_engine(ground, &held, state)?;
@@ -155,7 +155,7 @@ pub(crate) fn begin(
     for (partition, since) in &mut wanted {
         match held.since.get(partition) {
             Some(recorded) => *since = *recorded,
-            // Where there is no record yet, what is there is this node's own.
+            // Without a record, the stores that are there are this node's own.
             None if is_first => {}
             None => {
                 let removed = ground.stores.remove(size, *partition, None, None);
@@ -182,7 +182,7 @@ pub(crate) fn begin(
 /// stores that are lost for good.
 pub const ACCEPT_LOST_STORES: &str = "accept_lost_stores";
 
-/// What an operator says of stores that are gone, all of them.
+/// An operator's decision about stores that are gone, all of them.
 pub(crate) struct Loss {
     /// The file by which it is accepted.
     pub(crate) file: PathBuf,
@@ -219,7 +219,7 @@ fn check_stores(
                 identity: found,
                 erased,
             }) if ![found, erased].contains(&identity) => place = Some(directory),
-            // It is there. What keeps it from being opened is told for each.
+            // It is there. Obstacles to its opening are reported for each.
             Ok(_) | Err(_) => return Ok(()),
         }
     }
@@ -251,8 +251,8 @@ pub(crate) fn have_others_it(state: &ClusterState) -> bool {
     is_unknown(state) || state.ring().replicas_max() > 1
 }
 
-/// Refuses an engine that would stand empty in place of another one's stores where nobody else has what
-/// these hold.
+/// Refuses an engine that would stand empty in place of another one's stores where no other node has
+/// their data.
 fn check_engine(ground: &Ground, held: &Held, state: &ClusterState) -> Result<(), OpenError> {
     let others_have_it = state.ring().replicas_max() > 1;
     match ground.stores.engine_before() {
@@ -276,9 +276,9 @@ impl Held {
 }
 
 impl Ground {
-    /// Compares a store with the one that the record knows. Another one is noted as incomplete, and
-    /// begins empty: what it has is of a time that is over, and knows deleted keys that everybody else
-    /// has forgotten. Where there are no other replicas, it is all that there is.
+    /// Compares a store with the recorded one. Another one is noted as incomplete, and begins empty:
+    /// its data is of an earlier time, with deleted keys that all other replicas have forgotten. Where
+    /// there are no other replicas, its data is all that there is, and stays.
     pub(crate) fn recognised(
         &self,
         held: &mut Held,
@@ -488,7 +488,7 @@ impl Follower {
         if let Err(error) = &followed {
             tracing::error!(event = "ring_not_followed", error = %error);
         }
-        // Whether a store has been repaired is looked at again.
+        // Stores that were being repaired are looked at again.
         followed.unwrap_or(false) && !held.lacks_something()
     }
 

@@ -14,8 +14,8 @@ use kvorum_runtime::WallTime;
 
 use crate::checked_file::{CheckedFile, Found};
 
-/// What a run raises its own generation by at most where others took it to be down five times. One that
-/// was raised further is overtaken within a few exchanges.
+/// A run raises its own generation by this much at most, after others took it to be down five times. A
+/// generation that was raised further is overtaken within a few exchanges.
 const RENEWALS_MAX: u64 = 1_000_000;
 
 /// The file's name in the directory of the agreed state.
@@ -27,8 +27,8 @@ pub(crate) fn file(directory: &Path, node: NodeId) -> CheckedFile {
     CheckedFile::new(directory, NAME, title).of(node)
 }
 
-/// The generation of the run that begins now, kept before anybody hears of it if there is room. One that
-/// cannot be read is taken to be older than the clock.
+/// The generation of the run that begins now, kept before any other node hears of it if there is room.
+/// One that cannot be read is taken to be older than the clock.
 pub(crate) fn begin(
     disk: &Arc<dyn Disk>,
     directory: &Path,

@@ -1,13 +1,13 @@
 //! Opens the vnodes that a node has when it starts, while those that are open already serve.
 //!
-//! Stores are read several at a time. What an earlier run logged for them is given to all that have
-//! been read meanwhile, in one pass over the log: a pass for each store would read the log as often as
-//! there are stores, and one pass for all would keep everybody waiting for the slowest. A pass begins
-//! as soon as those before it have not taken more than a part of the time, so that with a long log
-//! there are few.
+//! Stores are read several at a time. Logged writes of an earlier run are given to all stores that have
+//! been read meanwhile, in one pass over the log. A pass for each store would read the log as often as
+//! there are stores, and one pass for all would make every store wait for the slowest. A pass begins as
+//! soon as the earlier ones have taken no more than a part of the time, so that with a long log there
+//! are few.
 //!
 //! A store that cannot be read or brought up to date keeps no other from serving: its vnode counts as
-//! failed, and the follower tries it again now and then.
+//! failed, and the follower tries it again at intervals.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,7 +37,7 @@ const PASS_REST: u32 = 3;
 const RETRY_PAUSE_MIN: Duration = Duration::from_secs(5);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// A store that was read, and serves nobody yet.
+/// A store that was read, and does not serve yet.
 pub(crate) type Read = (Partition, Arc<dyn Backend>);
 
 /// See the module's description.
@@ -58,7 +58,7 @@ struct Work {
     read: Vec<Read>,
 }
 
-/// What is to be done with what was read.
+/// The next step for stores that were read.
 enum Pass {
     /// These are to be brought up to date.
     Of(Vec<Read>),
@@ -293,7 +293,7 @@ impl Ground {
         }
         for (store, lost_to) in losses {
             if let Err(error) = self.stores.note_loss(store, lost_to) {
-                // It is told again at the next start.
+                // It is reported again at the next start.
                 tracing::warn!(event = "loss_not_noted", error = %error);
             }
         }

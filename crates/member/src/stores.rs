@@ -1,4 +1,5 @@
-//! Where stores come from: the builder of a member knows engines and the value log, a member does not.
+//! The seam to a node's stores: the builder of a member chooses engines and the value log, a member
+//! does not.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -9,7 +10,7 @@ use kvorum_backend::{Backend, Sequence, StoreId};
 use kvorum_cluster::AgreedState;
 use kvorum_ring::{Partition, RingSize};
 
-/// What went wrong with a store, in the words of whoever opens it.
+/// An error of a store, from its opener.
 pub type StoreError = Box<dyn Error + Send + Sync>;
 
 /// The files found of a partition's store before it is opened.
@@ -51,8 +52,8 @@ pub trait Stores: Send + Sync {
     /// else but [`Stores::agreed`] and [`Stores::remove`].
     fn begin(&self) -> Result<Arc<dyn Backend>, StoreError>;
 
-    /// The state that the members agree on, for who keeps buckets in different ways. Called once, before
-    /// everything else.
+    /// The state that the members agree on, for an implementation whose stores differ by bucket. Called
+    /// once, before everything else.
     fn agreed(&self, _state: Arc<dyn AgreedState>) {}
 
     /// Inspects a partition's store without opening it. `known` is the recorded identity: it decides
@@ -68,8 +69,8 @@ pub trait Stores: Send + Sync {
     /// its entries in a log stay. Returns their new place.
     fn set_aside(&self, size: RingSize, partition: Partition) -> Result<Vec<PathBuf>, StoreError>;
 
-    /// Reads a store that the node has when it starts. It serves nobody before [`Stores::admit`]. `known`
-    /// is as in [`Stores::find`].
+    /// Reads a store that the node has when it starts. It does not serve before [`Stores::admit`].
+    /// `known` is as in [`Stores::find`].
     fn read(
         &self,
         size: RingSize,
@@ -95,7 +96,7 @@ pub trait Stores: Send + Sync {
     /// All stores that the node has were admitted. May be called again.
     fn all_admitted(&self) {}
 
-    /// How many stores are read at the same time at most.
+    /// Number of stores that are read at the same time at most.
     fn openings_at_once(&self) -> usize {
         1
     }

@@ -43,7 +43,7 @@ pub enum Unopened {
     Failed {
         /// When it was tried last.
         at: Moment,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
         /// Why, in words.
         error: String,
@@ -53,7 +53,7 @@ pub enum Unopened {
     },
 }
 
-/// How many of a node's vnodes serve.
+/// Numbers of a node's vnodes that serve and that do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
     /// They serve.
@@ -96,7 +96,7 @@ impl VnodeTable {
         open.chain(changing.unopened.keys().copied()).collect()
     }
 
-    /// How many serve at this moment.
+    /// Numbers of vnodes that serve and that do not at this moment.
     pub fn readiness(&self) -> Readiness {
         self.readiness.get()
     }
@@ -213,7 +213,7 @@ impl VnodeTable {
             failed,
         };
         self.slots.store(Arc::new(slots));
-        // Behind the slots: who finds no vnode finds out why.
+        // Behind the slots: a reader that finds no vnode then finds the reason.
         self.is_any_unopened
             .store(!changing.unopened.is_empty(), Ordering::Release);
         if self.readiness.get() != readiness {

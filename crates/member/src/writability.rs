@@ -4,10 +4,10 @@
 //! room for a small put beside what is held back for merges: that is measured at each look, so that a node
 //! which starts on a full disk, or whose disk another program fills, reports it before a put is lost to it.
 //!
-//! A put can be refused where a small one would still find room. That counts until a put is committed, which
-//! deletions are not: they may use what is held back. It also ends when the disk has more room for puts than
-//! it had then; a node that gets no puts while it counts as full, as behind a load balancer, would else never
-//! come back.
+//! A put can be refused where a small one would still find room. That counts until a put is committed;
+//! deletions do not end it, since they may use the room held back. It also ends when the disk has more
+//! room for puts than it had then: a node that gets no puts while it counts as full, as behind a load
+//! balancer, would else never come back.
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use kvorum_encoding::Truncated;
 
-/// Which of our byte forms was being read.
+/// The byte form that was being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The opaque clock that clients hand back.
@@ -32,7 +32,7 @@ pub enum DecodeError {
     /// The form is newer than this program.
     #[error("{part} has version {got}, this program reads up to {expected}")]
     Version {
-        /// What was read.
+        /// The form.
         part: Part,
         /// The version byte found.
         got: u8,
@@ -42,7 +42,7 @@ pub enum DecodeError {
     /// The bytes changed after they were written.
     #[error("{part} has checksum {got:08x}, expected {expected:08x}")]
     Checksum {
-        /// What was read.
+        /// The form.
         part: Part,
         /// The checksum stored behind the bytes.
         got: u32,
@@ -58,9 +58,9 @@ pub enum DecodeError {
     /// The bytes do not follow the layout.
     #[error("malformed {part} at byte {offset}")]
     Malformed {
-        /// What was read.
+        /// The form.
         part: Part,
-        /// Where reading stopped, in bytes.
+        /// The offset at which reading stopped, in bytes.
         offset: usize,
     },
     /// The body is not as long as its head says.

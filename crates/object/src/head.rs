@@ -31,7 +31,7 @@ impl Head {
         })
     }
 
-    /// What [`crate::Limits`] judge by.
+    /// The size that [`crate::Limits`] judge by.
     pub fn size(&self) -> ObjectSize {
         let bytes = (self.encoded_len as u64).saturating_add(self.body_len());
         ObjectSize {

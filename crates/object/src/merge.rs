@@ -16,7 +16,7 @@ use crate::{
     ActorId, Causality, Clock, Head, Object, Resolution, Sibling, SiblingHead, UpdateError, resolve,
 };
 
-/// What taking in another replica's object did.
+/// The result of taking in another replica's object.
 #[expect(
     clippy::large_enum_variant,
     reason = "moved once a request; a box would be an allocation"
@@ -29,7 +29,7 @@ pub enum Merged {
     Changed(Object),
 }
 
-/// Where a sibling of the result comes from, by index.
+/// The source of a sibling of the result, by index.
 #[derive(Clone, Copy)]
 enum Pick {
     Left(usize),
@@ -54,7 +54,7 @@ pub fn merge(left: Object, right: Object, resolution: Resolution) -> Object {
 /// Takes an object of another replica (a forwarded write, a repair, a handoff) into what is stored.
 ///
 /// Fails with [`UpdateError::BodyNeeded`] alone: when a stored value survives and only the head was
-/// given; [`merge_needs_body`] tells beforehand.
+/// given; [`merge_needs_body`] finds out beforehand.
 pub fn merge_into_stored(
     stored: Stored<'_>,
     incoming: Object,
@@ -104,7 +104,7 @@ pub fn merge_needs_body(stored: &Head, incoming: &Object, resolution: Resolution
     picks.iter().any(stored_value)
 }
 
-/// How a stored object stands to an incoming one.
+/// The relation of a stored object to an incoming one.
 enum Relation {
     /// It has seen all of the incoming one.
     Covered,
@@ -145,8 +145,8 @@ impl Object {
         self.clock() == other.clock() && same_versions(self.siblings(), other.siblings())
     }
 
-    /// True when this one knows of writes that the other does not know of, or of the same ones and has
-    /// let go of siblings that the other keeps.
+    /// True when this one has seen writes that the other has not, or has seen the same ones and has let
+    /// go of siblings that the other keeps.
     pub fn is_news_to(&self, other: &Self) -> bool {
         match self.clock().compare(other.clock()) {
             Causality::Before => false,
@@ -219,7 +219,7 @@ fn later<'a>(left: &'a Sibling, right: &'a Sibling) -> &'a Sibling {
     if order == Ordering::Less { right } else { left }
 }
 
-/// Which siblings stand: those that both have, and those that the other side has not seen.
+/// The siblings that stand: those that both have, and those that the other side has not seen.
 fn plan<A: Version, B: Version>(
     left: (&Clock, &[A]),
     right: (&Clock, &[B]),

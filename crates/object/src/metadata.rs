@@ -1,4 +1,4 @@
-//! What a sibling says about its value.
+//! Metadata: a sibling's statements about its value.
 
 use bytes::Bytes;
 
@@ -28,7 +28,7 @@ pub struct Metadata {
     pub user_metadata: Vec<UserMetadata>,
     /// Secondary index entries, in the client's order.
     pub indexes: Vec<IndexEntry>,
-    /// What a newer program stored here; kept, so that an older replica loses nothing.
+    /// Fields that a newer program stored here; kept, so that an older replica loses nothing.
     pub unrecognized: UnrecognizedFields,
 }
 
@@ -55,7 +55,7 @@ pub struct Link {
     pub bucket: Bytes,
     /// The key linked to.
     pub key: Bytes,
-    /// What the link means to the client.
+    /// The meaning of the link to the client.
     pub tag: Bytes,
 }
 

@@ -7,7 +7,7 @@ use crate::metadata_encoding::{metadata_len, put_metadata};
 use crate::versions::{Siblings, answers_of_siblings};
 use crate::{Clock, Dot, Metadata, Sibling, Timestamp};
 
-/// What a client wants stored.
+/// The content of a client's write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
     /// Its metadata; the last-modified time is set by [`crate::update`].
@@ -17,7 +17,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// What a delete stores: no value, and the mark in the metadata.
+    /// The content of a delete: no value, and the mark in the metadata.
     pub fn tombstone() -> Self {
         let metadata = Metadata {
             deleted: true,

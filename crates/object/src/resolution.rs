@@ -1,14 +1,14 @@
-//! What becomes of concurrent versions: kept as siblings, or reduced to the newest one.
+//! Resolution of concurrent versions: kept as siblings, or reduced to the newest one.
 //!
-//! The newest is chosen by (last modified, not deleted, dot), a total order of versions that is
-//! fixed when they are written. Since no write is stamped earlier than what it supersedes, the
-//! choice is the maximum of all versions ever merged, whatever the order of merging. Riak breaks
-//! ties by comparing values; the dot is as good, and a head has it.
+//! The newest is chosen by (last modified, not deleted, dot), a total order of versions that is fixed
+//! when they are written. No write is stamped earlier than the versions that it supersedes. So the
+//! choice is the maximum of all versions ever merged, in any order of merging. Riak breaks ties by
+//! comparing values; the dot is as good, and a head has it.
 
 use crate::Object;
 use crate::versions::Version;
 
-/// How a bucket wants concurrent versions to be treated.
+/// The resolution that a bucket wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// Clients get all of them.

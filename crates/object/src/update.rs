@@ -1,7 +1,7 @@
 //! A client's write at the vnode that coordinates it.
 //!
-//! One write takes exactly one dot. What the client had seen is superseded, what it had not seen
-//! stays beside the new value, unless the bucket wants the newest alone.
+//! One write takes exactly one dot. Values that the client had seen are superseded. Values that it had
+//! not seen stay beside the new one, unless the bucket wants the newest alone.
 
 use crate::versions::Siblings;
 use crate::versions::Version;
@@ -9,7 +9,7 @@ use crate::{
     ActorId, Clock, Content, Dot, Head, Object, Resolution, Sibling, SiblingHead, Timestamp,
 };
 
-/// What the coordinating vnode, or a replica, has under the key.
+/// The object of the coordinating vnode, or of a replica, under the key.
 #[expect(
     clippy::large_enum_variant,
     reason = "moved once a request; a box would be an allocation"
@@ -27,15 +27,15 @@ pub enum Stored<'a> {
 /// A client's write.
 #[derive(Clone, Debug)]
 pub struct Write<'a> {
-    /// What the client had seen; a fresh clock for a blind write.
+    /// The client's context; a fresh clock for a blind write.
     pub context: &'a Clock,
-    /// What it wants stored.
+    /// The content to store.
     pub content: Content,
     /// A dot that the vnode never gave away before.
     pub dot: Dot,
     /// Wall-clock time.
     pub now: Timestamp,
-    /// What the bucket wants done with concurrent versions.
+    /// The bucket's resolution of concurrent versions.
     pub resolution: Resolution,
 }
 
@@ -123,7 +123,7 @@ fn add(
 /// A write that takes up what siblings hold and stands in their place.
 #[derive(Clone, Debug)]
 pub struct Succession {
-    /// What is stored in the place of the siblings that are taken up.
+    /// The content in the place of the siblings that are taken up.
     pub content: Content,
     /// A dot that the vnode never gave away before.
     pub dot: Dot,
@@ -203,7 +203,7 @@ fn survives(
     resolution: Resolution,
 ) -> bool {
     let dot = sibling.dot();
-    // A value without a dot of its own has been seen by who has seen all that its object has.
+    // A value without a dot of its own has been seen by a client that has seen all of its object.
     let seen = match dot.actor {
         ActorId::CONTENT => context.descends(stored_clock),
         _ => context.contains(dot),

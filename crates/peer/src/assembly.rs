@@ -11,7 +11,7 @@ use crate::message::Message;
 #[derive(Debug)]
 pub(crate) struct Assembly {
     parts: BTreeMap<u64, Part>,
-    /// Of all parts.
+    /// Length of all parts.
     bytes: usize,
     message_bytes_max: usize,
     messages_max: usize,

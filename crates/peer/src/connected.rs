@@ -1,9 +1,9 @@
-//! Which connections there are, for whoever looks after the node, and how many there may be.
+//! The list of a node's connections, for its operators, and the limits on their number.
 //!
-//! Each is an open file, and files are what a node must not run out of. A node needs one connection for
-//! each lane and member in each direction. Of those that are answered a member may have a few more, for
-//! what a broken link left is known to be dead only after a while; the newest are the ones in use.
-//! Whoever has not said yet that it is a member has a place among a fixed number.
+//! Each is an open file, and a node must not run out of files. A node needs one connection for each
+//! lane and member in each direction. A member may have a few more that are answered, since those that
+//! a broken link has left are found out only after a while; the newest are the ones in use. Callers
+//! that have not introduced themselves as members yet share a fixed number of places.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,8 +23,8 @@ const ANSWERED_PER_LANE_MAX: usize = 3;
 /// Connections of callers that are no members, or have not said so yet; further ones are closed.
 const GUESTS_MAX: usize = 64;
 
-/// How many connections there may be, in both directions, in a cluster in which this node has so many
-/// `others` around it.
+/// The most connections, in both directions, in a cluster in which this node has so many `others`
+/// around it.
 #[must_use]
 pub const fn connections_max(others: u64) -> u64 {
     let per_member = Lane::COUNT as u64 * (1 + ANSWERED_PER_LANE_MAX as u64);
@@ -40,7 +40,7 @@ pub struct Connected {
     pub lane: Lane,
     /// True when this node asks over it, false when it answers.
     pub is_asking: bool,
-    /// True when nobody on the way can read along.
+    /// True when it cannot be read on the way.
     pub is_encrypted: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Connected {
 pub(crate) struct Callers {
     known: Mutex<Known>,
     guests: AtomicUsize,
-    /// Told when a connection has ended.
+    /// Notified when a connection has ended.
     ended: Notify,
     /// The last caller was one too many.
     is_crowded: AtomicBool,

@@ -24,8 +24,8 @@ const READ_BYTES: usize = 64 * 1024;
 /// Less room than this is not read into: more is made. Frames keep the buffer that they came in, so room
 /// made for each read would be a buffer for each.
 const READ_BYTES_MIN: usize = 8 * 1024;
-/// How often it is looked, within the longest silence, whether anything came. A look finds that nothing
-/// did and pings, the next one gives the connection up: neither too late nor before two thirds.
+/// Number of looks within the longest silence. A look that finds no data pings, and the next one gives
+/// the connection up: neither too late nor before two thirds.
 const LOOKS: u32 = 3;
 
 /// Why a connection ended.
@@ -52,7 +52,7 @@ enum Happened {
     LookIsDue,
 }
 
-/// Whether the peer is heard, as it turns out at each look.
+/// Signs of life of the peer between two looks.
 #[derive(Default)]
 struct Hearing {
     /// Since the last look.
@@ -60,7 +60,7 @@ struct Hearing {
     is_pinged: bool,
 }
 
-/// What a look comes to.
+/// The result of a look.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
     Heard,

@@ -10,7 +10,7 @@ use crate::hello::Refusal;
 /// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
-    /// Nobody knows where the node is: it is no member any more, or not yet.
+    /// The node has no known address: it is no member any more, or not yet.
     #[error("no address is known for node {node}")]
     NoAddress {
         /// The node.
@@ -21,7 +21,7 @@ pub enum PeerError {
     Unreachable {
         /// The node.
         node: NodeId,
-        /// What failed.
+        /// The failure.
         detail: String,
     },
     /// The connection broke while the request was under way: it may have been carried out.
@@ -29,7 +29,7 @@ pub enum PeerError {
     Broken {
         /// The node.
         node: NodeId,
-        /// What failed.
+        /// The failure.
         detail: String,
     },
     /// The deadline passed: it may have been carried out.
@@ -53,10 +53,10 @@ pub enum PeerError {
         /// The limit, in bytes.
         bytes_max: usize,
     },
-    /// The node does not want to talk to us, or is not who it should be: fix the configuration.
+    /// The node refuses this one, or is not the expected one: fix the configuration.
     #[error("refused by the node at {address}: {refusal}")]
     Refused {
-        /// Where it listens.
+        /// The address.
         address: SocketAddr,
         /// Why.
         refusal: Refusal,
@@ -65,7 +65,7 @@ pub enum PeerError {
     /// certificates on both.
     #[error("no encrypted connection to the node at {address}: {failure}")]
     Encryption {
-        /// Where it listens.
+        /// The address.
         address: SocketAddr,
         /// Why not.
         failure: HandshakeError,

@@ -41,7 +41,7 @@ pub(crate) const FRAME_BYTES_MAX: usize = FRAGMENT_BYTES_MAX + FIELDS_BYTES_MAX;
 /// Length and checksum.
 pub(crate) const PREFIX_BYTES: usize = 8;
 
-/// What a frame says besides its fragment.
+/// A frame without its fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameHead {
     Request {

@@ -28,10 +28,10 @@ use crate::outbox::{NotTaken, Opening, Outbox};
 use crate::service::{Caller, Directory, PeerService, Served};
 use crate::settings::PeerSettings;
 
-/// The first bytes of a hello, which tell its length.
+/// Length of the start of a hello, which has its whole length.
 const HELLO_START_BYTES: usize = 10;
 
-/// What all connections of a listener share.
+/// State that all connections of a listener share.
 pub(crate) struct Answering {
     pub(crate) runtime: Runtime,
     pub(crate) directory: Arc<dyn Directory>,
@@ -70,7 +70,7 @@ struct Connection {
     answering: Arc<Answering>,
     caller: Caller,
     answers: Arc<Answers>,
-    /// Of requests that are still coming.
+    /// Waits of requests that are still coming.
     waits: BTreeMap<u64, Waits>,
     /// Requests that were refused while they were coming, with the bytes that are still to come.
     refused: BTreeMap<u64, u64>,
@@ -86,12 +86,12 @@ struct Waits {
 /// Large requests in progress leave no room for another one.
 struct NoRoom;
 
-/// Answers a peer until the connection ends. What is in progress then is dropped.
+/// Answers a peer until the connection ends. Requests in progress are dropped then.
 pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Guest) {
     let runtime = answering.runtime.clone();
     let settings = answering.settings.clone();
     let peer = stream.peer_address();
-    // A socket that cannot be told so works all the same, only slower.
+    // A socket without this option works all the same, only slower.
     let _told_or_slower = stream.set_nodelay(true);
     let greeted = runtime.timeout(settings.connect_wait_max, greet(&answering, stream));
     let (caller, stream) = match greeted.await {
@@ -315,8 +315,8 @@ impl Connection {
         let answering = &self.answering;
         let node = self.caller.node;
         if self.caller.is_member && !answering.directory.is_still_member(node) {
-            // Who was removed may not know it, and must not have anything confirmed that others have
-            // taken over. Its connections end here if nobody has ended them yet.
+            // A removed node may not have learned of it, and must not get confirmations for partitions
+            // that others have taken over. Its connections end here if they have not ended yet.
             answering.callers.dismiss(node);
             return;
         }
@@ -361,7 +361,7 @@ impl Connection {
                 let push = outbox.push_when_drained(stream, Opening::Answer, answer);
                 push.await;
             };
-            // Past the deadline nobody listens.
+            // The caller waits no longer than its deadline.
             let _answered_or_late = runtime.timeout(wait, answering).await;
             answers.remove(stream);
             drop(room);

@@ -74,7 +74,7 @@ pub enum Reason {
     TagAtCreation,
     /// `object_tag` would change for a bucket with objects in it.
     TagKept,
-    /// `object_tag` would change, and nobody can tell whether the bucket has objects in it.
+    /// `object_tag` would change, and it is unknown if the bucket has objects in it.
     TagInDoubt {
         /// The reason.
         detail: String,

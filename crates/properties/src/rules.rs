@@ -1,4 +1,4 @@
-//! What properties forbid each other, and which of them never change.
+//! Properties that exclude each other, and properties that never change.
 
 use crate::errors::{PropertyErrors, Reason};
 use crate::table::{BucketProperties, PropertyOverlay};
@@ -49,8 +49,8 @@ impl BucketProperties {
         errors.or_else_ok(updated)
     }
 
-    /// The same of an active type. It keeps its kind of objects, since nobody looks into all of its buckets for
-    /// some that are there.
+    /// The same of an active type. It keeps its kind of objects, since a search for existing objects
+    /// would have to read all of its buckets.
     pub fn type_updated_with(&self, change: &PropertyOverlay) -> Result<Self, PropertyErrors> {
         let updated = self.updated_with(change);
         if self.with(change).object_tag() == self.object_tag() {

@@ -128,7 +128,7 @@ macro_rules! word_values {
 }
 
 word_values! {
-    /// Which replicas flush a write to stable storage before they acknowledge it.
+    /// The replicas that flush a write to stable storage before they acknowledge it.
     SyncOnWrite {
         /// The one that coordinates.
         One = "one",
@@ -156,7 +156,7 @@ word_values! {
 }
 
 word_values! {
-    /// Which ways of replication between clusters a bucket takes part in.
+    /// The ways of replication between clusters that a bucket takes part in.
     Replication {
         /// None.
         Off = "false",

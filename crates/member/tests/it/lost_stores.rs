@@ -1,4 +1,5 @@
-//! Stores that are gone when a node starts: what they lack is not taken for what nobody wrote.
+//! Stores that are gone when a node starts: a key that they lack is not taken for a key that was never
+//! written.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -185,7 +186,7 @@ fn a_node_without_its_stores_answers_no_reads_until_they_are_repaired() {
                 assert_eq!(machine.get(&key(number)).await, ["value"]);
             }
         }
-        // What it takes meanwhile is merged with what it is sent.
+        // Writes of this time are merged with the transferred entries.
         machines[2]
             .try_put("late", "while it lacks the rest")
             .await
@@ -256,7 +257,7 @@ fn listings_go_on_while_nodes_lose_their_stores_one_after_the_other() {
     });
 }
 
-/// Nobody reads meanwhile, so no read repairs anything.
+/// No client reads meanwhile, so no read repairs anything.
 #[test]
 fn r32_a_node_without_its_stores_has_every_key_again_within_a_minute_though_nobody_reads() {
     simulated(77, |world| async move {
@@ -585,7 +586,7 @@ fn a_partition_that_was_half_here_when_its_source_was_lost_is_repaired_first() {
         machines[4].start(&world).await;
         let knows = || machines[4].state().ring().owner(seized) == receiver;
         until(&world, "it knows what it owns", knows).await;
-        // What it found out in that run is gone with it.
+        // Its findings of that run are gone with it.
         world.runtime().sleep(Duration::from_secs(1)).await;
         machines[4].lose_power(&world).await;
         machines[4].start(&world).await;

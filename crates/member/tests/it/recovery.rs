@@ -128,7 +128,7 @@ fn who_is_left_goes_on_and_the_others_that_are_left_follow() {
         }
         for (number, is_held) in held.into_iter().enumerate() {
             let found = machines[0].get(&key(number)).await;
-            // Of a few keys all three replicas were on the three that are lost.
+            // A few keys had all three replicas on the three nodes that are lost.
             let wanted: &[&str] = if is_held { &["value"] } else { &[] };
             assert_eq!(found, wanted, "{}", key(number));
         }

@@ -28,7 +28,7 @@ async fn check(machine: &Machine, round: u32) {
     }
 }
 
-/// How many hints a node keeps.
+/// Number of hints that a node keeps.
 fn hints(machine: &Machine) -> u64 {
     machine.member().hints().vnode().store_status().keys
 }
@@ -52,7 +52,7 @@ fn a_killed_node_misses_nothing_in_the_end() {
         let machines = cluster(&world, 3).await;
         write(&machines[0], 1).await;
         machines[1].lose_power(&world).await;
-        // Before anybody has noticed, and after.
+        // Before any node has noticed, and after.
         write(&machines[0], 2).await;
         world.runtime().sleep(Duration::from_secs(15)).await;
         assert_eq!(machines[0].member().liveness().up().len(), 2);
@@ -67,7 +67,7 @@ fn a_killed_node_misses_nothing_in_the_end() {
         until(&world, "all see one another", see_one_another).await;
         let handed = || machines.iter().all(|machine| hints(machine) == 0);
         until(&world, "all hints are handed over", handed).await;
-        // What it holds by itself is enough now, together with one that was away meanwhile.
+        // Its own data is enough now, together with that of one that was away meanwhile.
         machines[2].lose_power(&world).await;
         check(&machines[1], 3).await;
     });
@@ -173,7 +173,7 @@ fn detours_end_when_a_node_more_makes_them_needless() {
                     .all(|it| it.member().liveness().up().len() == 4)
             };
             until(&world, "all see one another", is_well).await;
-            // Who could not be reached is tried again after a pause.
+            // A node that could not be reached is tried again after a pause.
             world.runtime().sleep(Duration::from_secs(10)).await;
         }
     });

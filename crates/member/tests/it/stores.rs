@@ -23,7 +23,7 @@ pub(crate) struct DiskStores {
     gate: Arc<Gate>,
 }
 
-/// Which stores are not opened at present, by the numbers of their partitions.
+/// Stores that are not opened at present, by the numbers of their partitions.
 #[derive(Default)]
 pub(crate) struct Gate {
     closed: Mutex<Closed>,
@@ -34,9 +34,9 @@ pub(crate) struct Gate {
 
 #[derive(Default)]
 struct Closed {
-    /// Whoever reads one waits.
+    /// A thread that reads one waits.
     held: BTreeSet<u16>,
-    /// Whoever reads one is told that the device fails.
+    /// A thread that reads one gets an error of the device.
     refused: BTreeSet<u16>,
     /// The room that puts have, where that is known.
     room: Option<u64>,

@@ -27,7 +27,7 @@ impl EntityTags {
         EntityTags::List(tags)
     }
 
-    /// Whether an object with this tag, unquoted, satisfies the header.
+    /// True if an object with this tag, unquoted, satisfies the header.
     pub fn matches(&self, entity_tag: &[u8]) -> bool {
         match self {
             EntityTags::Any => true,
