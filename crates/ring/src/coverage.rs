@@ -1,8 +1,8 @@
 //! Coverage plans: the fewest vnodes that together hold every key of a bucket.
 //!
-//! The vnode of partition p holds the keys of the n owner partitions p-n+1 to p. A plan picks vnodes
-//! so that each owner partition is held by one of them, and tells each which owner partitions are
-//! its to answer for: every key is reported exactly once although the vnodes overlap.
+//! The vnode of partition p holds the keys of the n owner partitions p-n+1 to p. A plan picks vnodes so
+//! that each owner partition is held by one of them, and lists for each the owner partitions that it
+//! answers for: every key is reported exactly once although the vnodes overlap.
 
 use crate::detour::Detours;
 use crate::node_id::NodeId;
@@ -24,7 +24,8 @@ pub struct CoverageVnode {
     pub whole: bool,
 }
 
-/// Who is asked for what in a coverage query, in ring order from the place where the plan began.
+/// The vnodes of a coverage query with their owner partitions, in ring order from the place where the
+/// plan began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoveragePlan {
     /// The vnodes, each once.
@@ -150,7 +151,7 @@ impl Ring {
         spans
     }
 
-    /// Of how many owner partitions from `first` on, of which it holds that one, a vnode holds the keys.
+    /// Number of owner partitions from `first` on, which the vnode holds, whose keys it holds.
     fn reach(&self, detours: &Detours, first: Partition, n: u16, vnode: Partition) -> u16 {
         let size = self.size();
         if detours.is_empty() {

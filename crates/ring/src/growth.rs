@@ -1,10 +1,10 @@
-//! How many replicas there can be, and how that number changes.
+//! The number of replicas, and its change.
 //!
 //! A cluster that grows from one node to three has one replica of everything until two and three are
 //! filled: the number is agreed, and changes in the same steps as a partition's owner, for all
 //! partitions at once. The old list of a key has the old number of replicas, the new list the new one.
 //!
-//! In the same steps the number stays and the lists change that make detours, or are to.
+//! The same steps change lists that make detours, or are to, at a constant number.
 
 use crate::detour::Detours;
 use crate::motion::Growth;

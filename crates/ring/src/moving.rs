@@ -1,4 +1,4 @@
-//! Moving one partition: the steps that the agreed log takes, and who is asked meanwhile.
+//! Moving one partition: the steps that the agreed log takes, and the node that is asked meanwhile.
 //!
 //! Every step raises the partition's epoch by one. Until a move settles, the partition is its
 //! source's; the receiver stands beside it.
@@ -32,7 +32,7 @@ pub enum MoveError {
     /// Partitions are moving; the number of replicas stays meanwhile.
     #[error("{partitions} partitions are moving")]
     Moving {
-        /// How many.
+        /// Their number.
         partitions: usize,
     },
     /// The number of replicas does not change, is not in the phase that this step ends, or is that
@@ -50,7 +50,7 @@ pub enum MoveError {
 }
 
 impl Ring {
-    /// What is moving.
+    /// The partitions that move.
     pub fn moves(&self) -> &BTreeMap<Partition, Move> {
         &self.moves
     }
@@ -94,14 +94,14 @@ impl Ring {
         Ok(self.pass_on(partition, self.owner(partition)))
     }
 
-    /// Gives a partition to another owner at once, who has none of it: its present owner is gone for
-    /// good. What it is moving from or to is forgotten.
+    /// Gives a partition at once to another owner, which has none of it: its present owner is gone for
+    /// good. Its move, if there is one, is forgotten.
     pub fn seize(&mut self, partition: Partition, owner: NodeId) -> Epoch {
         self.moves.remove(&partition);
         self.pass_on(partition, owner)
     }
 
-    /// Who answers reads of a partition.
+    /// The node that answers reads of a partition.
     pub fn reader(&self, partition: Partition) -> NodeId {
         match self.moves.get(&partition) {
             Some(moving) if moving.phase.read_list() == List::New => moving.to,

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A node's identity, 128 bits; the same for life, whatever the node is called.
+/// A node's identity, 128 bits; the same for life, under any name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId([u8; 16]);
 
@@ -18,7 +18,7 @@ pub struct NodeIdError {
     pub text: String,
 }
 
-/// Where the text form has its hyphens.
+/// Positions of the hyphens in the text form.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 const TEXT_LEN: usize = 36;
 

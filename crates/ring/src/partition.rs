@@ -76,7 +76,7 @@ impl RingSize {
         self.wrap(partition.0.wrapping_sub(steps))
     }
 
-    /// How many steps lead from `from` forward to `to`.
+    /// Number of steps from `from` forward to `to`.
     pub fn distance(self, from: Partition, to: Partition) -> u16 {
         to.0.wrapping_sub(from.0) & (self.0 - 1)
     }

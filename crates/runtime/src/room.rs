@@ -1,15 +1,14 @@
-//! Room for what tasks hold in memory together: a bound in bytes on things that come from outside and
-//! whose sizes others choose.
+//! Room for memory that tasks hold together: a bound in bytes on data that comes from outside, in sizes
+//! that others choose.
 //!
-//! Whoever begins to receive something large takes room for all of it first, so that two halves never
-//! wait for one another, and gives it back by dropping what it got. What is small is not asked about:
+//! A task that begins to receive something large takes room for all of it first, so that two halves
+//! never wait for one another, and gives it back by dropping the [`Taken`]. Small data takes no room:
 //! numbers of connections bound it, and a request pays for no shared word.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What is larger than this is counted, in bytes; the rest fits the buffers that connections have
-/// anyway.
+/// Data larger than this is counted, in bytes; the rest fits the buffers that connections have anyway.
 pub const COUNTED_BYTES_MIN: usize = 16 << 10;
 
 /// Room that is shared. Clones share it.

@@ -23,7 +23,7 @@ use crate::{
 /// member's start; pages that are not touched cost nothing.
 const THREAD_STACK_BYTES: usize = 8 << 20;
 
-/// How the production runtime is built.
+/// Options of the production runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProductionOptions {
     /// Threads that run tasks; `None` means one for each core the process may use.
@@ -84,7 +84,7 @@ pub struct Runtime {
     handle: Handle,
     clock: Arc<dyn Clock>,
     randomness: Arc<dyn Randomness>,
-    /// What the clock calls its start.
+    /// The start of the clock.
     start: Instant,
     /// The sockets of a simulation; `None` in production.
     network: Option<Arc<Network>>,
@@ -189,12 +189,12 @@ impl Runtime {
         self.network.is_some()
     }
 
-    /// The clock, for those who need only the time.
+    /// The clock, for code that needs only the time.
     pub fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.clock)
     }
 
-    /// The generator, for those who need only random numbers.
+    /// The generator, for code that needs only random numbers.
     pub fn randomness(&self) -> Arc<dyn Randomness> {
         Arc::clone(&self.randomness)
     }
@@ -227,10 +227,10 @@ impl Runtime {
         TaskHandle::new(name.into(), joined)
     }
 
-    /// Runs a closure where waiting for a device holds up nobody: on the blocking pool, or in place in
-    /// a simulation after the other ready tasks have run. Nothing happens before the first poll; once
-    /// started, the closure runs to its end even if the future is dropped. A panic of the closure goes
-    /// on in the caller.
+    /// Runs a closure that may wait for a device: on the blocking pool, or in place in a simulation
+    /// after the other ready tasks have run. Nothing happens before the first poll; once started, the
+    /// closure runs to its end even if the future is dropped. A panic of the closure goes on in the
+    /// caller.
     pub fn blocking<F, R>(&self, closure: F) -> impl Future<Output = R> + Send + use<F, R>
     where
         F: FnOnce() -> R + Send + 'static,
@@ -249,7 +249,7 @@ impl Runtime {
             {
                 Ok(result) => result,
                 Err(Ok(panicked)) => panic::resume_unwind(panicked),
-                // The runtime shuts down, and the caller with it: there is nobody to answer.
+                // The runtime shuts down, and the caller with it: no task waits for the answer.
                 Err(Err(_)) => std::future::pending().await,
             }
         }

@@ -26,7 +26,7 @@ impl<T> TaskHandle<T> {
         &self.name
     }
 
-    /// Stops the task at its next point of waiting. What it holds is dropped.
+    /// Stops the task at its next point of waiting, and drops its state.
     pub fn abort(&self) {
         self.joined.abort();
     }
@@ -100,7 +100,7 @@ pub enum TaskError {
     Panicked {
         /// The name given to the task.
         name: String,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
 }

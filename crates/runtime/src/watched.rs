@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The value, in the hands of who changes it. When it is dropped, nothing will change any more.
+/// The value on the side that changes it. When it is dropped, nothing will change any more.
 #[derive(Debug)]
 pub struct Watched<T> {
     shared: Arc<Shared<T>>,
@@ -37,7 +37,7 @@ struct Shared<T> {
 #[derive(Debug)]
 struct Present<T> {
     value: T,
-    /// How often it was set.
+    /// Number of times that it was set.
     changes: u64,
     is_over: bool,
 }
@@ -60,7 +60,7 @@ impl<T: Copy> Watched<T> {
         self.shared.present.lock().value
     }
 
-    /// Sets the value and wakes all who wait, also when it is the same one.
+    /// Sets the value and wakes all waiting tasks, also when it is the same one.
     pub fn set(&self, value: T) {
         {
             let mut present = self.shared.present.lock();
@@ -70,7 +70,7 @@ impl<T: Copy> Watched<T> {
         self.shared.changed.notify_waiters();
     }
 
-    /// Somebody more who watches; the value of this moment counts as seen.
+    /// One more watcher; the value of this moment counts as seen.
     pub fn watch(&self) -> Watcher<T> {
         let shared = self.shared.clone();
         let seen = shared.present.lock().changes;

@@ -1,4 +1,4 @@
-//! What an operator reads about a key, or about all of them.
+//! Descriptions of one key, or of all of them, for operators.
 
 use std::fmt::Write as _;
 

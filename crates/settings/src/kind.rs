@@ -144,7 +144,7 @@ impl Kind {
         Some(())
     }
 
-    /// What this type takes, as a phrase that fits after "expected".
+    /// The values of this type, as a phrase that fits after "expected".
     pub fn expected(&self) -> String {
         match self {
             Kind::Flag(_) => "on or off (also true, false, enabled, disabled)".to_owned(),

@@ -1,7 +1,7 @@
-//! What the server runs with: plain values, grouped by who owns them.
+//! The settings of the server: plain values, grouped by owner.
 //!
-//! Only the tables of keys write these structs (see `honoured`), so that a default stands in
-//! one place. Every field names its key; what it does stands at the key.
+//! Only the tables of keys write these structs (see `honoured`), so that a default stands in one place.
+//! Every field names its key; its effect stands at the key.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Settings {
     /// The node, its directories and its partitions.
     pub node: NodeSettings,
-    /// Where clients connect.
+    /// Listeners for clients.
     pub listeners: ListenerSettings,
     /// Encryption between nodes.
     pub cluster_tls: TlsSettings,
@@ -141,7 +141,7 @@ impl MultiSettings {
     }
 }
 
-/// Where clients connect, by the listeners' names.
+/// Listeners for clients, by their names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListenerSettings {
     /// `listener.protobuf.$name`.
@@ -150,7 +150,7 @@ pub struct ListenerSettings {
     pub http: BTreeMap<String, SocketAddr>,
     /// `listener.peer.$name`.
     pub peer: BTreeMap<String, SocketAddr>,
-    /// `peer.advertised_address`: what other nodes are told in place of the first of `peer`.
+    /// `peer.advertised_address`: the address that other nodes get in place of the first of `peer`.
     pub peer_advertised: Option<SocketAddr>,
 }
 
@@ -167,7 +167,7 @@ pub struct TlsSettings {
     pub authority: PathBuf,
 }
 
-/// Whether connections between nodes are encrypted.
+/// Encryption of connections between nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TlsMode {
     /// None is.
@@ -216,7 +216,7 @@ pub struct RequestSettings {
     pub jobs: JobSettings,
 }
 
-/// What becomes of a tombstone.
+/// The fate of a tombstone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DeleteMode {
     /// It stays.
@@ -295,7 +295,7 @@ pub struct BucketDefaults {
     pub chash_keyfun: KeyFunction,
 }
 
-/// Which replicas flush before they acknowledge.
+/// The replicas that flush before they acknowledge.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SyncOnWrite {
     /// As the backend's own settings say.
@@ -307,7 +307,7 @@ pub enum SyncOnWrite {
     All,
 }
 
-/// What of an address decides the place on the ring.
+/// The part of an address that decides the place on the ring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KeyFunction {
     /// Bucket and key.
@@ -317,7 +317,7 @@ pub enum KeyFunction {
     BucketOnly,
 }
 
-/// How many replicas have to answer.
+/// Number of replicas that have to answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QuorumValue {
     /// One.
@@ -327,7 +327,7 @@ pub enum QuorumValue {
     Quorum,
     /// `n_val`.
     All,
-    /// That many.
+    /// This number.
     Count(u32),
 }
 
@@ -346,7 +346,7 @@ pub enum DurabilityMode {
     /// The write is on stable storage; concurrent writes share a sync.
     #[default]
     Grouped,
-    /// The write is with the operating system, which is told to sync now and then.
+    /// The write is with the operating system, and is synced at intervals.
     Interval,
     /// The write is with the operating system.
     None,
@@ -384,11 +384,11 @@ pub struct BitcaskSettings {
     pub merge_window_start_hour: u8,
     /// `merge.window.end`: hour of the day, 0 to 23, itself within the window.
     pub merge_window_end_hour: u8,
-    /// `merge.triggers.fragmentation`: per cent of dead keys.
+    /// `merge.triggers.fragmentation`: per cent of garbage keys.
     pub merge_trigger_fragmentation_percent: u8,
     /// `merge.triggers.dead_bytes`.
     pub merge_trigger_dead_bytes: u64,
-    /// `merge.thresholds.fragmentation`: per cent of dead keys.
+    /// `merge.thresholds.fragmentation`: per cent of garbage keys.
     pub merge_threshold_fragmentation_percent: u8,
     /// `merge.thresholds.dead_bytes`.
     pub merge_threshold_dead_bytes: u64,
@@ -400,7 +400,7 @@ pub struct BitcaskSettings {
     pub expiry_grace: Duration,
 }
 
-/// How values are packed on disk.
+/// Compression of values on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compression {
     /// As they are.
@@ -472,9 +472,9 @@ pub struct LeveldbSettings {
 pub struct LeveldbTiers {
     /// Tables of this level and those below it are in the slow one.
     pub from_level: u64,
-    /// Where the stores are.
+    /// The directory of the stores.
     pub fast_root: PathBuf,
-    /// Where their old tables are.
+    /// The directory of their old tables.
     pub slow_root: PathBuf,
 }
 
@@ -643,15 +643,15 @@ pub enum LogLevel {
     /// The course of things.
     #[default]
     Info,
-    /// What somebody should look at.
+    /// An operator should look at it.
     Warning,
-    /// What failed.
+    /// Something failed.
     Error,
     /// Nothing.
     None,
 }
 
-/// Where log lines go.
+/// The output of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogOutput {
     /// Nowhere.
@@ -665,7 +665,7 @@ pub enum LogOutput {
     Both,
 }
 
-/// What `hanoidb.top_level`, which the original counts in entries, takes for one. Bytes.
+/// Size of one entry, in which the original counts `hanoidb.top_level`, in bytes.
 const HANOIDB_ENTRY_BYTES: u64 = 16 << 10;
 
 impl Settings {
@@ -775,13 +775,13 @@ impl Settings {
 }
 
 impl HanoidbSettings {
-    /// How long after its last change an object is gone; `None` for never.
+    /// Time from an object's last change to its expiry; `None` for never.
     pub fn expiry(&self) -> Option<Duration> {
         (self.expiry_seconds > 0).then(|| Duration::from_secs(self.expiry_seconds))
     }
 
-    /// What two runs of level 0 have together before they are merged, and half of what one of level 1 may have.
-    /// Bytes.
+    /// Size of two runs of level 0 together before they are merged, and half of the size that one of
+    /// level 1 may have. Bytes.
     pub fn unit_bytes(&self) -> u64 {
         let doubled = u32::try_from(self.top_level).ok();
         let unit = doubled.and_then(|it| HANOIDB_ENTRY_BYTES.checked_shl(it));
@@ -790,14 +790,14 @@ impl HanoidbSettings {
 }
 
 impl InnostoreSettings {
-    /// How long after its last change an object is gone; `None` for never.
+    /// Time from an object's last change to its expiry; `None` for never.
     pub fn expiry(&self) -> Option<Duration> {
         (self.expiry_seconds > 0).then(|| Duration::from_secs(self.expiry_seconds))
     }
 }
 
 impl LeveldbSettings {
-    /// How long after its last change an object is gone; `None` for never.
+    /// Time from an object's last change to its expiry; `None` for never.
     pub fn expiry(&self) -> Option<Duration> {
         self.retention.filter(|_| self.expiration)
     }

@@ -9,7 +9,7 @@ use crate::settings::{Settings, StorageBackend};
 
 /// Memory that several backends share, as the first of them by name has it.
 struct SharedMemory {
-    /// What it is.
+    /// Its description.
     what: &'static str,
     /// The keys that size it.
     keys: &'static [&'static str],

@@ -14,7 +14,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 
 const PREFIX: &str = "kvorum_";
 
-/// What kind of metric a family is.
+/// The kind of a family of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// Only rises; its sample's name ends in `_total`.

@@ -21,7 +21,7 @@ pub enum Reading<'a> {
         window_name: &'static str,
         /// Riak's name for the total.
         total_name: &'static str,
-        /// What is counted.
+        /// The counter.
         counter: &'a Counter,
     },
     /// A total without window.
@@ -30,7 +30,7 @@ pub enum Reading<'a> {
         name: &'static str,
         /// Riak's name.
         total_name: &'static str,
-        /// What is counted.
+        /// The total.
         total: &'a Total,
     },
     /// A present amount.
@@ -46,7 +46,7 @@ pub enum Reading<'a> {
         name: &'static str,
         /// Riak's five names.
         names: [&'static str; 5],
-        /// What its values are.
+        /// The unit of its values.
         unit: Unit,
         /// The values.
         histogram: &'a Histogram,

@@ -1,4 +1,4 @@
-//! What tests of nodes put nodes together from, so that each part of the stage stands once.
+//! Parts for tests of nodes, so that each part of the stage stands once.
 //!
 //! | module | what it has |
 //! |---|---|

@@ -46,7 +46,7 @@ impl Vnodes {
         }
     }
 
-    /// Whoever asks for a vnode panics from now on, or no more.
+    /// Makes every request for a vnode panic from now on, or no more.
     pub fn set_broken(&self, is_broken: bool) {
         self.is_broken.store(is_broken, Ordering::SeqCst);
     }

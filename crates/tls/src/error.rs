@@ -1,4 +1,4 @@
-//! What is wrong with certificates and handshakes, by what their reader can do.
+//! Errors of certificates and handshakes, by what their reader can do.
 
 use std::fmt;
 use std::io;
@@ -32,15 +32,15 @@ pub enum MaterialError {
     /// There is nothing of the kind in the file.
     #[error("no {part} in PEM form is in it")]
     Missing {
-        /// What was looked for.
+        /// The part that was looked for.
         part: Part,
     },
     /// It is there and cannot be read.
     #[error("the {part} in it cannot be read: {detail}")]
     Unreadable {
-        /// What was read.
+        /// The part that was read.
         part: Part,
-        /// What is wrong.
+        /// The error.
         detail: String,
     },
     /// The key is another certificate's. Take the two files that were issued together.
@@ -69,7 +69,7 @@ pub enum MaterialError {
          with `kvorum admin tls issue {node}`"
     )]
     OtherNode {
-        /// For whom it speaks.
+        /// The names in the certificate.
         certified: String,
         /// The node.
         node: String,
@@ -91,7 +91,7 @@ impl MaterialError {
         }
     }
 
-    /// What the library found wrong with the certificate of this node.
+    /// The error that the library found in the certificate of this node.
     pub(crate) fn from_check(error: Error) -> Self {
         match error {
             Error::InvalidCertificate(
@@ -131,22 +131,23 @@ pub enum HandshakeError {
     /// The certificate is believed, and another's.
     #[error("its certificate speaks for {certified} where {expected} was expected")]
     OtherName {
-        /// For whom it speaks.
+        /// The names in the certificate.
         certified: String,
-        /// Who was called.
+        /// The name of the node that was called.
         expected: String,
     },
     /// Something else.
     #[error("the TLS handshake failed: {detail}")]
     Failed {
-        /// What.
+        /// The error.
         detail: String,
     },
 }
 
 impl HandshakeError {
-    /// What ended a handshake, or the first exchange behind it: the end that is called looks at its
-    /// caller's certificate when the caller is through already. `None` for a failure of the network.
+    /// The error that ended a handshake, or the first exchange behind it: the callee checks its
+    /// caller's certificate when the caller's handshake is over already. `None` for a failure of the
+    /// network.
     pub fn behind(error: &io::Error) -> Option<Self> {
         if let Some(source) = error.get_ref().and_then(|it| it.downcast_ref::<Error>()) {
             return Some(Self::of(source));

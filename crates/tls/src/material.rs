@@ -1,4 +1,4 @@
-//! What a node proves itself with: its certificate, the key, and the authorities that it believes.
+//! A node's proof of its identity: its certificate, the key, and the authorities that it accepts.
 
 use std::sync::Arc;
 
@@ -75,12 +75,12 @@ impl Material {
         })
     }
 
-    /// What the certificate says.
+    /// The fields of the certificate.
     pub fn own(&self) -> &Arc<Certified> {
         &self.own
     }
 
-    /// What is said of the authorities that are believed.
+    /// The fields of the accepted authorities.
     pub fn authorities(&self) -> &[Certified] {
         &self.authorities
     }
@@ -104,7 +104,7 @@ fn check(
     checked.map_err(MaterialError::from_check).map(|_| ())
 }
 
-/// What the end that is called checks its callers with.
+/// The verifier of callers.
 pub(crate) fn client_verifier(
     roots: Arc<RootCertStore>,
 ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, MaterialError> {

@@ -36,7 +36,7 @@ pub struct Tls {
     current: ArcSwap<Current>,
 }
 
-/// What connections are made with from now on.
+/// The parameters of new connections.
 struct Current {
     material: Arc<Material>,
     connector: TlsConnector,
@@ -44,7 +44,7 @@ struct Current {
 }
 
 impl Tls {
-    /// Makes connections with this material, whose time is told by the runtime.
+    /// Makes connections with this material, by the runtime's clock.
     ///
     /// # Errors
     /// The library finds something wrong that [`Material::read`] did not.
@@ -67,13 +67,13 @@ impl Tls {
         Ok(())
     }
 
-    /// What connections are made with.
+    /// The material of new connections.
     pub fn material(&self) -> Arc<Material> {
         self.current.load().material.clone()
     }
 
-    /// The side that calls; also says for whom the other end speaks. That the other end believes the
-    /// certificate of this one is known when it has sent something.
+    /// The caller's side; also returns the other end's certificate. The other end has accepted the
+    /// certificate of this one once it has sent something.
     ///
     /// # Errors
     /// One end does not believe the other, or there is no TLS at the other end.
@@ -88,8 +88,8 @@ impl Tls {
         proven(connected.map(TlsStream::Client))
     }
 
-    /// The side that is called, which has `heard` the first bytes already; also says for whom the
-    /// caller speaks.
+    /// The callee's side, which has `heard` the first bytes already; also returns the caller's
+    /// certificate.
     ///
     /// # Errors
     /// As [`Tls::connect`].

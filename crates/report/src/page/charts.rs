@@ -37,7 +37,7 @@ pub(super) fn volume_axis(lines: &[Line]) -> Scale {
     Scale::up_to(Unit::Bytes, places.fold(0.0, f64::max), X_TICKS)
 }
 
-/// How much had been moved at the end of each row of the summary.
+/// The volume moved by the end of each row of the summary.
 pub(super) fn volume_of_rows(run: &RunResult) -> Option<Vec<f64>> {
     let volume = run.volume.as_ref()?;
     let times = run.summary.numbers("elapsed");
@@ -153,7 +153,7 @@ fn latency_lines(operation: &Operation) -> Vec<Line> {
     RANKS.into_iter().enumerate().map(line).collect()
 }
 
-/// What the server used: disk space, bytes read and written, CPU, memory; as far as known.
+/// Resources of the server: disk space, bytes read and written, CPU, memory; as far as known.
 pub(super) fn server_charts(run: &RunResult) -> Vec<Chart> {
     let Some(server) = &run.server else {
         return Vec::new();

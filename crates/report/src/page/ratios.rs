@@ -170,8 +170,7 @@ pub(crate) fn ratio_text(value: f64, base: Option<f64>, better: Better, is_base:
     }
 }
 
-/// All figures, in the order in which the runs first tell them, by what they belong to; the server
-/// comes last.
+/// All figures by group, in the order of their first appearance; the server comes last.
 fn groups(runs: &[&RunResult]) -> Vec<(String, Vec<Row>)> {
     let of_runs: Vec<Vec<Figure>> = runs.iter().map(|run| figures(run)).collect();
     let mut groups: Vec<(String, Vec<Row>)> = Vec::new();

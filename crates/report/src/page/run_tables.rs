@@ -102,7 +102,7 @@ pub(super) fn machine(description: &Description) -> Vec<(String, String)> {
     known(pairs)
 }
 
-/// How the load was made, as pairs of name and value.
+/// The properties of the load, as pairs of name and value.
 pub(super) fn load(description: &Description) -> Vec<(String, String)> {
     let seconds = |value: Option<f64>| value.map(|value| Unit::Seconds.text(value));
     let mode = description.mode.as_deref().map(|mode| match mode {
@@ -163,7 +163,7 @@ fn file_names(paths: &str) -> String {
     names.join(", ")
 }
 
-/// How late operations of an open loop began, for a judgement whether the load tool kept up.
+/// The lateness of an open loop's operations, which shows if the load tool kept up.
 fn lateness(lateness: &OperationTotals) -> Option<String> {
     let text = |value: Option<f64>| value.map(|value| Unit::Microseconds.text(value));
     Some(format!(

@@ -94,7 +94,7 @@ impl Table {
             .reduce(f64::max)
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, Vec::len)
     }

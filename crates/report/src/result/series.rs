@@ -1,4 +1,4 @@
-//! What charts show, derived from what was counted: rates from sums, volume at a moment.
+//! Series of charts, derived from counts: rates from sums, volume at a moment.
 
 use super::Table;
 

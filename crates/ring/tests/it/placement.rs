@@ -26,7 +26,8 @@ fn fresh(partitions: usize, located: &[Claimant], n: usize) -> Ring {
     claim(size, located, u16::try_from(n).unwrap(), None).unwrap()
 }
 
-/// That nothing better exists than what was found; how often that could not be told.
+/// Checks that no arrangement is better than the one found; returns the number of cases that are
+/// undecided.
 fn check(partitions: usize, map: &[usize], n: usize) -> usize {
     let located = located(map);
     let ring = fresh(partitions, &located, n);
@@ -86,7 +87,7 @@ fn locations_of_usual_clusters_are_as_far_apart_as_their_shares_allow() {
     }
 }
 
-/// No list is longer than the ring, whatever n_val a bucket has.
+/// No list is longer than the ring, at any n_val of a bucket.
 #[test]
 fn more_replicas_and_nodes_than_partitions_are_no_harm() {
     for nodes in [7, 8, 9, 20] {

@@ -1,9 +1,9 @@
-//! Joins, leaves and changes of location: what holds for fresh rings holds after them, and little moves.
+//! Joins, leaves and changes of location: the rules of fresh rings hold after them, and little moves.
 //!
-//! What is the least that can move follows from the shares alone. A join moves just that. A leave cannot:
-//! each partition of the departing node has neighbours that must not take it, and the fewer nodes there
-//! are beyond n, the more others have to make room. With hardly more nodes than n, or locations than l,
-//! a ring can only repeat itself, and going back to that moves most of it.
+//! The least that can move follows from the shares alone. A join moves just that. A leave cannot: each
+//! partition of the departing node has neighbours that must not take it, and the fewer nodes there are
+//! beyond n, the more others have to make room. With hardly more nodes than n, or locations than l, a
+//! ring can only repeat itself, and going back to that moves most of it.
 
 use kvorum_ring::{Claimant, Ring, claim};
 use proptest::prelude::*;

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::{Randomness, SeededRandomness};
 
-/// How a link treats what goes over it in one direction.
+/// The properties of a link in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// The least that anything takes.
@@ -48,7 +48,7 @@ pub(crate) struct Links {
 #[derive(Debug, Default)]
 struct State {
     links: BTreeMap<(IpAddr, IpAddr), Link>,
-    /// Who carries what between two machines, the lower address first.
+    /// Tasks that carry bytes between two machines, the lower address first.
     carriers: BTreeMap<(IpAddr, IpAddr), Vec<AbortHandle>>,
 }
 

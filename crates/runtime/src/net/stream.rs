@@ -31,7 +31,8 @@ pub type WriteHalf = Either<OwnedWriteHalf, tokio::io::WriteHalf<DuplexStream>>;
 
 impl Stream {
     pub(crate) fn tcp(stream: TcpStream, peer: SocketAddr) -> Self {
-        // A socket that is connected has an address; should the system not tell, "none" is honest.
+        // A socket that is connected has an address; "none" stands for a failure of the system to give
+        // it.
         let none = SocketAddr::from(([0, 0, 0, 0], 0));
         let local = stream.local_addr().unwrap_or(none);
         Self {

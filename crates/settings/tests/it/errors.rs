@@ -1,4 +1,4 @@
-//! What an operator is told about a file that is wrong.
+//! Messages to operators about a file with errors.
 
 use kvorum_settings::{Configuration, Outcome};
 
