@@ -9,18 +9,18 @@ use futures_util::Stream;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use kvorum_runtime::{COUNTED_BYTES_MIN, Room, Runtime, Taken};
 
-/// How long a client may pause within a body before the request is given up. Riak's servers waited
-/// as long.
+/// Longest pause of a client within a body before the request is given up. Riak's servers waited as
+/// long.
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 
-/// How long a body may take in all: this, and a second more for each so many bytes that are allowed.
+/// Time for a whole body: this, and a second more for each so many bytes that are allowed.
 const BODY_TIME_MAX: Duration = Duration::from_secs(300);
 const BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
 
-/// What is set aside for a body before any of it has come, whatever its announced length.
+/// Bytes reserved for a body of any announced length before any of it has come.
 const RESERVED_BYTES_MAX: u64 = 1 << 20;
 
-/// How much of a body that nobody wants is read, and for how long, so that the client is not cut off
+/// Bytes of an unwanted body that are read, and the time for it, so that the client is not cut off
 /// while it writes and gets to read the answer.
 const DISCARDED_BYTES_MAX: u64 = 128 << 20;
 const DISCARD_TIME_MAX: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ pub(crate) struct RequestBody {
     incoming: Incoming,
     bytes_max: u64,
     room: Room,
-    /// Of that, for as long as the request is in progress, once the body is large.
+    /// Room taken for a large body, for as long as the request is in progress.
     taken: Option<Taken>,
 }
 
@@ -113,7 +113,7 @@ impl RequestBody {
                 }
             }
         };
-        // Whether it ended or was given up, the answer is next.
+        // The body has ended or is given up: the answer is next.
         let _ = runtime.timeout(DISCARD_TIME_MAX, drain).await;
     }
 
@@ -196,7 +196,7 @@ impl Body {
     }
 }
 
-/// Bytes that take room for as long as anybody holds them.
+/// Bytes that take room for as long as they are referenced.
 struct Counted {
     bytes: Bytes,
     _room: Taken,

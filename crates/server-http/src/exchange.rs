@@ -19,7 +19,7 @@ use crate::failure;
 use crate::reply::{Refusal, page, text};
 use crate::settings::HttpSettings;
 
-/// What all requests share.
+/// State that all requests share.
 pub(crate) struct Service {
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) settings: HttpSettings,
@@ -107,7 +107,7 @@ impl<'a> Exchange<'a> {
         Ok(body)
     }
 
-    /// Which of these media types the client wants; `None` if it takes none of them.
+    /// The client's choice among these media types; `None` if it takes none of them.
     pub(crate) fn choose_type(&self, provided: &[&str]) -> Option<usize> {
         choose_media_type(provided, self.header(&ACCEPT).as_deref())
     }

@@ -1,10 +1,10 @@
-//! What the node knows of itself, as `/stats` `/metrics`, `/ping` and `/health` show it.
+//! The node's facts about itself, as `/stats`, `/metrics`, `/ping` and `/health` show them.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-/// Tells what a node records about itself. Asked once for each request, on a worker thread: it must
+/// The facts that a node records about itself. Asked once for each request, on a worker thread: it must
 /// not wait for a device.
 pub trait NodeFacts: Send + Sync {
     /// Riak's statistics by name, in the order in which they are shown. Clients look for

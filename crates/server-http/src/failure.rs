@@ -112,13 +112,13 @@ pub(crate) fn of_body(error: &BodyError) -> Refusal {
     };
     let mut answer = text(status, format!("{error}\n"));
     if matches!(error, BodyError::NoRoom) {
-        // What is left of it is read and dropped.
+        // The rest of it is read and dropped.
         answer
             .headers_mut()
             .insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
         return answer.into();
     }
-    // Where the next request would begin is not known.
+    // The beginning of the next request is unknown.
     answer
         .headers_mut()
         .insert(CONNECTION, HeaderValue::from_static("close"));

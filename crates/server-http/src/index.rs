@@ -1,8 +1,8 @@
 //! Index queries: in one JSON object, or as a `multipart/mixed` stream of them.
 //!
 //! As with listings, an answer in one object is held back so that a failure has its status, up to a
-//! size from which on it is sent as it comes. Of a stream, the first results are waited for before
-//! the answer begins, for the same reason: what is refused is refused at once.
+//! size from which on it is sent as it comes. A stream waits for its first results before the answer
+//! begins, for the same reason: a query that is refused is refused at once.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -163,7 +163,7 @@ fn bad_request(message: String) -> Refusal {
     text(StatusCode::BAD_REQUEST, message).into()
 }
 
-/// How results are written.
+/// The form of the results.
 #[derive(Clone, Copy)]
 struct Form {
     with_terms: bool,

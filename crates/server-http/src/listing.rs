@@ -161,7 +161,7 @@ async fn whole(
 /// The end of an object whose last member is a list.
 const END: &[u8] = b"]}";
 
-/// What follows the first names of an object.
+/// The rest of an object behind its first names.
 fn rest_of_object(
     listing: Listing,
     list: NameList,

@@ -56,7 +56,7 @@ struct Shared {
     is_open: Watched<bool>,
 }
 
-/// What a client asks for, by the bytes that have come.
+/// The client's request, by the bytes that have come.
 enum Asked {
     /// Not enough has come to say.
     Unknown,

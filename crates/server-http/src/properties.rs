@@ -153,7 +153,8 @@ fn no_such_type() -> Refusal {
     page(StatusCode::NOT_FOUND).into()
 }
 
-/// What a request wants set: the body first, then where it comes from, then its type, as in Riak.
+/// The properties to set: the body is checked first, then the request's origin, then its type, as in
+/// Riak.
 async fn requested(
     exchange: &mut Exchange<'_>,
     target: &str,

@@ -42,7 +42,7 @@ const RESOURCES: [(&str, &str); 25] = [
     ("riak_kv_wm_stats", "/stats"),
 ];
 
-/// Of `/ping`: how many vnodes serve.
+/// Header of `/ping` with the number of vnodes that serve.
 const VNODES: HeaderName = HeaderName::from_static("x-kvorum-vnodes");
 
 /// Header of `/ping`: the state of the node in one word.
@@ -68,10 +68,10 @@ pub(crate) fn ping(exchange: &Exchange<'_>) -> Answer {
 
 /// Answers a question about the node's health.
 ///
-/// Orchestrators restart a process that is not live and send no requests to one that is not ready. The
-/// process answers, so it is live, whatever its stores do: no restart makes room on a disk. It is ready when
-/// requests may be sent to it; 503 and the reasons when not. A problem of a part of its data is a reason as
-/// well, and does not keep requests from the rest.
+/// Orchestrators restart a process that is not live and send no requests to one that is not ready. A
+/// process that answers is live, in any state of its stores: no restart makes room on a disk. It is
+/// ready when requests may be sent to it; 503 and the reasons when not. A problem of a part of its data
+/// is a reason as well, and does not keep requests from the rest.
 pub(crate) fn health(exchange: &Exchange<'_>, probe: Probe) -> Answer {
     if probe == Probe::Live {
         return with_body(StatusCode::OK, JSON, Body::Whole(LIVE.into()));

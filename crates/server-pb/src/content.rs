@@ -1,5 +1,5 @@
-//! What a client wants stored, out of its message. The way back of gets and puts is
-//! `object_reply.rs`; objects within other messages go back from here.
+//! The content of a write, out of its message. Replies to gets and puts are made in `object_reply.rs`;
+//! objects within other messages are made here.
 
 use bytes::Bytes;
 use kvorum_encoding::ByteReader;
@@ -12,7 +12,7 @@ use kvorum_protocol::pb;
 use crate::object_reply::last_modified;
 use crate::refusal::{PIECES_MAX, Refusal};
 
-/// What becomes of the last-modified time in a message.
+/// The use of the last-modified time in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GivenTime {
     /// The write gets its own.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use kvorum_runtime::{LogQuota, Moment};
 
-/// A kind of misbehaviour, or of request that finds nobody to serve it.
+/// A kind of misbehaviour, or of a request that is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A frame above the limit, or of length zero.
@@ -20,7 +20,7 @@ pub(crate) enum Fault {
     TooSlow,
     /// A payload that is no message of its code.
     Undecodable,
-    /// A code that nobody knows.
+    /// An unknown code.
     UnknownCode,
     /// A request that is not served yet.
     NotSupported,

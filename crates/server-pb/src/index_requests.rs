@@ -78,7 +78,7 @@ impl Connection {
         })
     }
 
-    /// What a request says of its patience, in milliseconds; 0 is for ever.
+    /// The timeout of a request, given in milliseconds; 0 is for ever.
     fn index_timeout(&self, asked: Option<u32>) -> Option<Duration> {
         match asked {
             None => self.shared.settings.index_timeout,

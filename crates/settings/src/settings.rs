@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Settings {
     /// The node, its directories and its partitions.
     pub node: NodeSettings,
-    /// Listeners for clients.
+    /// Listeners for clients and other nodes.
     pub listeners: ListenerSettings,
     /// Encryption between nodes.
     pub cluster_tls: TlsSettings,
@@ -141,7 +141,7 @@ impl MultiSettings {
     }
 }
 
-/// Listeners for clients, by their names.
+/// Listeners for clients and other nodes, by their names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListenerSettings {
     /// `listener.protobuf.$name`.

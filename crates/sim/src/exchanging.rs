@@ -1,4 +1,4 @@
-//! Repair without reads: exchanges have to find and mend whatever differs once nothing is wrong any more.
+//! Repair without reads: exchanges have to find and mend all differences once the faults are over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Cluster {
         }
     }
 
-    /// What is not known to be complete since a moment, in words.
+    /// The targets that are not known to be complete since a moment, in words.
     fn incomplete_since(&self, begun: Moment) -> Vec<String> {
         let state = self.agreed();
         let ring = state.ring();

@@ -1,6 +1,6 @@
-//! Carries out what is agreed of moves: what a claimant and transfers do for a real cluster.
+//! Carries out agreed moves, in the place of a real cluster's claimant and transfers.
 //!
-//! The steps and their gates are those of the ring's moves. What stands in is the transfer itself: it
+//! The steps and their gates are those of the ring's moves. Only the transfer itself is a stand-in: it
 //! is done in one piece, through the vnodes and their logs, while both machines can reach each other.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -226,7 +226,7 @@ fn everything(vnode: &Vnode) -> anyhow::Result<Vec<(StorageKey, Arc<Object>)>> {
     page.entries.into_iter().map(decoded).collect()
 }
 
-/// What the key's bucket wants, as for a transfer.
+/// The resolution of the key's bucket, as for a transfer.
 fn resolution_of(state: &ClusterState, key: &StorageKey) -> Resolution {
     let properties = key.decode().ok().and_then(|it| {
         let properties = state.properties(&it.bucket_type, &it.bucket);

@@ -32,26 +32,26 @@ const CALM_WAIT_MAX: Duration = Duration::from_secs(180);
 /// A read repairs what it finds within this.
 const REPAIR_WAIT: Duration = Duration::from_secs(6);
 const ATTEMPTS_MAX: usize = 30;
-/// All of a run ends within this, whatever is the matter with it.
+/// All of a run ends within this, under any faults.
 const RUN_MAX: Duration = Duration::from_secs(900);
 /// Keys of which it is said that they cannot be read: a cluster that is broken would take hours to
 /// refuse them all.
 const UNREADABLE_KEYS_MAX: usize = 3;
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What must not happen and did; empty when all is well.
+    /// Violations; empty when all is well.
     pub violations: Vec<String>,
     /// Requests.
     pub operations: Operations,
     /// Faults that hit something.
     pub faults: BTreeMap<FaultKind, u64>,
-    /// What was done for stores and logs meanwhile.
+    /// Upkeep of stores and logs meanwhile.
     pub upkeep: Upkeep,
     /// One number for all that happened.
     pub trace_hash: u64,
-    /// How many events that is.
+    /// Number of these events.
     pub events: u64,
     /// Virtual time.
     pub took: Duration,
@@ -60,7 +60,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of a run that was not waited for.
+    /// The outcome of a run that was not waited for.
     pub fn unfinished(what: String, trace: &Trace) -> Self {
         Self {
             violations: vec![what],
@@ -124,10 +124,10 @@ pub fn run(plan: &RunPlan, keep_trace: bool) -> anyhow::Result<Outcome> {
     run_traced(plan, &Arc::new(Trace::new(keep_trace)))
 }
 
-/// Carries out a plan under the eyes of another thread, who sees in the trace how far it has come.
+/// Carries out a plan while another thread watches its progress in the trace.
 ///
 /// # Errors
-/// When it cannot begin; what goes wrong later is in the outcome.
+/// When it cannot begin; later failures are in the outcome.
 pub fn run_traced(plan: &RunPlan, trace: &Arc<Trace>) -> anyhow::Result<Outcome> {
     collect_panics();
     let _of_before = panics_here();
@@ -424,7 +424,7 @@ impl Cluster {
         }
     }
 
-    /// What all replicas of a key hold; `None` when they differ, which is said.
+    /// The object that all replicas of a key hold; `None` when they differ, which is reported.
     fn same_everywhere(&self, bucket: &[u8], key: &str) -> Option<Option<Arc<Object>>> {
         let address = address(bucket, key);
         let storage_key = StorageKey::from_address(&address);

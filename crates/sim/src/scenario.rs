@@ -15,9 +15,9 @@ pub struct Scenario {
     pub id: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// What must hold.
+    /// The property that must hold.
     pub holds: &'static str,
-    /// What goes wrong; the first of them has to happen, or nothing was shown.
+    /// The faults; the first of them has to happen, or nothing was shown.
     pub kinds: &'static [FaultKind],
     adapt: fn(&mut RunPlan),
 }
@@ -292,7 +292,7 @@ fn alternate_engines(plan: &mut RunPlan) {
     }
 }
 
-/// Of four seeds that have a tree, one each has it with a journal, with doubling levels, and of pages.
+/// Spreads seeds with trees over four engines: leveldb, leveled, hanoidb and innostore.
 fn alternate_trees(plan: &mut RunPlan) {
     plan.engine = match plan.seed / 2 % 4 {
         0 => Engine::Leveldb,

@@ -34,7 +34,7 @@ use crate::routes::DrawnRoutes;
 /// Stores have only in files of their own what the value log collected.
 const COLLECTED_FILE_BYTES_MAX: u64 = 8 << 10;
 const TABLE_BYTES_MAX: u64 = 16 << 10;
-/// What a device takes for a sync at least, in microseconds.
+/// Least time of a device's sync, in microseconds.
 const SYNC_MICROS_MIN: u64 = 200;
 const UPKEEP_PERIOD: Duration = Duration::from_millis(700);
 const STEP_BUDGET: StepBudget = StepBudget { bytes: 64 << 10 };
@@ -46,32 +46,32 @@ pub(crate) struct SimulatedStores {
     engine: Engine,
     /// The longest that a sync takes on a sound disk.
     sync_max: Duration,
-    /// What every sync takes on top, in microseconds.
+    /// Additional time of every sync, in microseconds.
     slowness: Arc<AtomicU64>,
     counted: Arc<Mutex<Upkeep>>,
     /// From the beginning on, where the engine has one.
     log: Mutex<Option<ValueLog>>,
     /// Open stores as the log knows them.
     tenants: Mutex<BTreeMap<StoreId, Weak<dyn Tenant>>>,
-    /// What the log of the run before had for the stores that were opened last.
+    /// Logged writes of the run before for the stores that were opened last.
     recovery: Mutex<Admission>,
     /// The stores that make up a store of several, as the log knows them, by its identity.
     parts: Mutex<BTreeMap<StoreId, Vec<StoreId>>>,
-    /// Batches that the log has lost, and that no member was told of.
+    /// Batches that the log has lost, and that have not been reported to a member.
     losses: Mutex<Vec<(StoreId, Sequence)>>,
     /// Those of which it was, as the log knows them.
     told_losses: Mutex<Vec<(StoreId, Sequence)>>,
-    /// What was found damaged in logs, in words.
+    /// Damage found in logs, in words.
     damage: Mutex<Vec<String>>,
     open: Mutex<BTreeMap<PathBuf, Arc<dyn Backend>>>,
     /// Those of a member, which alone keeps them: one that it lets go of is closed, and can be opened
     /// again.
     of_member: Mutex<BTreeMap<PathBuf, Weak<dyn Backend>>>,
-    /// Those that were read and serve nobody yet.
+    /// Stores that were read and do not serve yet.
     read: Mutex<BTreeMap<StoreId, PathBuf>>,
 }
 
-/// What was done for the stores and the logs of machines meanwhile.
+/// Upkeep of the stores and the logs of machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upkeep {
     /// Merges that stores have ended.
@@ -87,7 +87,7 @@ impl AddAssign for Upkeep {
     }
 }
 
-/// Which store.
+/// The store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Which {
     Partition(Partition),
@@ -207,12 +207,12 @@ impl SimulatedStores {
         }
     }
 
-    /// What the log of the run before had for the stores.
+    /// Logged writes of the run before for the stores.
     pub(crate) fn recovery(&self) -> Admission {
         self.recovery.lock().clone()
     }
 
-    /// What logs and stores say they have lost.
+    /// Losses that logs and stores report.
     pub(crate) fn losses(&self) -> Vec<String> {
         let mut losses = self.damage.lock().clone();
         for store in self.all_open() {
@@ -453,7 +453,7 @@ impl SimulatedStores {
         });
     }
 
-    /// Merges, syncs and trims now and then. What fails is tried again: a run that ends well has
+    /// Merges, syncs and trims at intervals. Failed steps are tried again: a run that ends well has
     /// everything.
     fn keep_up(self: &Arc<Self>) {
         let (runtime, stores) = (self.runtime.clone(), Arc::downgrade(self));
@@ -473,7 +473,7 @@ impl SimulatedStores {
         for store in self.all_open() {
             let due = store.maintenance_due(now);
             if let Some(task) = due.first() {
-                // What fails is tried again.
+                // A failed step is tried again.
                 let stepped = store.maintenance_step(task, STEP_BUDGET, now);
                 let is_done = stepped.is_ok_and(|step| step.is_done);
                 let is_merge = task.kind == TaskKind::Merge;
@@ -648,7 +648,7 @@ impl Stores for MemberStores {
     }
 }
 
-/// What a store of several is made of.
+/// The parts of a store of several.
 const CHILDREN: [(&str, Engine); 2] = [("bc", Engine::Bitcask), ("ldb", Engine::Leveldb)];
 
 fn find_one(

@@ -1,8 +1,8 @@
-//! A node whose control plane is stood in for: it is told of each ring, late, and the ring of before
+//! A node with a stand-in for its control plane: it gets each ring late, and the ring of before
 //! survives with its machine.
 //!
-//! All else is what the server is made of: stores and value log, vnodes and leases, hints, the detector
-//! of who is up, the peer transport, the coordinator.
+//! Everything else is the server's: stores and value log, vnodes and leases, hints, the failure
+//! detector, the peer transport, the coordinator.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Machine {
             runtime,
             peers.clone(),
             node_id(self.number),
-            // Higher with every run whatever the clock says, as if it were kept.
+            // Higher with every run at any time of the clock, as if it were kept.
             u64::try_from(runtime.now().elapsed().as_micros())?,
             LivenessSettings::default(),
         );

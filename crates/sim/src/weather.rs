@@ -1,18 +1,18 @@
-//! What is wrong with links and machines at one moment.
+//! The faults of links and machines at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kvorum_runtime::Link;
 
-/// How links are when nothing is wrong.
+/// Links without faults.
 pub(crate) const FAIR: Link = Link {
     delay_min: Duration::from_micros(100),
     delay_max: Duration::from_millis(2),
     is_cut: false,
 };
 
-/// What is wrong with links now, by the fault that made it so.
+/// The present faults of links, by the fault that made them.
 #[derive(Debug, Default)]
 pub(crate) struct Weather {
     pub(crate) cuts: BTreeMap<usize, BTreeSet<(u8, u8)>>,

@@ -1,15 +1,15 @@
-//! What has to hold of what members know of the cluster, whatever goes wrong: no two of them ever know
-//! different states of one version, and none forgets what it knew, not even in a power cut.
+//! Invariants of members' states, under any faults: no two members ever have different states of one
+//! version, and none falls back to an older version, not even in a power cut.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kvorum_cluster::{ClusterId, ClusterState};
 
-/// What members were seen to know.
+/// The states that members were seen to have.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
-    /// By version, as the first one knew it who was seen to.
+    /// By version, the state of the first member seen with it.
     states: BTreeMap<(ClusterId, u64), Arc<ClusterState>>,
     /// By machine, what its node knew last.
     last: BTreeMap<u8, Arc<ClusterState>>,

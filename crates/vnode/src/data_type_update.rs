@@ -14,9 +14,9 @@ use kvorum_object::{
 /// A client's operation on a data type, ready for the replica that coordinates it.
 #[derive(Clone, Debug)]
 pub struct DataTypeUpdate {
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
-    /// What the client had seen of the value, for its removes.
+    /// The client's context of the value, for its removes.
     pub context: Option<kvorum_data_types::Clock>,
     /// The precision of the bucket's sketches, in bits.
     pub precision: u8,
@@ -31,7 +31,7 @@ pub fn value_of_type(object: &Object, kind: Kind, precision: u8) -> DataType {
     value.unwrap_or_else(|| DataType::new(kind, precision))
 }
 
-/// What an object holds of a type.
+/// The parts of an object that are of a type.
 #[derive(Default)]
 struct Held {
     /// The siblings of the type, merged.

@@ -1,4 +1,4 @@
-//! What a vnode lists: keys and buckets, a bounded part at a time.
+//! Listings of a vnode: keys and buckets, a bounded part at a time.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::replica_request::ReplicaFailure;
 use crate::stored_form::TOMBSTONE_TAG;
 use crate::vnode::Vnode;
 
-/// What is listed, and as of when.
+/// The range of a listing, and its time.
 #[derive(Clone, Debug)]
 pub struct FoldRequest {
     /// The partition's epoch in the asker's ring.
@@ -23,7 +23,7 @@ pub struct FoldRequest {
     pub range: FoldRange,
     /// Expiry is judged by its time at the beginning, and the lease all the while.
     pub clock: FoldClock,
-    /// How long the snapshot may pin what it sees.
+    /// Time for which the snapshot may pin its data.
     pub lease: Lease,
 }
 

@@ -1,4 +1,4 @@
-//! Trees against a model: whatever falls between the steps of a fold, each entry is in its tree once.
+//! Trees against a model: each entry is in its tree once, with any changes between the steps of a fold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ type Stored = BTreeMap<StorageKey, u64>;
 enum Step {
     /// The store accepts a write or a removal, which is not shown yet.
     Accept(u8, bool),
-    /// The store changes in a way that nobody shows.
+    /// The store changes in a way that is not shown.
     Silent(u8),
     /// One accepted write is shown.
     Show(u8),

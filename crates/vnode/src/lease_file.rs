@@ -23,9 +23,9 @@ pub(crate) struct Lease {
 /// The table was there and could not be used.
 #[derive(Debug)]
 pub struct Unreadable {
-    /// Where it was set aside.
+    /// The copy that was set aside.
     pub kept_as: PathBuf,
-    /// What was wrong with it.
+    /// The error in it.
     pub reason: String,
 }
 

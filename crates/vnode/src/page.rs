@@ -80,7 +80,7 @@ impl Vnode {
 }
 
 impl PageRequest {
-    /// True for what the vnode is to answer for. A bucket is reported by whoever has it.
+    /// True for names that the vnode answers for. A bucket is reported by every vnode that has it.
     fn admits(&self, address: &Address) -> bool {
         let Some(owners) = &self.owners else {
             return true;

@@ -1,8 +1,8 @@
-//! What a coordinator asks of one replica, and what the replica answers.
+//! A coordinator's request to one replica, and the replica's answer.
 //!
-//! The same values are executed inline for a vnode of this node and, once there are peers, sent to
-//! others. Each request carries the epoch of its partition in the ring that its coordinator used; a
-//! vnode that knows a higher one refuses, so that nobody writes to an owner of yesterday.
+//! The same values are executed inline for a vnode of this node and sent to other nodes for theirs.
+//! Each request carries the epoch of its partition in the ring that its coordinator used. A vnode with
+//! a higher epoch refuses, so that no former owner is written to.
 
 use std::sync::Arc;
 
@@ -23,18 +23,18 @@ pub struct ReplicaRequest {
     pub partition: Partition,
     /// The partition's epoch in the coordinator's ring.
     pub epoch: Epoch,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// What a replica is asked to do.
+/// An operation on a replica.
 #[derive(Clone, Debug)]
 pub enum Operation {
     /// Read an object.
     Get {
         /// Its key.
         key: StorageKey,
-        /// How much of it.
+        /// The part of it.
         detail: Detail,
     },
     /// Apply a client's write and give it its dot.
@@ -43,7 +43,7 @@ pub enum Operation {
         key: StorageKey,
         /// The write.
         update: Arc<ClientUpdate>,
-        /// What counts as stored.
+        /// The durability that counts as stored.
         durability: Durability,
     },
     /// Carry out a client's operation on a data type and give it its dot.
@@ -52,7 +52,7 @@ pub enum Operation {
         key: StorageKey,
         /// The operation.
         update: Arc<DataTypeUpdate>,
-        /// What counts as stored.
+        /// The durability that counts as stored.
         durability: Durability,
     },
     /// Merge an object that another replica made.
@@ -61,11 +61,11 @@ pub enum Operation {
         key: StorageKey,
         /// The object.
         object: Arc<Object>,
-        /// What becomes of concurrent versions in this bucket.
+        /// The resolution of concurrent versions in this bucket.
         resolution: Resolution,
         /// The kind of objects in this bucket.
         tag: ObjectTag,
-        /// What counts as stored.
+        /// The durability that counts as stored.
         durability: Durability,
     },
     /// Merge an object that other replicas have into what was found damaged here; what cannot be
@@ -75,7 +75,7 @@ pub enum Operation {
         key: StorageKey,
         /// The object.
         object: Arc<Object>,
-        /// What becomes of concurrent versions in this bucket.
+        /// The resolution of concurrent versions in this bucket.
         resolution: Resolution,
         /// The kind of objects in this bucket.
         tag: ObjectTag,
@@ -102,7 +102,7 @@ impl Operation {
     }
 }
 
-/// How much of an object a get reads.
+/// The part of an object that a get reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
     /// Clock and metadata; values are empty.
@@ -115,14 +115,14 @@ pub enum Detail {
 /// A client's write, ready for the replica that coordinates it.
 #[derive(Clone, Debug)]
 pub struct ClientUpdate {
-    /// What the client had seen.
+    /// The client's context.
     pub context: Clock,
-    /// What must hold of the stored object. Checked under the key's lock, so on a bucket with one
+    /// The condition on the stored object. Checked under the key's lock, so on a bucket with one
     /// replica it is exact.
     pub condition: Condition,
-    /// What to store.
+    /// The content to store.
     pub content: Content,
-    /// What becomes of concurrent versions in this bucket.
+    /// The resolution of concurrent versions in this bucket.
     pub resolution: Resolution,
     /// The kind of objects in this bucket.
     pub tag: ObjectTag,
@@ -131,7 +131,7 @@ pub struct ClientUpdate {
 /// A condition on what is stored. Tombstones count as absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Whatever is there.
+    /// Any stored object, or none.
     Always,
     /// Nothing may be there.
     Absent,
@@ -142,7 +142,7 @@ pub enum Condition {
     NothingBeyond(Clock),
 }
 
-/// What became of a request.
+/// The handling of a request.
 #[derive(Debug)]
 pub enum Handled {
     /// It was carried out or refused.
@@ -160,7 +160,7 @@ pub enum ReplicaReply {
     NotFound,
     /// The client's write is applied, and stored when `durable` says so.
     Stored {
-        /// What is stored now.
+        /// The object that is stored now.
         object: Arc<Object>,
         /// When it counts as stored.
         durable: Durable,
@@ -176,7 +176,7 @@ pub enum ReplicaReply {
     Listed(Page),
     /// A part of an index query. Asked for by [`crate::IndexPageRequest`], not by an operation.
     IndexListed(IndexPage),
-    /// What a tree has. Asked for by [`crate::TreeRequest`], not by an operation.
+    /// An answer about a tree. Asked for by [`crate::TreeRequest`], not by an operation.
     Trees(TreeAnswer),
     /// It was not done.
     Failed(ReplicaFailure),
@@ -188,9 +188,9 @@ pub enum ReplicaFailure {
     /// The partition has moved on: look at the present ring and ask again.
     #[error("request of epoch {got} where the vnode is at {expected}")]
     StaleEpoch {
-        /// What the request carried.
+        /// The epoch of the request.
         got: Epoch,
-        /// What the vnode knows.
+        /// The epoch of the vnode.
         expected: Epoch,
     },
     /// The condition was "absent" and there is an object.
@@ -213,7 +213,7 @@ pub enum ReplicaFailure {
     /// The object would have more siblings than allowed.
     #[error("{siblings} siblings where at most {siblings_max} are allowed")]
     TooManySiblings {
-        /// How many.
+        /// Their number.
         siblings: usize,
         /// The limit.
         siblings_max: usize,
@@ -221,7 +221,7 @@ pub enum ReplicaFailure {
     /// The disk is full.
     #[error("{0}")]
     Full(String),
-    /// What is stored is damaged; another replica may have it whole.
+    /// The stored object is damaged; another replica may have it whole.
     #[error("{0}")]
     Damaged(String),
     /// The store failed.
@@ -260,8 +260,8 @@ pub enum ReplicaFailure {
 
 impl ReplicaFailure {
     /// True when a write that failed with this may be there all the same, and may outlive the failure:
-    /// a store that has applied a batch is told afterwards that the log in front of it was not synced.
-    /// Whoever makes such a write again makes a second one.
+    /// a store that has applied a batch hears afterwards that the log in front of it was not synced.
+    /// Making such a write again makes a second one.
     pub fn may_have_written(&self) -> bool {
         match self {
             Self::Full(_) | Self::Damaged(_) | Self::Storage(_) | Self::Internal(_) => true,

@@ -24,7 +24,7 @@ impl Incoming<'_> {
     }
 }
 
-/// What folds filter by.
+/// The fields that folds filter by.
 pub(crate) fn fields_of(key: &StorageKey, object: &Object, tag: ObjectTag) -> Fields {
     let store_time = |it: kvorum_object::Timestamp| Timestamp(it.as_micros());
     Fields {

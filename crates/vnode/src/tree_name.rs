@@ -18,7 +18,7 @@ pub struct TreeName {
 
 /// Says in which tree a key is. Vnodes know neither ring nor buckets.
 pub trait TreePlacing: Send + Sync {
-    /// The tree of a key; `None` for keys that are compared with nobody, since their bucket type is unknown.
+    /// The tree of a key; `None` for keys that are not compared, since their bucket type is unknown.
     ///
     /// Asked for each write, with the key's lock held: quick, and it asks nothing of the vnode.
     fn tree_of(&self, key: &StorageKey) -> Option<TreeName>;

@@ -22,7 +22,7 @@ pub struct TreeRequest {
     pub question: TreeQuestion,
 }
 
-/// What is asked.
+/// The question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeQuestion {
     /// The root.
@@ -34,7 +34,7 @@ pub enum TreeQuestion {
         /// The branches, ascending.
         branches: Arc<[u32]>,
     },
-    /// What is stored in leaves.
+    /// The entries in leaves.
     Keys(LeafKeys),
     /// Leaves are to be put right by what is stored.
     Recount {

@@ -20,7 +20,7 @@ use crate::metering::{SAMPLED_EVERY, Stopwatch, VnodeMeter, VnodeWork, work_of};
 use crate::replica_request::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest};
 use crate::stored_form::Incoming;
 
-/// How a vnode treats objects.
+/// Settings of a vnode.
 #[derive(Clone, Copy, Debug)]
 pub struct VnodeSettings {
     /// Sizes and sibling counts that are warned about or refused.
@@ -36,22 +36,22 @@ pub struct Vnode {
     pub(crate) backend: Arc<dyn Backend>,
     /// The store keeps indexes.
     pub(crate) has_indexes: bool,
-    /// What its store had counted when it began.
+    /// The store's counts when it began.
     index_counts_before: IndexCounts,
     pub(crate) key_locks: KeyLocks,
     pub(crate) leases: Arc<LeaseTable>,
     pub(crate) dots: Arc<DotSource>,
     pub(crate) settings: VnodeSettings,
-    /// How many first bytes of a key say which replica's place the entry is kept for.
+    /// Length of a key's prefix that names the replica's place of the entry.
     pub(crate) place_bytes: usize,
     pub(crate) counts: Counts,
     pub(crate) observers: Vec<Arc<dyn ChangeObserver>>,
-    /// What anti-entropy compares; `None` where it is off.
+    /// The trees that anti-entropy compares; `None` where it is off.
     pub(crate) trees: Option<Arc<HashTrees>>,
     pub(crate) stopwatch: Option<Stopwatch>,
     /// Why the store takes no more writes, once it has said so: what failed it says again.
     pub(crate) unwritable: OnceLock<String>,
-    /// Shared with whoever has tombstones kept.
+    /// Shared with the tasks that have tombstones kept.
     tombstones_kept: Arc<()>,
 }
 
@@ -109,7 +109,7 @@ fn counts_of(backend: &dyn Backend) -> IndexCounts {
         .unwrap_or_default()
 }
 
-/// What `vnode-status` shows of a vnode besides its store.
+/// The part of `vnode-status` besides the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VnodeStatus {
     /// The vnode's partition.
@@ -128,7 +128,7 @@ pub struct VnodeStatus {
     pub puts: u64,
     /// Index queries begun since the start.
     pub index_reads: u64,
-    /// What was done to the store's indexes since the start; nothing where it has none.
+    /// Operations on the store's indexes since the start; zero where it has none.
     pub index_counts: IndexCounts,
     /// Reads that met damaged bytes since the start.
     pub damaged_reads: u64,
@@ -187,8 +187,8 @@ impl Vnode {
         }
     }
 
-    /// As a vnode that keeps entries for others: the first `place_bytes` bytes of each key say for whom,
-    /// so that one key may have several entries, which know nothing of each other.
+    /// Turns this into a vnode that keeps entries for others: the first `place_bytes` bytes of each key
+    /// name the replica's place, so that one key may have several independent entries.
     #[must_use]
     pub fn keeping_for_others(mut self, place_bytes: usize) -> Self {
         self.place_bytes = place_bytes;
@@ -228,7 +228,7 @@ impl Vnode {
         self.partition
     }
 
-    /// The store, for its upkeep: steps of maintenance, backups, and its end. What is stored is read and
+    /// The store, for its upkeep: steps of maintenance, backups, and its end. Entries are read and
     /// written by way of the vnode.
     pub fn store_for_upkeep(&self) -> &Arc<dyn Backend> {
         &self.backend
@@ -348,7 +348,8 @@ impl Vnode {
         self.handle_filling(request, now, reading)
     }
 
-    /// As [`Vnode::handle`], for whoever fills the store: what is there is told, complete or not.
+    /// Like [`Vnode::handle`], for callers that fill the store: present entries are shown, complete or
+    /// not.
     pub fn handle_filling(
         &self,
         request: &ReplicaRequest,

@@ -15,11 +15,11 @@ use crate::exchange::Exchange;
 use crate::reply::{Refusal, text};
 use crate::route::Form;
 
-/// What the headers say of the value.
+/// The headers' description of the value.
 pub(super) struct Described {
     /// Everything but the content type, if that was refused.
     pub(super) metadata: Metadata,
-    /// Whether the content type is one; a refusal that comes after others.
+    /// The error of a bad content type; a refusal that comes after others.
     pub(super) media_type: Result<(), ContentTypeError>,
 }
 

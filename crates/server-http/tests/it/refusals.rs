@@ -416,7 +416,7 @@ fn a_body_of_unknown_length_takes_room_as_it_comes_and_an_answer_until_it_is_sen
         client.send(b"\r\n0\r\n\r\n").await;
         assert_eq!(client.receive(false).await.unwrap().status, 204);
         assert_eq!(world.room.taken_bytes(), 0);
-        // Nobody takes the answer; the sockets hold a part of it.
+        // The client does not read the answer; the sockets hold a part of it.
         client
             .send(b"GET /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\n\r\n")
             .await;

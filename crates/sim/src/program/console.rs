@@ -11,6 +11,6 @@ pub(crate) fn conclude(passed: impl Display, failed: usize) -> bool {
 
 /// Prints a line.
 pub(crate) fn line(text: &str) {
-    // Who closed the pipe does not want to read it.
+    // A reader that closed the pipe does not want the rest.
     let _closed = writeln!(std::io::stdout().lock(), "{text}");
 }

@@ -106,7 +106,7 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
 fn controls(defect: PlantedDefect) -> &'static [Control] {
     use PlantedDefect as Defect;
     match defect {
-        // What only members have a part of.
+        // Defects in parts that only members have.
         Defect::AgreedBeforeSync
         | Defect::VoteForgotten
         | Defect::PlanNotCompared
@@ -136,7 +136,7 @@ fn engines(defect: PlantedDefect) -> &'static [Engine] {
     }
 }
 
-/// Where a defect is looked for.
+/// The search for a defect with one kind of cluster and one engine.
 #[derive(Clone, Copy)]
 struct Place {
     defect: PlantedDefect,
@@ -201,7 +201,7 @@ fn plan(place: Place, seed: u64) -> RunPlan {
     plan
 }
 
-/// Where the search begins: what shows in one seed of many is known to show in this one.
+/// The first seed of the search: a defect that shows in one seed of many is known to show in this one.
 fn first_place(defect: PlantedDefect, control: Control) -> u64 {
     use PlantedDefect as Defect;
     match (defect, control) {
@@ -219,11 +219,11 @@ fn first_place(defect: PlantedDefect, control: Control) -> u64 {
     }
 }
 
-/// What became of the search for one defect.
+/// The result of the search for one defect.
 struct Finding {
-    /// How many seeds it took, and what the last of them found.
+    /// Number of seeds that it took, and the finding of the last.
     found: Option<(u64, String)>,
-    /// What that seed finds without the defect: nothing, or it tells nothing of it.
+    /// Findings of that seed without the defect: none, or the seed proves nothing.
     without: Vec<String>,
 }
 
@@ -235,7 +235,7 @@ struct Search {
     next: AtomicUsize,
     first_seed: u64,
     failed: AtomicUsize,
-    /// Of a run that fails also without a defect, every event is wanted.
+    /// Keeps all events for a run that fails also without a defect.
     keep_trace: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a campaign came to as a section of the page that keeps them.
+//! The results of a campaign as a section of the page that keeps them.
 
 use std::fmt::Write as _;
 

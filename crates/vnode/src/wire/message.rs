@@ -26,13 +26,13 @@ pub enum WireError {
     /// The sender speaks another version.
     #[error("message of version {got} where {VERSION} is understood")]
     Version {
-        /// What it says.
+        /// The version found.
         got: u8,
     },
     /// The bytes end early, or say what cannot be.
     #[error("malformed message at byte {offset} of its head")]
     Malformed {
-        /// Where.
+        /// The offset of the error, in bytes.
         offset: usize,
     },
     /// The object or clock in it is damaged.

@@ -47,11 +47,11 @@ const OPENING_FAILED: u8 = 16;
 const NOT_PRESENT: u8 = 17;
 const OPERATION_REFUSED: u8 = 18;
 
-/// The bytes of an answer. `Stored` and `Received` are sent when what they promise holds, so the
-/// ticket in them does not travel.
+/// The bytes of an answer. `Stored` and `Received` are sent when their promise holds, so the ticket in
+/// them does not travel.
 ///
 /// `sent` is the value that came with the request: an object that holds just that is answered without
-/// it, since whoever sent it has it.
+/// it, since the sender has it.
 ///
 /// ```text
 /// head    = version  u8   1

@@ -47,7 +47,7 @@ pub(crate) struct Bench {
     pub(crate) backend: Arc<TrickBackend>,
     pub(crate) disk: MemoryDisk,
     pub(crate) leases: Arc<LeaseTable>,
-    /// Whether requests may wait.
+    /// Set if requests may wait.
     pub(crate) reading: Reading,
 }
 

@@ -30,7 +30,7 @@ fn r03_siblings_are_bounded_by_concurrent_writers() {
             let object = bench.put("k", &round.to_string(), context);
             let stored = values(&object);
             assert!(stored.len() <= writers, "{stored:?}");
-            // What its writer had read is replaced.
+            // The values that its writer had read are replaced.
             assert!(
                 !stored.iter().any(|value| seen.contains(value)),
                 "{stored:?}"
@@ -38,7 +38,7 @@ fn r03_siblings_are_bounded_by_concurrent_writers() {
             assert!(stored.contains(&round.to_string()));
             (*context, *seen) = (object.clock().clone(), stored);
         }
-        // Who has read all of them leaves one.
+        // A client that has read all of them leaves one.
         let all = bench.get("k").unwrap();
         assert_eq!(values(&bench.put("k", "last", all.clock())), ["last"]);
     }
@@ -270,7 +270,7 @@ fn a_blind_write_goes_over_damage_and_a_condition_does_not() {
         assert!(is_damaged(blind.unwrap_err()));
         let after = bench.put("k", "b", &Clock::new());
         assert_eq!(values(&after), ["b"]);
-        // What cannot be read is not covered either: a replica that has it whole keeps it.
+        // A value that cannot be read is not covered either: a replica that has it whole keeps it.
         let dot = before.siblings()[0].dot;
         assert!(!after.clock().contains(dot));
         bench.done(store("k", &before));
@@ -341,7 +341,7 @@ fn failures_of_the_store_say_what_can_be_done() {
 #[test]
 fn a_store_that_failed_is_not_asked_to_coordinate_again() {
     let bench = Bench::new();
-    // Of one key the device did not give what was there, or the system had no file handle left: that is no
+    // The device did not return one key's entry, or the system had no file handle left: that is no
     // failure of the store.
     for kind in [ErrorKind::Unread, ErrorKind::Exhausted] {
         bench.backend.refuse_puts(Some(kind));
@@ -356,7 +356,7 @@ fn a_store_that_failed_is_not_asked_to_coordinate_again() {
         let put = bench.try_put("k", "b", &Clock::new(), Condition::Always);
         put.unwrap_err()
     };
-    // Of the first nobody knows how far it came.
+    // The first put may have been carried out in part.
     assert!(matches!(try_put(), ReplicaFailure::Storage(_)));
     assert!(bench.vnode.unwritable().is_some());
     let counter = bench.vnode.status().counter;

@@ -25,9 +25,9 @@ pub(crate) struct TrickBackend {
     refuses_puts: Mutex<Option<ErrorKind>>,
     /// Every read fails like this.
     refuses_reads: Mutex<Option<ErrorKind>>,
-    /// What was asked of the puts so far.
+    /// The durabilities of the puts so far.
     pub(crate) asked: Mutex<Vec<Durability>>,
-    /// Puts are durable when somebody says so, unless they are buffered.
+    /// Puts are durable only when the test says so, unless they are buffered.
     pub(crate) syncs: Option<Arc<LateSync>>,
     damaged_heads: Mutex<BTreeSet<StorageKey>>,
     damaged_bodies: Mutex<BTreeSet<StorageKey>>,
@@ -296,7 +296,7 @@ impl LateSync {
         state.wakers.drain(..).for_each(Waker::wake);
     }
 
-    /// What is not durable yet never will be.
+    /// Makes all pending syncs fail.
     pub(crate) fn fail(&self, kind: ErrorKind) {
         let mut state = self.state.lock();
         state.failure = Some(kind);
