@@ -20,7 +20,7 @@ use crate::console::{exit_code, say};
 use crate::engine_names::BUILT_IN;
 use kvorum_admin::AdminRequest;
 
-/// What stands for all bucket types where none is named.
+/// Name of the subject for all bucket types where none is named.
 const ALL_TYPES: &str = "all bucket types";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Statistics are far shorter.
@@ -271,7 +271,7 @@ fn read_stats(place: &str) -> anyhow::Result<String> {
     Ok(body.to_owned())
 }
 
-/// What the running node has measured, and its bucket types.
+/// The running node's facts, and its bucket types.
 fn ask_node(configuration: &ConfigurationArguments) -> anyhow::Result<(Facts, Vec<String>)> {
     let loaded = configuration_file::load(&configuration.source())?;
     let settings = &loaded.configuration.settings;

@@ -69,7 +69,7 @@ const ENGINE_BYTES_MAX: u64 = 64 << 10;
 const HINTS_NAME: &str = "hints";
 pub(crate) const VALUE_LOG_NAME: &str = "value_log";
 
-/// Whose stores are in a data directory.
+/// The engine of the stores in a data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EngineLeft {
     /// As `storage_backend` names it.
@@ -212,12 +212,12 @@ impl DataDirectory {
         })
     }
 
-    /// Where vnode dot leases are kept.
+    /// The directory of vnode dot leases.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the value log is.
+    /// The directory of the value log.
     pub(crate) fn value_log(&self) -> PathBuf {
         self.path.join(VALUE_LOG_NAME)
     }
@@ -265,7 +265,7 @@ impl DataDirectory {
         self.path.join(ENGINE_FILE)
     }
 
-    /// Which engine's stores the runs before left here, if they said so.
+    /// The engine of the stores that earlier runs left here, if they noted it.
     pub(crate) fn engine_left(&self, disk: &dyn Disk) -> anyhow::Result<EngineFile> {
         read_engine(disk, &self.path)
     }

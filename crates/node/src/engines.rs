@@ -55,11 +55,11 @@ pub(crate) struct Engines {
     /// The directories of the stores of partitions, if the engine has any files.
     roots: Option<StoreRoots>,
     randomness: Arc<dyn Randomness>,
-    /// What the stores of an engine over merge trees share, and how it was sized.
+    /// The shared parts of an engine's stores over merge trees, and their sizes.
     trees: Option<(Memory, Shared)>,
-    /// What the stores of innostore share, and how it was sized.
+    /// The shared parts of innostore's stores, and their sizes.
     pages: Option<(Pool, kvorum_backend_innostore::Shared)>,
-    /// What the stores of bitcask have read, for all of them.
+    /// The read cache of all stores of bitcask.
     read_cache: Option<Arc<ReadCache>>,
     /// The free space that puts to the stores' own files leave alone, if there is no value log to do that.
     reserve: Option<Arc<Reserve>>,
@@ -67,7 +67,7 @@ pub(crate) struct Engines {
     tenants: Mutex<BTreeMap<StoreId, Weak<dyn Tenant>>>,
     /// The engines of the stores that make up a store, by their names; none but for `multi`.
     backends: Vec<(String, Engines)>,
-    /// Which of them a bucket is in.
+    /// The backend of each bucket.
     routes: Arc<AgreedRoutes>,
     /// The stores that make up each store that was opened, by its identity.
     parts: Mutex<BTreeMap<StoreId, Vec<StoreId>>>,
@@ -89,7 +89,8 @@ impl Engines {
             | StorageBackend::Multi => None,
         };
         let trees = allowance.map(|allowance| {
-            // A node that joins a cluster of another ring size is told so and is to be started again.
+            // A node that joins a cluster of another ring size gets a notice that it is to be started
+            // again.
             let partitions = settings.node.ring_size;
             let memory = Memory::of(allowance, machine::memory_bytes(), partitions);
             (memory, memory.shared())
@@ -160,7 +161,8 @@ impl Engines {
         self.routes.follow(state);
     }
 
-    /// Of two copies of a store the first counts: the second is not going to stay open.
+    /// Notes a tenant of the log. The first of two copies of a store counts: the second is not going to
+    /// stay open.
     fn note_tenant(&self, tenant: &Arc<dyn Tenant>) {
         let mut tenants = self.tenants.lock();
         tenants.retain(|_, it| it.strong_count() > 0);
@@ -186,13 +188,13 @@ impl Engines {
         name_of(self.settings.node.storage_backend)
     }
 
-    /// How damaged stores are repaired without being opened.
+    /// The options for repairing damaged stores without opening them.
     pub(crate) fn repair_options(&self) -> RepairOptions {
         repair_options_of(self.settings.node.storage_backend)(false, false)
     }
 
     /// True when entries are put to the node's value log, and stay there. Stores that have some in one
-    /// of an earlier run go on with it, whatever their durability is now.
+    /// of an earlier run go on with it, under any present durability.
     pub(crate) fn use_value_log(&self, is_there_one: bool) -> bool {
         match self.settings.node.storage_backend {
             StorageBackend::Bitcask | StorageBackend::Leveldb | StorageBackend::Hanoidb => {
@@ -218,7 +220,7 @@ impl Engines {
             | StorageBackend::Hanoidb
             | StorageBackend::Innostore
             | StorageBackend::Memory => MergePolicy::Always,
-            // What the stores of one backend keep from being collected is in the same log.
+            // Segments that one backend's stores keep from being collected are in the same log.
             StorageBackend::Multi => {
                 let policies = self.backends.iter().map(|(_, it)| it.merge_policy());
                 let mut restricted = policies.filter(|it| *it != MergePolicy::Always);
@@ -287,12 +289,12 @@ impl Engines {
         Ok(moved)
     }
 
-    /// Which store a partition's files are, as far as they tell.
+    /// The identity of a partition's store, as far as its files have it.
     pub(crate) fn identity_left(&self, size: RingSize, partition: Partition) -> Option<StoreId> {
         self.identity_in(&self.partition_directory(size, partition)?)
     }
 
-    /// Where the record of the node's stores is.
+    /// The directory of the record of the node's stores.
     pub(crate) fn ring_directory(&self) -> &Path {
         &self.settings.node.ring_state_dir
     }
@@ -361,8 +363,8 @@ impl Engines {
         )
     }
 
-    /// What is on the disk of the store of hints, or of the one of this label, if any; `None` for an engine
-    /// that has no files. Blocks.
+    /// The files of the store of hints, or of the one of this label, if any; `None` for an engine that
+    /// has no files. Blocks.
     pub(crate) fn find_hints(&self, label: &str) -> anyhow::Result<Option<FoundStore>> {
         let engine = self.settings.node.storage_backend;
         let (Some(directory), Some(find)) = (self.hints_directory(), find_of(engine)) else {
@@ -417,7 +419,7 @@ impl Engines {
         Ok(())
     }
 
-    /// Where the files of a partition's store are, if the engine has any.
+    /// The directory of a partition's store, if the engine has files.
     fn partition_directory(&self, size: RingSize, partition: Partition) -> Option<PathBuf> {
         let roots = self.roots.as_ref()?;
         Some(roots.own.join(partition.index_decimal(size)))
@@ -451,7 +453,7 @@ impl Engines {
             (StorageBackend::Innostore, Some(directory)) => {
                 (self.open_innostore(directory, belonging, log)?, directory)
             }
-            // Each of its stores tells its own losses.
+            // Each of its stores reports its own losses.
             (StorageBackend::Multi, Some(directory)) => {
                 return self.open_several(directory, &belonging, size, log);
             }
@@ -460,8 +462,8 @@ impl Engines {
         Ok(store)
     }
 
-    /// Opens a store that is made of one store of each backend. That of the hints has all in the default one:
-    /// its keys are no keys of buckets.
+    /// Opens a store that is made of one store of each backend. The store of the hints has all in the
+    /// default one: its keys are no keys of buckets.
     fn open_several(
         &self,
         directory: &Path,

@@ -11,7 +11,7 @@ pub(crate) struct DescribedEngine {
     pub(crate) name: Option<String>,
     /// As in `storage_backend`.
     pub(crate) engine: &'static str,
-    /// Whether buckets that name no backend are in it.
+    /// True if buckets that name no backend are in it.
     pub(crate) is_default: bool,
     /// When a write counts as done.
     pub(crate) durability: String,

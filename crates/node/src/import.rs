@@ -1,7 +1,7 @@
 //! `kvorum import`: bringing data over from Riak, into a node that runs or one that does not.
 //!
-//! A stopped node is started for the import within this process, on a loopback port of its own that
-//! nobody knows. What is imported takes the same way as any client's write, so there is one way in.
+//! A stopped node is started for the import within this process, on a loopback port of its own that is
+//! not announced. Imported objects take the same way as any client's write, so there is one way in.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{IsTerminal as _, Write as _};
@@ -31,7 +31,7 @@ use kvorum_admin::AdminRequest;
 
 /// The exit code of an import that ended and could not take over everything.
 const EXIT_WITH_LOSSES: u8 = 3;
-/// How often progress is shown on a terminal, and elsewhere.
+/// Time between two reports of progress on a terminal, and elsewhere.
 const TICK: Duration = Duration::from_millis(500);
 const LINE: Duration = Duration::from_secs(10);
 
@@ -211,7 +211,7 @@ impl ImportVerb {
         }
     }
 
-    /// What is imported, in this order.
+    /// The sources, in the order of their import.
     fn sources(&self) -> Vec<Source> {
         match self {
             Self::Bitcask(arguments) => vec![Source::Bitcask(arguments.clone())],
@@ -266,7 +266,7 @@ impl Source {
         }
     }
 
-    /// What is being done, for an error.
+    /// The operation under way, for an error.
     fn told(&self) -> String {
         format!("import the {} stores", self.name())
     }

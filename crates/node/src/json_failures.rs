@@ -1,4 +1,4 @@
-//! Failures of verbs that were called with `--json`: a program reads one document, whatever happens.
+//! Failures of verbs that were called with `--json`: a program reads one document in every case.
 
 use std::ffi::OsString;
 
@@ -18,13 +18,13 @@ const WITHOUT_JSON: [(&str, &str); 2] = [
     ),
 ];
 
-/// Whether the words of a call ask for JSON.
+/// True if the words of a call ask for JSON.
 pub(crate) fn is_wanted(words: &[OsString]) -> bool {
     let options = words.iter().take_while(|word| *word != "--");
     options.into_iter().any(|word| word == OPTION)
 }
 
-/// What is wrong with words that are no call.
+/// The error of words that are no call.
 pub(crate) fn of_words(error: &clap::Error, words: &[OsString]) -> String {
     let verb = words.get(1).and_then(|word| word.to_str());
     let without = WITHOUT_JSON.iter().find(|(name, _)| Some(*name) == verb);

@@ -44,7 +44,7 @@ use crate::vnode_figures::VnodeFigures;
 /// Hints are looked through this often at least.
 const HINT_PERIOD: Duration = Duration::from_secs(30);
 
-/// What differs between replicas is compared again after this long: a write that takes longer is late.
+/// Differences between replicas are compared again after this long: a write that takes longer is late.
 const EXCHANGE_PAUSE: Duration = Duration::from_secs(4);
 /// An exchange waits so long for an answer: the keys of leaves may take a fold over all keys.
 const EXCHANGE_ANSWER_WAIT_MAX: Duration = Duration::from_secs(600);
@@ -203,7 +203,7 @@ impl Node {
         })
     }
 
-    /// How many others there are around it, or were when it ran last where that is more.
+    /// Number of other nodes around it, or the number in its last run where that is more.
     pub(crate) fn others(&self) -> u64 {
         let noted = kvorum_backup::others_noted(&RealDisk, self.data.path()).unwrap_or(0);
         let known = self.coordinator.state().members().len().saturating_sub(1);
@@ -231,7 +231,7 @@ impl Node {
 }
 
 /// The engine whose stores are in the data directory, when the configuration names another one. Refused
-/// while objects may wait in it that other nodes are to have: nobody would look at them.
+/// while it may hold objects for other nodes: they would never be handed over.
 fn engine_before(
     disk: &dyn Disk,
     data: &DataDirectory,
@@ -351,8 +351,8 @@ fn exchange_settings(settings: &Settings) -> ExchangeSettings {
     }
 }
 
-/// The address that other nodes are told: the one listened on, or this host's with its port where that
-/// is every address of the machine.
+/// The address that is announced to other nodes: the one listened on, or this host's with its port
+/// where that is every address of the machine.
 fn told(listened_on: SocketAddr, nodename: &str) -> anyhow::Result<SocketAddr> {
     if !listened_on.ip().is_unspecified() {
         return Ok(listened_on);

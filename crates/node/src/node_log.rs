@@ -16,7 +16,7 @@ use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
 use kvorum_value_log::{CollectionDue, ValueLog, ValueLogSettings};
 
-/// What a step of collecting reads and copies at most: it is in memory meanwhile. Bytes.
+/// The most bytes that a step of collecting reads and copies: they are in memory meanwhile.
 const COLLECTED_BYTES_MAX: u64 = 4 << 20;
 
 /// The log of a node that has one. Cheap to clone.
@@ -95,7 +95,7 @@ impl MaintainedLog for NodeLog {
     fn step(&self, task: &Task, budget: StepBudget) -> Result<StepOutcome, BackendError> {
         let log = &self.values;
         let outcome = if task.kind == TaskKind::Merge {
-            // What was declared is of this segment. It may have gone since, as by a survey.
+            // The declaration is of this segment. It may have gone since, as by a survey.
             let due = log.collection_due();
             if due.is_none_or(|due| u64::from(due.segment) != task.subject) {
                 return Ok(StepOutcome::nothing_left());

@@ -47,16 +47,17 @@ pub(crate) struct NodeStores {
     /// From the beginning on, where the engine's writes go through one.
     log: Mutex<Option<NodeLog>>,
     found: Mutex<FoundInLog>,
-    /// Which partition each store that is open is of; none for the store of hints.
+    /// The partition of each open store; none for the store of hints.
     opened: Mutex<Opened>,
 }
 
-/// What was found in the log, which is read for some stores after the other.
+/// Findings in the log, which is read for some stores after the other.
 #[derive(Default)]
 struct FoundInLog {
-    /// Damage that was told.
+    /// Damage that was reported.
     damage: BTreeSet<String>,
-    /// Batches that are lost, and of which the member was not told, by the tenants of the log that lost them.
+    /// Lost batches that have not been reported to the member, by the tenants of the log that lost
+    /// them.
     losses: Vec<(StoreId, Sequence)>,
     /// Those of which it was, which are noted in the log when it has noted them.
     told_losses: Vec<(StoreId, Sequence)>,
@@ -126,7 +127,7 @@ impl NodeStores {
         self.engines.name()
     }
 
-    /// What the stores of an engine over merge trees share.
+    /// The shared parts of an engine's stores over merge trees.
     pub(crate) fn trees_shared(&self) -> Option<Shared> {
         self.engines.trees_shared().cloned()
     }
@@ -136,7 +137,7 @@ impl NodeStores {
         self.engines.page_cache().cloned()
     }
 
-    /// What the stores of bitcask have read, where it is kept.
+    /// The read cache of bitcask's stores, if there is one.
     pub(crate) fn read_cache(&self) -> Option<Arc<ReadCache>> {
         self.engines.read_cache().cloned()
     }
@@ -169,7 +170,7 @@ impl NodeStores {
         Ok(store)
     }
 
-    /// What there is of a partition's store. One that has entries in another value log than the node's is
+    /// The files of a partition's store. One that has entries in another value log than the node's is
     /// not to be opened: it would take them for lost, and note that for good.
     fn look(
         &self,
@@ -310,9 +311,9 @@ impl NodeStores {
         }
     }
 
-    /// The value log keeps what a store has in it until it is known to be erased: one that is not open
-    /// is opened for that. What is not the partition's store is set aside: it may be another partition's,
-    /// and the only copy of that.
+    /// Removes a store that is not open. The value log keeps a store's entries until it is known to be
+    /// erased: so the store is opened for that. A store that is not the partition's is set aside: it
+    /// may be another partition's, and its only copy.
     fn remove_unopened(
         &self,
         size: RingSize,
@@ -349,7 +350,7 @@ impl NodeStores {
                 store.close()?;
                 None
             }
-            // It goes all the same. Where nobody can tell which store it was, the log keeps what it had.
+            // It is removed all the same. If its identity is unknown, the log keeps its entries.
             Err(error) => {
                 let index = partition.index_decimal(size);
                 let error = in_one_line(&error);
@@ -581,7 +582,7 @@ impl Stores for NodeStores {
     }
 }
 
-/// The error with all its causes, for who shows no chain of them.
+/// The error with all its causes, for loggers that show no chain of them.
 fn in_one_line(error: &anyhow::Error) -> StoreError {
     format!("{error:#}").into()
 }

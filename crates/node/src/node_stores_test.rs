@@ -46,7 +46,7 @@ impl Node {
         let runtime = self.executor.runtime();
         let disk = self.disk.clone();
         let stores = NodeStores::new(disk, &runtime, &self.settings, &self.data, None).unwrap();
-        // Whoever waits for a write commits it.
+        // A waiting writer commits its own write.
         log_of(&stores).stop();
         stores
     }
@@ -117,7 +117,8 @@ fn opened(stores: &NodeStores, number: u16) -> Arc<dyn Backend> {
     stores.admit(&[read]).remove(0).unwrap()
 }
 
-/// What the log had for stores that were replaced or given up stayed for good, and all segments with it.
+/// The log kept its entries of stores that were replaced or given up for good, and all segments with
+/// them.
 #[test]
 fn the_log_keeps_nothing_of_a_store_that_was_given_up_and_everything_of_the_others() {
     let node = Node::new();
@@ -203,7 +204,7 @@ fn a_left_over_is_erased_only_if_it_is_known_or_labelled() {
 }
 
 /// A copy of a partition's directory was opened as the store of hints: both took the other's entries in
-/// the log for their own. Where it was set aside, the log forgot what the partition had.
+/// the log for their own. When it was set aside, the log forgot the partition's entries.
 #[test]
 fn a_copy_of_a_partitions_store_is_no_store_of_hints() {
     let node = Node::new();
@@ -216,7 +217,7 @@ fn a_copy_of_a_partitions_store_is_no_store_of_hints() {
     };
     node.copy(&node.directory(1), &hints);
     {
-        // Without a record nothing tells which one is the copy: the second one is not opened.
+        // Without a record neither is known to be the copy: the second one is not opened.
         let stores = node.stores();
         let as_hints = Stores::begin(&stores).unwrap();
         assert_eq!(as_hints.identity(), identity);

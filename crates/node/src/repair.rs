@@ -49,7 +49,7 @@ pub(crate) struct RepairArguments {
     json: bool,
 }
 
-/// What was found below the directory.
+/// Stores and other files below the directory.
 #[derive(Default)]
 struct Found {
     trees: Vec<PathBuf>,
@@ -96,9 +96,9 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(is_good))
 }
 
-/// How the store in a directory is repaired. One that has neither a manifest nor a file of its journal is known
-/// by the names of directories, `leveled/N` or `hints/leveled`, and so one of hanoidb; or by the card of several
-/// backends in the directory above.
+/// The options for repairing the store in a directory. One that has neither a manifest nor a file of
+/// its journal is known by the names of directories, `leveled/N` or `hints/leveled`, and so one of
+/// hanoidb; or by the card of several backends in the directory above.
 fn options_of(disk: &dyn Disk, directory: &Path) -> RepairOptionsOf {
     let by_card = engine_by_card(disk, directory);
     let is_named = |engine: &StorageBackend| match &by_card {

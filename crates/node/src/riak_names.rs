@@ -1,12 +1,12 @@
 //! The names `riak` and `riak-admin`: links to this program, under which an operator's runbook works.
 //!
-//! What the words mean stays what it is under the name `kvorum`: here words are only put in its order.
-//! What cannot apply says so in one line, with what to use instead.
+//! The meaning of the words is that under the name `kvorum`: here words are only put in its order. A
+//! verb that cannot apply is refused in one line, with its replacement.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// What a call under one of the names comes to.
+/// The meaning of a call under one of the names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Called {
     /// These words, the first being the program's name.

@@ -26,19 +26,19 @@ use crate::open_files;
 use crate::start_report::StartReport;
 use kvorum_admin::{AdminServer, stop_this_process};
 
-/// How long requests in progress may take to finish after a signal.
+/// Time for requests in progress to finish after a signal.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
-/// How long a request may wait for the node to open: as long as it may take afterwards.
+/// Time for which a request may wait for the node to open: as long as it may take afterwards.
 const REQUEST_TIME: Duration = crate::node::REQUEST_TIMEOUT;
 
 /// The `Server` header of answers over HTTP.
 const SERVER_HEADER: &str = concat!("Kvorum/", env!("CARGO_PKG_VERSION"));
 
-/// How long a node may take to stop whose standard input has ended.
+/// Time to stop for a node whose standard input has ended.
 const STOP_WITH_INPUT_MAX: Duration = Duration::from_secs(10);
 
-/// Runs a node until it is told to stop.
+/// Runs a node until a signal to stop.
 pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()> {
     let settings = loaded.configuration.settings.clone();
     let names = logging::start(&settings.log)?;
@@ -51,7 +51,7 @@ pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()>
     let executor: Executor = Runtime::production(&threads(&settings))?;
     let runtime = executor.runtime();
     let files = open_files::settle(&RealDisk, &settings)?;
-    // Before anything answers: who has had an answer may ask for a stop at once.
+    // Before anything answers: a client with an answer may ask for a stop at once.
     let mut stop = executor.block_on(async { StopSignals::install() })?;
     if stops_with_input {
         let _for_the_life_of_the_process = std::thread::spawn(stop_with_input);

@@ -1,12 +1,12 @@
-//! Compares the value log with what this node knows of it, before it is opened.
+//! Compares the value log with this node's record of it, before it is opened.
 //!
-//! A log that is another node's, or an empty directory in its place, was opened as it was: stores took
-//! what they had in their own log for lost or let go, noted that for good, and acknowledged keys were
+//! A log of another node, or an empty directory in its place, was once opened as it was. Stores took
+//! their entries in their own log for lost or let go, noted that for good, and acknowledged keys were
 //! answered as never written, also when the right directory was back. So a start is refused there, with
 //! nothing changed.
 //!
 //! Stores name the log in which they have entries, from their first checkpoint or table on. The file
-//! `value_logs` names it from the second start on, and which logs an operator has given up:
+//! `value_logs` names it from the second start on, and the logs that an operator has given up:
 //!
 //! ```text
 //! checked text "kvorum value logs of a data directory"
@@ -79,7 +79,7 @@ impl NamedLogs {
                 label,
                 identity: Some(*known),
             };
-            // What cannot be looked at is told when it is opened.
+            // A store that cannot be inspected is reported when it is opened.
             if let Ok(found) = find(disk, &directory, &belonging) {
                 self.add(&directory, &found, Some(*known));
             }
@@ -87,7 +87,7 @@ impl NamedLogs {
     }
 }
 
-/// What the note says.
+/// The content of the note.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogNote {
     log: Option<u64>,
@@ -191,7 +191,7 @@ pub(crate) fn settle(
     if let Some(log) = note.log.filter(|_| is_same_engine) {
         named.0.insert(log, data.path().join(NOTE_NAME));
     }
-    // A record that cannot be read is told when the member opens.
+    // A record that cannot be read is reported when the member opens.
     if disk.info(&settings.node.ring_state_dir)?.is_some()
         && let Ok(Some(recorded)) = known_stores(disk, &settings.node.ring_state_dir)
     {

@@ -65,7 +65,7 @@ pub(crate) fn run(plan: &Plan) -> Checked {
         drop(sender);
         gather(plan, &read_bytes, &receiver)
     });
-    // The report does not depend on who was faster.
+    // The report does not depend on the order in which threads finish.
     outcomes.sort_by_key(|(index, _)| *index);
     let mut all = Checked::default();
     for (_, outcome) in outcomes {

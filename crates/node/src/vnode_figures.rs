@@ -11,10 +11,10 @@ use kvorum_stats::{Counter, Stats};
 use kvorum_vnode::VnodeStatus;
 use parking_lot::Mutex;
 
-/// How many counts are carried over.
+/// Number of counts that are carried over.
 const COUNTS: usize = 9;
 
-/// Where a vnode has a count, and where the statistics do.
+/// A count of a vnode, and the one of the statistics.
 type Carried = (fn(&VnodeStatus) -> u64, fn(&Stats) -> &Counter);
 
 /// All that is carried over.
@@ -39,7 +39,7 @@ const CARRIED: [Carried; COUNTS] = [
 /// Counts in the order of [`CARRIED`].
 type Counts = [u64; COUNTS];
 
-/// What was carried over of each partition.
+/// The counts of each partition that have been carried over.
 #[derive(Default)]
 pub(crate) struct VnodeFigures {
     seen: Mutex<BTreeMap<u16, Counts>>,

@@ -45,12 +45,12 @@ const SEGMENT_BYTES: u64 = 1 << 20;
 /// Values that mostly stay in the log, and values that are small enough for the tables of leveldb.
 const LARGE_VALUE_BYTES: u64 = 16 << 10;
 const SMALL_VALUE_BYTES: u64 = 100;
-/// What a store may keep beyond the bound, whatever lives: it is not worth a merge, and the files that
-/// every store has. A node of the usual size has no more of it.
+/// Bytes that a store may keep beyond the bound at any amount of live data: garbage that is not worth a
+/// merge, and the files that every store has. A node of the usual size has no more of it.
 const STORE_BYTES: u64 = 512 << 10;
-/// What a value takes beside its own bytes, about: its key, its head and their frame.
+/// Bytes of a value beside its own, about: its key, its head and their frame.
 const ENTRY_BYTES: u64 = 100;
-/// How many seconds a removal of a small value may be refused for.
+/// Seconds for which a removal of a small value may be refused.
 const WAITS_MAX: u32 = 20;
 const BYTES_PER_SECOND: f64 = 50e6;
 const REST: Duration = Duration::from_secs(60);
@@ -445,7 +445,7 @@ fn seed() -> u64 {
 /// rest heals the disk.
 fn overwrites_fill_it_and_it_heals(engine: Engine, value_bytes_max: u64) {
     let mut world = World::new(engine, value_bytes_max, seed());
-    // What lives takes a third of the disk at most.
+    // Live data takes a third of the disk at most.
     let keys = (2 << 20) / value_bytes_max;
     let keys = keys + world.below(keys);
     for _ in 0..3 {

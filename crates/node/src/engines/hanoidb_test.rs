@@ -166,7 +166,7 @@ fn stores_are_where_data_root_says() {
     assert!(manifest.unwrap().is_some());
 }
 
-/// What cache and write buffers may take together, in kilobytes.
+/// Limit on cache and write buffers together, in kilobytes.
 fn allowed(lines: &[&str], machine: Option<u64>) -> u64 {
     let shared = memory(lines, machine).shared();
     (shared.cache.bytes_max() + shared.memory.bytes_max()) / 1024
@@ -228,7 +228,7 @@ fn the_unit_is_doubled_with_each_level() {
     assert!(levels.starts_with("0 0 0 1 "), "{levels}");
 }
 
-/// Whether a write that was acknowledged is there after a crash.
+/// True if an acknowledged write is there after a crash.
 fn outlives(line: &str, crash: CrashOptions) -> bool {
     let disk = MemoryDisk::new();
     let running = run_node(&disk, &[line]);

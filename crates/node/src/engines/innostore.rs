@@ -1,5 +1,5 @@
-//! The innostore engine's settings from `innostore.*`: how much memory its stores may take, and what each store
-//! is told.
+//! The innostore engine's settings from `innostore.*`: memory for all of its stores, and the settings
+//! of each store.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use kvorum_settings::{self as settings, Settings};
 use super::shared_settings::{segments_behind_max, sync_strategy};
 use super::tree_memory::{Allowance, Memory};
 
-/// What is in no page yet is read from the log after a crash: a store has no more of it. Bytes.
+/// The most bytes of a store that are in no page yet: after a crash they are read from the log.
 const DIRTY_BYTES_MAX: u64 = 32 << 20;
-/// Where a node has many partitions and little memory. Bytes.
+/// The least, for a node with many partitions and little memory. Bytes.
 const DIRTY_BYTES_MIN: u64 = 64 << 10;
 /// While what one store has in memory is moved to pages, as much may be put.
 const DIRTY_EACH: u64 = 2;
@@ -22,12 +22,12 @@ const PAGE_BYTES_MAX: u64 = 1 << 20;
 /// A body of this part of a page has a page of its own.
 const BODY_APART_PART: u64 = 4;
 
-/// How the memory of the engine is shared out on a node, in bytes.
+/// The engine's memory by use on a node, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pool {
     /// Pages that were read, of all stores.
     pub(super) cache: u64,
-    /// What a store may have in no page yet before it is moved there.
+    /// Bytes that a store may have in no page yet before they are moved there.
     pub(super) dirty_each: u64,
 }
 

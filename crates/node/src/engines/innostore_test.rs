@@ -159,7 +159,7 @@ fn objects_expire_after_their_time() {
         let found = running.store.get(&crate::engines::running::key(0), at);
         matches!(found, Ok(kvorum_backend::Lookup::Found(_)))
     };
-    // What a test puts was modified in 1970.
+    // An object that a test puts was modified in 1970.
     assert!(!is_there("innostore.expiry_secs = 9"));
     assert!(is_there("innostore.expiry_secs = 0"));
 }

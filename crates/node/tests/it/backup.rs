@@ -127,7 +127,7 @@ async fn a_backup_is_a_data_directory_and_the_next_one_shares_its_files(engine: 
         first_made["linked_bytes"].as_u64().unwrap() > 2_000 * u64::from(KEYS),
         "{first_made}"
     );
-    // What changes after it: one key in a hundred, and some go.
+    // Changes after it: one key in a hundred, and some go.
     put(&mut client, (0..KEYS).step_by(100), 2).await;
     client.delete_key(b"b", &7u16.to_be_bytes()).await.unwrap();
     back_up(&site, "second");
@@ -204,14 +204,14 @@ async fn a_backup_of_innostore_is_a_data_directory_and_the_next_one_shares_its_f
     a_backup_is_a_data_directory_and_the_next_one_shares_its_files("innostore").await;
 }
 
-/// What `kvorum admin maintenance` says of the backups.
+/// The backups in `kvorum admin maintenance`.
 fn kept(site: &Site) -> Vec<Value> {
     let shown = site.run(&["admin", "maintenance", "--json"]).stdout;
     let shown: Value = serde_json::from_slice(&shown).unwrap();
     shown["backups"].as_array().unwrap().clone()
 }
 
-/// What a backup has on disk for itself alone.
+/// Bytes on disk that a backup has for itself alone.
 fn own_bytes(site: &Site) -> u64 {
     kept(site)[0]["own_bytes"].as_u64().unwrap()
 }
@@ -285,7 +285,7 @@ fn memory_has_nothing_to_back_up() {
     assert!(!site.path().join("copy").exists());
 }
 
-/// Where the file system does not tell when files were born, no copy is known.
+/// A file system without times of birth makes copies undetectable.
 fn knows_copies(site: &Site) -> bool {
     fs::metadata(site.path()).unwrap().created().is_ok()
 }
@@ -332,7 +332,7 @@ fn a_copied_data_directory_of_a_node_of_several_is_refused_until_the_operator_me
     copy(&data, &site.path().join("copy"));
     fs::remove_dir_all(&data).unwrap();
     fs::rename(site.path().join("copy"), &data).unwrap();
-    // What a node of five notes.
+    // The note of a node of five.
     let others =
         kvorum_cluster::checked_text::encode("kvorum number of other members", 1, "others 4\n");
     fs::write(data.join("others"), others).unwrap();

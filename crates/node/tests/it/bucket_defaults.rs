@@ -1,7 +1,8 @@
 //! Defaults of buckets over three servers: changed for all by one command, and kept from a server that is
 //! configured otherwise until an operator has its values agreed on.
 //!
-//! Each server used to go by what the cluster was founded with, for ever, whatever its file said.
+//! Each server once went by the properties that the cluster was founded with, for ever, against its
+//! file.
 
 use serde_json::Value;
 

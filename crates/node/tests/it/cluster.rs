@@ -78,7 +78,7 @@ pub(crate) fn finds(site: &Site, key: &str) {
     until(&format!("{key} is found"), || has(site, key, "value"));
 }
 
-/// Puts a key that nobody knows; one whose put failed may be there or not, and is not put again.
+/// Puts a new key; one whose put failed may be there or not, and is not put again.
 pub(crate) fn put_new(site: &Site, front: &str) -> String {
     let tried = Cell::new(0);
     let key = || format!("{front}.{}", tried.get());

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::server::Site;
 
-/// What a start that is refused says.
+/// The output of a start that is refused.
 pub(crate) fn refused(site: &Site) -> String {
     let output = site.run(&["server"]);
     let (out, err) = (&output.stdout, &output.stderr);

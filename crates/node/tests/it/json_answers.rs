@@ -120,7 +120,7 @@ fn help(site: &Site, words: &[&str]) -> (Vec<String>, bool) {
     let text = text(&output.stdout);
     let listed = text.lines().skip_while(|line| *line != "Commands:").skip(1);
     let listed = listed.take_while(|line| !line.is_empty());
-    // What a subcommand is about may go on in a line that is indented further.
+    // A subcommand's description may go on in a line that is indented further.
     let names = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     let names = names.filter(|name| !name.is_empty() && *name != "help");
     (names.map(str::to_owned).collect(), text.contains("--json"))

@@ -1,4 +1,4 @@
-//! The verbs that change who is a member, from the command to the ring, by real servers.
+//! The verbs that change the members, from the command to the ring, by real servers.
 //!
 //! Each change is staged, seen, planned, committed and waited for as a runbook has it; and after each all
 //! keys are there, at every member.
@@ -110,7 +110,7 @@ impl Fleet {
         self.stage_at(1, words);
     }
 
-    /// Again where nobody leads at this moment: it is staged all the same.
+    /// Tries again while there is no leader: it is staged all the same.
     fn stage_at(&self, number: u8, words: &[&str]) {
         let words = [&["admin", "cluster"], words].concat();
         until(&format!("it is staged: {words:?}"), || {
@@ -178,7 +178,7 @@ impl Fleet {
         if is_each { names } else { Vec::new() }
     }
 
-    /// What is said of a member.
+    /// The row of a member.
     fn member(&self, number: u8) -> Value {
         let rows = json(self.site(1), &["member-status"]);
         let mut rows = rows.as_array().unwrap().clone().into_iter();
@@ -315,7 +315,8 @@ fn what_is_cleared_is_not_staged(fleet: &mut Fleet) {
     // The plan that was shown before is none any more.
     let refused = site.run(&["admin", "cluster", "commit"]);
     assert!(!refused.status.success());
-    // Who was to join has left its own log behind already, and begins anew before it joins again.
+    // The node that was to join has left its own log behind already, and begins anew before it joins
+    // again.
     fleet.begin_anew(5);
 }
 
@@ -337,7 +338,7 @@ fn nodes_are_replaced_leave_and_are_removed() {
     fleet.carry_out(&staged, &[1, 2, 3, 4]);
     assert_eq!(fleet.member(3)["location"], "rack 1");
 
-    // Its partitions go to who takes its place, and nowhere else.
+    // Its partitions go to its replacement, and nowhere else.
     fleet.join(5);
     fleet.stage(&["replace", &name(4), &name(5)]);
     let staged = [("join", of(5)), ("replace", by(4, 5))];
@@ -366,7 +367,7 @@ fn a_node_comes_back_under_another_name_and_other_addresses() {
     assert!(is_put(&sites[0], "before", "value"));
     let (second, peer) = ("renamed@127.0.0.1", free_address());
     servers.remove(1).stop();
-    // Nobody has to be told: these lines change in its configuration.
+    // No other node is reconfigured: these lines change in its configuration.
     sites[1].protobuf = free_address();
     sites[1].http = free_address();
     sites[1].settings = vec![

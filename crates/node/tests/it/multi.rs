@@ -80,7 +80,7 @@ fn directories(site: &Site) -> BTreeSet<String> {
     partitions.flat_map(|it| listed(&stores.join(it))).collect()
 }
 
-/// Keys of each backend in all partitions, as `vnode-status --json` tells.
+/// Keys of each backend in all partitions, from `vnode-status --json`.
 pub(crate) fn keys_of(site: &Site, backend: &str) -> u64 {
     let output = site.run(&["admin", "vnode-status", "--json"]);
     let text = String::from_utf8(output.stdout).unwrap();

@@ -1,4 +1,5 @@
-//! Starts that cannot be: refused with a message that says what to change, and told by `chkconfig` before.
+//! Starts that cannot be: refused with a message that names the change to make, and reported by
+//! `chkconfig` before.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -53,7 +54,7 @@ fn r18_a_start_with_overlapping_ports_is_refused_and_chkconfig_says_so() {
     assert!(told.contains("choose another address"), "{told}");
 }
 
-/// A node is who its data says, whatever it is called now.
+/// A node's identity is in its data, under any present name.
 #[test]
 fn r22_a_node_under_another_name_is_the_same_node_and_says_so() {
     let mut site = Site::new();

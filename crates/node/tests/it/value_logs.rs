@@ -52,7 +52,7 @@ fn exchange(one: &Path, other: &Path) {
     }
 }
 
-/// What is in a directory that a refused start must leave alone: names and lengths.
+/// The files of a directory that a refused start must leave alone: names and lengths.
 fn contents(directory: &Path) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
