@@ -25,7 +25,7 @@ const INTERRUPTED: u8 = 130;
 /// Number of findings that are printed one by one.
 const FINDINGS_TOLD: usize = 10;
 
-/// What the demo is told.
+/// Arguments of the demo.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArguments {
     /// Nodes to begin with
@@ -34,8 +34,8 @@ pub struct DemoArguments {
     /// Seconds of load [default: 120, or until 15 seconds after the script]
     #[arg(long, value_name = "SECONDS")]
     duration: Option<u64>,
-    /// What happens when, such as "10s kill, 20s heal, 25s cut, 35s heal, 40s add, 60s remove 4";
-    /// without a terminal there is a tour of everything
+    /// Script of events, such as "10s kill, 20s heal, 25s cut, 35s heal, 40s add, 60s remove 4";
+    /// without a terminal the default is a tour of everything
     #[arg(long)]
     script: Option<Script>,
     /// Print lines, on a terminal as well

@@ -29,7 +29,7 @@ use crate::interruption::{Interrupted, Interruption};
 /// Arguments of `kvorum bench matrix`.
 #[derive(Debug, clap::Args)]
 pub struct MatrixArguments {
-    /// What to run: a TOML file, such as bench/configs/published.toml
+    /// Matrix to run: a TOML file, such as bench/configs/published.toml
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
     /// Directory of results and pages; servers keep their data below it while they run

@@ -40,7 +40,7 @@ const CONFIGURATION: &str = "\
 /// Arguments of `kvorum bench quick`.
 #[derive(Debug, clap::Args)]
 pub struct QuickArguments {
-    /// How long all of it takes, in seconds
+    /// Length of the whole, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
     seconds: f64,
     /// Keep results and pages in this directory [default: nothing is kept]

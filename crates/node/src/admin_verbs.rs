@@ -81,9 +81,9 @@ pub(crate) enum ClusterVerb {
 pub(crate) enum RingVerb {
     /// Members with their state and share of the ring
     MemberStatus,
-    /// Who leads, what moves, and who cannot be reached
+    /// The leader, moves of partitions, and nodes that cannot be reached
     RingStatus,
-    /// Whether all nodes are there and agree on the ring
+    /// Check that all nodes are there and agree on the ring
     Ringready,
     /// Mark a node that cannot be reached as down, so that others take its vote
     Down {
@@ -113,7 +113,7 @@ pub(crate) enum RingVerb {
         /// The node's name
         node: Option<String>,
     },
-    /// What a node serves; without a name, this one
+    /// The services of a node; without a name, of this one
     Services {
         /// The node's name
         node: Option<String>,
@@ -126,7 +126,7 @@ pub(crate) enum HandoffVerb {
     Summary,
     /// Every transfer with sizes, rates and times
     Details,
-    /// What each node allows
+    /// Directions that each node allows
     Config,
     /// Let transfers go on
     Enable(SwitchArguments),
@@ -136,7 +136,7 @@ pub(crate) enum HandoffVerb {
 
 #[derive(Args)]
 pub(crate) struct SwitchArguments {
-    /// Which of them, as seen from the node
+    /// The direction, as seen from the node
     #[arg(value_parser = ["inbound", "outbound", "both"])]
     direction: String,
     /// On this node instead of the one that is asked

@@ -26,10 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Statistics are far shorter.
 const STATS_BYTES_MAX: u64 = 16 << 20;
 
-/// What to advise on.
+/// The kind of advice.
 #[derive(Subcommand)]
 pub(crate) enum AdviseVerb {
-    /// Tell how much memory and disk a number of objects takes
+    /// Report how much memory and disk a number of objects takes
     Capacity(CapacityArguments),
     /// Recommend a backend for each bucket type, with the reasons
     ///

@@ -43,7 +43,7 @@ enum Verb {
     Restart(AdminArguments),
     /// Make links called riak and riak-admin, under which an operator's runbook works
     InstallLinks {
-        /// Where the links are made
+        /// Directory of the links
         directory: PathBuf,
         /// Print JSON, for programs
         #[arg(long)]
@@ -81,9 +81,10 @@ enum Verb {
     Verify(verify::VerifyArguments),
     /// Make damaged stores whole again from what their directories hold; deletes nothing
     ///
-    /// For directories that are not in use. Damaged tables are written anew without what is damaged; a
-    /// store that lost its manifest is put together from its tables and logs. What is replaced moves to
-    /// lost/ beside it. A repair that was interrupted goes on where it was when it is started again.
+    /// For directories that are not in use. Damaged tables are written anew without their damaged
+    /// parts; a store that lost its manifest is put together from its tables and logs. Replaced files
+    /// move to lost/ beside it. A repair that was interrupted goes on where it was when it is started
+    /// again.
     Repair(repair::RepairArguments),
     /// Show a file of a data directory as annotated bytes
     Inspect(inspect::InspectArguments),
@@ -147,11 +148,11 @@ enum AdminVerb {
     /// Trees of this node, and comparisons of replicas on or off
     #[command(subcommand)]
     Tictacaae(TictacaaeVerb),
-    /// Background work: what runs, what is owed, at which rate, and when it will be paid
+    /// Background work: running steps, the backlog, its rate, and the time until it is worked off
     Maintenance,
     /// Back up the whole node, while it serves, by hard links: DIRECTORY is a data directory then
     Backup {
-        /// Where to, on the filesystem of the data directory; empty, or not there yet
+        /// Target directory on the filesystem of the data directory; empty, or not there yet
         directory: PathBuf,
     },
     /// Bucket types
@@ -206,7 +207,7 @@ enum TictacaaeVerb {
 
 #[derive(Subcommand)]
 enum BucketDefaultsVerb {
-    /// What is agreed, and where this node is configured otherwise
+    /// The agreed properties, and those that this node is configured to have otherwise
     Show,
     /// Have all nodes agree on buckets.default.* of this node's configuration
     Apply,

@@ -35,7 +35,7 @@ const EXIT_WITH_LOSSES: u8 = 3;
 const TICK: Duration = Duration::from_millis(500);
 const LINE: Duration = Duration::from_secs(10);
 
-/// What to import from.
+/// The source of an import.
 #[derive(Subcommand)]
 pub(crate) enum ImportVerb {
     /// Import the bitcask directories of Riak nodes.
@@ -85,7 +85,7 @@ enum Source {
 /// Arguments of an import that there is not.
 #[derive(Args)]
 pub(crate) struct NotImportedArguments {
-    /// Whatever is given
+    /// Any arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     any: Vec<String>,
 }
@@ -122,14 +122,14 @@ pub(crate) struct RiakLeveldbArguments {
     /// Directory for the import's sorted logs and progress
     #[arg(long, value_name = "DIR", default_value = "riak-leveldb-import")]
     state: PathBuf,
-    /// Where the slow tier of a DIR is (leveldb.tiered.path.slow with leveldb.data_root behind it);
-    /// once for each DIR, in the same order
+    /// Slow tier of a DIR (leveldb.tiered.path.slow with leveldb.data_root behind it); once for each
+    /// DIR, in the same order
     #[arg(long, value_name = "DIR")]
     tiered_slow: Vec<PathBuf>,
     /// Leave out what was written longer ago than this, as leveldb.expiration.retention_time would
     #[arg(long, value_name = "MINUTES")]
     retention_minutes: Option<u64>,
-    /// Take all tables and logs that are there, whatever manifests say
+    /// Take all tables and logs that are there, ignoring manifests
     #[arg(long)]
     ignore_manifests: bool,
 }
@@ -154,7 +154,7 @@ pub(crate) struct RiakLeveledArguments {
     state: PathBuf,
 }
 
-/// What every import takes.
+/// Arguments of every import.
 #[derive(Args, Clone)]
 struct CommonArguments {
     /// Directories with the files of a partition, or directories of such directories
@@ -179,7 +179,7 @@ struct CommonArguments {
     /// Connections to the node
     #[arg(long, value_name = "N", default_value_t = 32)]
     connections: usize,
-    /// How long the node may be away or refuse before the import stops
+    /// Seconds for which the node may be away or refuse before the import stops
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     patience_secs: u64,
     /// Print the summary as JSON, for programs
