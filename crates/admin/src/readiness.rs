@@ -41,7 +41,7 @@ pub(crate) fn describe(vnodes: &VnodeTable, text: &mut String) -> Value {
     json!({"open": open, "opening": opening, "failed": failed, "unopened": rows})
 }
 
-/// Waits until every vnode serves, and says so.
+/// Waits until every vnode serves, and logs it.
 pub async fn announce(vnodes: Arc<VnodeTable>, node: String) {
     let mut readiness = vnodes.watch_readiness();
     if readiness.until(Readiness::is_complete).await.is_ok() {

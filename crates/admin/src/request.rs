@@ -22,7 +22,8 @@ pub enum AdminRequest {
     Status,
     /// The state of each vnode and its store.
     VnodeStatus,
-    /// The comparisons of replicas: of each partition when it was compared and complete, and what was repaired.
+    /// The comparisons of replicas: for each partition the times of the last one and of the last
+    /// complete one, and the number of repairs.
     AaeStatus,
     /// The trees of each vnode.
     TreeStatus,
@@ -123,7 +124,7 @@ pub(crate) type Replied = Result<AdminReply, AdminReply>;
 /// The answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdminReply {
-    /// False when the request was refused; the text says why.
+    /// False when the request was refused; the text has the reason.
     pub is_ok: bool,
     /// For people.
     pub text: String,
@@ -227,7 +228,7 @@ impl AdminRequest {
 }
 
 impl AdminReply {
-    /// A reply with what the request asks for.
+    /// A reply with the data that the request asks for.
     pub fn ok(text: impl Into<String>, data: Value) -> Self {
         Self {
             is_ok: true,

@@ -44,7 +44,7 @@ pub struct Parts {
     pub facts: Arc<dyn NodeFacts>,
     /// The stores of this node.
     pub vnodes: Arc<VnodeTable>,
-    /// The cluster as this node knows it.
+    /// This node's part in the cluster.
     pub member: Arc<Member>,
     /// Background work.
     pub maintenance: Arc<Maintenance>,

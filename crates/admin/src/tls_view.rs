@@ -1,4 +1,4 @@
-//! `kvorum admin tls status`: whether the connections that stand are encrypted, and with what.
+//! `kvorum admin tls status`: the encryption of the present connections.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

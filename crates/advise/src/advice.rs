@@ -17,7 +17,7 @@ const FASTER_BY: f64 = 1.1;
 /// The advice for one kind of data.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// The bucket type, or what stands for all.
+    /// The bucket type, or a name for all of them.
     pub subject: String,
     /// The engine to configure: the best of those that are built in, unless all have to be avoided.
     pub recommended: Option<String>,
@@ -35,7 +35,7 @@ pub struct Advice {
     pub missing: Vec<String>,
 }
 
-/// An engine and what the rules say of it.
+/// An engine and the verdicts of the rules on it.
 #[derive(Clone, Debug, Serialize)]
 pub struct JudgedEngine {
     /// Its name.
@@ -62,7 +62,7 @@ pub struct Reason {
     pub here: Option<String>,
 }
 
-/// Judges all engines by what is known of a workload. Runs of the same test on several engines, if
+/// Judges all engines by the known facts of a workload. Runs of the same test on several engines, if
 /// there are any, count as reasons of their own.
 pub fn advise(
     engines: &EngineTable,
@@ -135,7 +135,7 @@ fn reason_of(rule: &Rule) -> Reason {
     }
 }
 
-/// The facts to be said so that a rule can be judged.
+/// The facts that a rule needs and that are not known.
 fn unknown_of(rule: &Rule, facts: &Facts) -> Vec<String> {
     let unknown = rule
         .when

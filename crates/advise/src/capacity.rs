@@ -40,7 +40,7 @@ pub struct CapacityAnswer {
     pub keys_per_node: u64,
     /// Memory for each key on a node, in bytes.
     pub memory_bytes_per_key: f64,
-    /// Memory on each node, in bytes, what a node takes at rest included.
+    /// Memory on each node, in bytes, with that of an idle node.
     pub memory_bytes_per_node: u64,
     /// Disk for each object on a node, in bytes, without room for garbage.
     pub disk_bytes_per_object: f64,
@@ -316,7 +316,7 @@ mod tests {
         let tells = |answer: &CapacityAnswer, of: &str| answer.to_string().contains(of);
         assert!(tells(&few, "memory for each key: 33: ") && tells(&few, "(33 bytes a key)"));
         assert!(tells(&many, "memory for each key: 24.3: "));
-        // The other engines take what they take.
+        // The other engines have one figure at any number of keys.
         let in_memory = |keys| CapacityQuestion {
             backend: "memory".to_owned(),
             keys,

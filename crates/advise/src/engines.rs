@@ -69,7 +69,7 @@ impl Costs {
     }
 }
 
-/// Riak's bitcask, in bytes a key besides what the source says.
+/// Riak's bitcask, in bytes a key besides those of the source.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RiakFigures {

@@ -1,6 +1,6 @@
 //! Errors of input that cannot be used.
 
-/// A problem with what was given, or with the built-in tables.
+/// A problem with the input, or with the built-in tables.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdviseError {
     /// A built-in table is wrong: report a bug.
@@ -43,7 +43,7 @@ pub enum AdviseError {
         /// The values that are accepted.
         expected: &'static str,
     },
-    /// A file is not what it was taken for.
+    /// A file is not of the expected form.
     #[error("not {expected}: {reason}")]
     BadInput {
         /// The form that was expected.

@@ -25,11 +25,11 @@ pub enum Kind {
     Flag,
     /// A count or a share.
     Number,
-    /// A number of bytes, which may be said with KB, MB, GB or TB.
+    /// A number of bytes, which may be given in KB, MB, GB or TB.
     Bytes,
 }
 
-/// A fact that can be said: its name, and the question that asks for it.
+/// A fact that can be given: its name, and the question that asks for it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FactDeclaration {
@@ -63,7 +63,7 @@ impl Facts {
         self.known.insert(name.to_owned(), Known { value, from });
     }
 
-    /// Takes over everything that `other` knows.
+    /// Takes over every fact of `other`.
     pub fn extend(&mut self, other: &Self) {
         self.known.extend(other.known.clone());
     }
@@ -91,8 +91,8 @@ impl Facts {
         self.known.iter().map(|(name, known)| (&name[..], known))
     }
 
-    /// Works out what follows from the rest: how much of a node's memory keys, and whole objects,
-    /// would take.
+    /// Derives facts from the others: the part of a node's memory that keys, and whole objects, would
+    /// take.
     #[must_use]
     pub fn with_derived(&self, table: &EngineTable) -> Self {
         let mut facts = self.clone();
@@ -130,7 +130,7 @@ impl Facts {
     }
 }
 
-/// Reads a value as a person says it.
+/// Reads a value as a person writes it.
 ///
 /// # Errors
 /// [`AdviseError::BadValue`].

@@ -1,4 +1,4 @@
-//! Several backends on one node: what is configured where bucket types are best in different ones.
+//! Several backends on one node: the configuration where bucket types are best in different ones.
 //!
 //! A node of several backends costs files and memory for each of them. The advice therefore names the one
 //! backend that would do for all as well, if there is one.

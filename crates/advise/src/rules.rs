@@ -25,7 +25,7 @@ pub(crate) const DERIVED: [(&str, &[&str]); 3] = [
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleTable {
-    /// The facts that can be said, in the order in which they are asked for.
+    /// The facts that can be given, in the order in which they are asked for.
     #[serde(rename = "fact")]
     pub facts: Vec<FactDeclaration>,
     /// The rules.

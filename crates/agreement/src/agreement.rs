@@ -38,7 +38,7 @@ pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Settings of the log.
 #[derive(Clone, Copy, Debug)]
 pub struct AgreementSettings {
-    /// The leader says this often that it leads.
+    /// The leader announces itself this often.
     pub heartbeat: Duration,
     /// A new leader is sought after at least this long without a word, and at most twice that.
     pub patience: Duration,
@@ -125,8 +125,8 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Opens or begins a log. The machine is in its last agreed state as far as this node knows it
-    /// when this returns.
+    /// Opens or begins a log. The machine is in its last agreed state, as far as the log of this node
+    /// has it, when this returns.
     pub async fn open(
         parts: Parts,
         founding: Founding,
@@ -258,7 +258,7 @@ impl Agreement {
             })
     }
 
-    /// Answers another node. Nothing is answered to what is no question of this service.
+    /// Answers another node. A message that is no question of this service gets an empty answer.
     pub async fn answer(&self, message: Message) -> Message {
         let Some(call) = asking::parse(&message) else {
             return Message::default();
@@ -280,8 +280,8 @@ impl Agreement {
         }
     }
 
-    /// On the leader: takes one step towards having the log where the cluster's members are, and says
-    /// whether it did. Elsewhere: nothing.
+    /// Takes one step, on the leader, towards having the log where the cluster's members are. Returns
+    /// true if it did; false elsewhere.
     pub async fn follow_members(
         &self,
         members: &BTreeSet<NodeId>,

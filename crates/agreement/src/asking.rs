@@ -35,7 +35,7 @@ pub(crate) enum Call {
     Snapshot(InstallSnapshotRequest<Types>),
     /// To the leader: put this command into the log.
     Propose(String),
-    /// To the leader: up to where has one to have applied to know all that is agreed now?
+    /// Asks the leader for the index up to which a node has to apply to have all that is agreed now.
     Read,
 }
 
@@ -55,7 +55,7 @@ pub(crate) enum Proposed {
 pub(crate) enum ReadPoint {
     /// A majority has just confirmed that it leads; all up to here is agreed.
     At { index: Option<u64> },
-    /// This node leads no longer, or no majority says that it does.
+    /// This node leads no longer, or no majority confirms that it does.
     NotLeading { leader: Option<MemberId> },
     /// It failed.
     Failed(String),

@@ -6,9 +6,10 @@
 //! except for those that must not be behind ([`Agreement::catch_up`]). Without a majority nothing
 //! changes, and the agreed state is still served.
 //!
-//! Raft itself is a library's ([`openraft`]); ours is what it stands on: the log on disk (`log_file`), the
-//! marks of its durable end (`end_mark`), the machine's snapshots, the way to other nodes (the control lane
-//! of `kvorum-peer`), and the runtime seam, so that a simulation owns its time, its randomness and its tasks.
+//! Raft itself is a library's ([`openraft`]); its base is ours: the log on disk (`log_file`), the marks
+//! of its durable end (`end_mark`), the machine's snapshots, the way to other nodes (the control lane
+//! of `kvorum-peer`), and the runtime seam, so that a simulation owns its time, its randomness and its
+//! tasks.
 //!
 //! A single node runs the same log, as its only voter.
 //!

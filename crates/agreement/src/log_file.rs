@@ -53,11 +53,11 @@ const FORMAT_WITHOUT_END: u32 = 1;
 const HEADER_BYTES: usize = 56;
 const HEADER_BYTES_WITHOUT_END: usize = 16;
 pub(crate) const PREFIX_BYTES: usize = 8;
-/// A bound on what is read at opening; far more than a log between two snapshots.
+/// A bound on the bytes read at opening; far more than a log between two snapshots.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 30;
 /// Below this the file is not worth writing anew.
 const REWRITE_BYTES_MIN: u64 = 256 * 1024;
-/// Written anew when it is this many times what has to be kept.
+/// Written anew when it is this many times the size that has to be kept.
 const REWRITE_FACTOR: u64 = 4;
 
 /// One record of the file.
@@ -108,7 +108,7 @@ impl LogContents {
         last.map(|entry| entry.log_id).or(self.purged)
     }
 
-    /// The records that say the same in the shortest way.
+    /// The shortest records with the same content.
     fn records(&self) -> Vec<LogRecord> {
         let mut records = Vec::new();
         records.extend(self.vote.map(LogRecord::Vote));
@@ -391,7 +391,7 @@ fn check_second_mark(
     }
 }
 
-/// The end that the log of a node has to reach. Skips marks that say nothing of this log.
+/// The end that the log of a node has to reach. Skips marks of other logs.
 pub(crate) fn durable_end(
     log: &Path,
     node: NodeId,
@@ -690,7 +690,7 @@ mod tests {
             match decoded {
                 Err(_) => {}
                 Ok((contents, _)) if at >= start => assert!(same(&contents, &before)),
-                // A length that now reaches beyond the end looks torn: what came before is kept.
+                // A length that now reaches beyond the end looks torn: the records before it are kept.
                 Ok((_, end)) => assert!(end <= at, "byte {at} went unnoticed"),
             }
         }

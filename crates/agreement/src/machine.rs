@@ -25,7 +25,7 @@ pub trait Machine: Send + Sync {
     /// Replaces the whole state by one that [`Machine::state`] gave, on this or another node.
     ///
     /// # Errors
-    /// What is wrong with it; the state is as before.
+    /// The error in it; the state is as before.
     fn restore(&self, state: &[u8]) -> Result<(), String>;
 }
 

@@ -1,7 +1,8 @@
 //! Choice of the voters: a few nodes vote, the rest listens. Pure.
 //!
-//! The cluster's members are part of what is agreed; which of them vote follows from that. Voters stay
-//! as long as they are fit: every change of voters is a moment in which the log depends on more nodes.
+//! The cluster's members are part of the agreed state; the voters among them follow from that. Voters
+//! stay as long as they are fit: every change of voters is a moment in which the log depends on more
+//! nodes.
 
 use std::collections::BTreeSet;
 

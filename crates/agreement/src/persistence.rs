@@ -1,8 +1,8 @@
 //! Writes of the log and of snapshots, tried again until the device takes them.
 //!
 //! The library ends a log for good when one write fails: a disk that was full for a moment would leave
-//! a node without a vote, and without news, until an operator restarts it. So the log waits instead. To
-//! the others it is a node that does not answer; it goes on where it was.
+//! a node without a vote, and without updates, until an operator restarts it. So the log waits instead.
+//! To the others it is a node that does not answer; it goes on where it was.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

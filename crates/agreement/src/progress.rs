@@ -1,4 +1,4 @@
-//! Waits for what the library says of its progress.
+//! Waits for progress of the library.
 //!
 //! The library's own waits are woken in an order that tokio draws, by randomness that no seed reaches:
 //! when several end at once, a simulation would not go the same way twice. Here one task is woken, and
@@ -19,7 +19,7 @@ pub(crate) struct Progress<T> {
     changed: Arc<Notify>,
 }
 
-/// Why a wait ended without what it was for.
+/// Why a wait ended without its goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WaitEnd {
     #[error("the time is over")]

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::raft_runtime::SeamRuntime;
 
-/// A node as Raft knows it: its identity, with what the library asks of one. Written as text, since it
-/// is the key of maps in JSON.
+/// A node in Raft: its identity, with the traits that the library requires of one. Written as text,
+/// since it is the key of maps in JSON.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

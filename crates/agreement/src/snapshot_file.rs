@@ -31,7 +31,7 @@ const PREVIOUS: &str = "snapshot.previous";
 pub(crate) const TITLE: &str = "kvorum agreed snapshot, format ";
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// A snapshot: what it covers, and the machine's state.
+/// A snapshot: its last entry, and the machine's state.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) meta: SnapshotMeta,

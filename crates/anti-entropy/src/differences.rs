@@ -1,4 +1,4 @@
-//! Comparisons of what replicas said.
+//! Comparisons of replicas' answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,8 +64,8 @@ impl KeyTable {
     /// Splits the keys that differ now, and differed a pause ago, into those whose difference is settled
     /// and those that are being written.
     ///
-    /// A difference is settled when one replica has had the same of the key all the while and another has
-    /// had something else at both times: what is on its way for that long is late.
+    /// A difference is settled when one replica has had the same of the key all the while and another
+    /// has had something else at both times: a write that is on its way for that long is late.
     pub(crate) fn settled_since(self, before: &Self) -> (Self, Self) {
         let rows = self.0.into_iter();
         let (settled, moving): (BTreeMap<_, _>, BTreeMap<_, _>) = rows.partition(|(key, now)| {

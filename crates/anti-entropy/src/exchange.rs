@@ -15,8 +15,8 @@
 //!
 //! Leaves of which only the trees differ are counted again from the store.
 //!
-//! A replica whose tree is being built, or that fails, is left out of what follows, and the exchange is
-//! not complete.
+//! A replica whose tree is being built, or that fails, is left out of the following steps, and the
+//! exchange is not complete.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -183,7 +183,7 @@ impl Exchange {
         numbered.filter(|(_, takes)| **takes).map(|(at, _)| at)
     }
 
-    /// Asks every replica that takes part what this step asks for.
+    /// Asks the question of this step of every replica that takes part.
     fn ask(&mut self, effects: &mut Vec<ExchangeEffect>) {
         self.answers = self.takes_part.iter().map(|_| None).collect();
         for replica in self.participants() {
@@ -252,8 +252,8 @@ impl Exchange {
         }
     }
 
-    /// Trees of two versions of the hash differ everywhere and say nothing about each other: the version
-    /// that most have is compared.
+    /// Trees of two versions of the hash differ everywhere and cannot be compared: the version that
+    /// most have is used.
     fn leave_out_other_versions(&mut self) {
         let version = |answer: &Option<Answer>| match answer {
             Some(Answer::Root(_, version, _)) => Some(*version),
@@ -347,7 +347,7 @@ impl Exchange {
         Some(both.into_iter().collect())
     }
 
-    /// Goes on with what was found, or with a part of it that is another one in each turn.
+    /// Goes on with the differences found, or with a part of them that is another one in each turn.
     fn next_step(&mut self, step: Step, found: Vec<u32>, effects: &mut Vec<ExchangeEffect>) {
         let limits = &self.request.limits;
         let max = match step {
@@ -527,12 +527,12 @@ fn of_root(answer: RootAnswer) -> Option<Answer> {
     }
 }
 
-/// A tree that is being built lacks entries: what it agrees with may differ.
+/// A tree that is being built lacks entries: where it agrees, entries may differ.
 fn is_usable(is_building: bool) -> bool {
     !is_building || is_planted!(TreeTrustedWhileBuilt)
 }
 
-/// So many of what was found, ascending, another part in each turn.
+/// So many of the differences found, ascending, another part in each turn.
 fn part_of(mut found: Vec<u32>, max: usize, turn: usize) -> Vec<u32> {
     let max = max.max(1);
     if found.len() <= max {

@@ -124,7 +124,7 @@ pub enum ExchangeEffect {
         /// So many at most.
         keys_max: usize,
     },
-    /// Wait, so that writes under way arrive, and say [`ExchangeEvent::PauseOver`].
+    /// Wait, so that writes under way arrive, and answer with [`ExchangeEvent::PauseOver`].
     Pause,
     /// Have all replicas compared on this key, and mend those that are behind, when [`crate::Pace`] lets
     /// it through.

@@ -11,8 +11,8 @@ use crate::exchange_event::ExchangeEffect;
 use crate::outcome::{EndedBy, Outcome};
 use crate::test_world::{Draw, Entry, World, key};
 
-/// A put at one replica: the replica, the key, its order, and whether its bytes are other ones than those
-/// that the same order has elsewhere.
+/// A put at one replica: the replica, the key, its order, and true if its bytes are other ones than
+/// those that the same order has elsewhere.
 type Put = (usize, u64, u64, bool);
 
 fn puts() -> impl Strategy<Value = Vec<Put>> {

@@ -32,7 +32,7 @@ pub struct Outcome {
     pub ended_by: EndedBy,
     /// Everything that was stored on any replica when the exchange began is on all of them now.
     pub is_complete: bool,
-    /// For each place of the preference list, whether it was compared to the end.
+    /// True for each place of the preference list that was compared to the end.
     pub took_part: Vec<bool>,
     /// Questions to replicas.
     pub questions: u32,

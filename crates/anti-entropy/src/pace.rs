@@ -26,7 +26,7 @@ impl Pace {
         }
     }
 
-    /// Lets one through, or says how long it has to wait.
+    /// Lets one through, or returns how long it has to wait.
     ///
     /// # Errors
     /// The time to wait, in microseconds.

@@ -24,7 +24,7 @@ pub struct ReplicaClaim {
 pub enum Standing {
     /// It gives and takes.
     Source,
-    /// It takes until a complete exchange, and gives only what it wrote since it came back.
+    /// It takes until a complete exchange, and gives only the entries that it wrote since it came back.
     Receiver {
         /// The last batch of its store when it came back.
         back_since_sequence: u64,
@@ -69,7 +69,7 @@ pub fn standings_of(
 pub enum AtSources {
     /// One has an entry.
     Held,
-    /// None has, and one or more have said so.
+    /// None has, and one or more have answered.
     Absent,
     /// None has answered.
     Unknown,

@@ -175,7 +175,7 @@ impl Node {
         }
     }
 
-    /// It had ended before it was stopped, so it says nothing more.
+    /// It had ended before it was stopped, so it asks for nothing more.
     fn stopped_at_end(&mut self, mut running: Running) {
         let mut effects = Vec::new();
         running.exchange.step(ExchangeEvent::Stop, &mut effects);
@@ -293,7 +293,7 @@ impl Node {
     }
 }
 
-/// The replica that lacks what was somewhere when a complete exchange began.
+/// The replica that lacks an entry from before a complete exchange.
 fn lacking(world: &World, at_start: &BTreeMap<StorageKey, Entry>) -> Option<String> {
     let lacks = |own: Option<&Entry>, entry: &Entry| own.is_none_or(|own| own < entry);
     world.replicas.iter().enumerate().find_map(|(at, replica)| {
@@ -303,7 +303,7 @@ fn lacking(world: &World, at_start: &BTreeMap<StorageKey, Entry>) -> Option<Stri
     })
 }
 
-/// The life of one node; what was wrong in it, if anything.
+/// The life of one node; the first violation in it, if there is one.
 fn live(seed: u64) -> (Tally, Option<String>) {
     let mut draw = Draw(seed);
     let mut node = Node::new();

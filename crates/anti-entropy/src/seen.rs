@@ -1,4 +1,4 @@
-//! Entries as replicas list them: enough to see whether two have the same.
+//! Entries as replicas list them: enough to compare those of two.
 
 use kvorum_encoding::StorageKey;
 

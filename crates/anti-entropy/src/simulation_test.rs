@@ -209,7 +209,7 @@ impl Cluster {
         }
     }
 
-    /// A write that two replicas or three confirm; what the third misses is hinted, or lost with its hint.
+    /// A write that two replicas or three confirm; the third one's is hinted, or lost with its hint.
     fn write(&mut self, draw: &mut Draw) {
         self.last_order += 1;
         let stored = Stored {
@@ -373,8 +373,9 @@ impl Cluster {
     }
 }
 
-/// A write on two of three replicas is lost if both are restored before an exchange, whatever anti-entropy
-/// does; so one replica is restored between two exchanges, from a backup that may be of any age.
+/// A write on two of three replicas is lost if both are restored before an exchange, with or without
+/// anti-entropy. So one replica is restored between two exchanges, from a backup that may be of any
+/// age.
 fn first_wrong_seed(seeds: std::ops::Range<u64>) -> (Option<(u64, String)>, u64) {
     let mut reaped = 0;
     for seed in seeds {

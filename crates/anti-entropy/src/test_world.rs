@@ -1,4 +1,4 @@
-//! Replicas as maps with trees, for tests: what exchanges ask is answered from them, in any order.
+//! Replicas as maps with trees, for tests: they answer the questions of exchanges, in any order.
 
 use std::collections::BTreeMap;
 

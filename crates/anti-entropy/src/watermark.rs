@@ -8,7 +8,8 @@
 //!   on all replicas.
 //! - The exchange counts in the epoch of the ring in which it was made, and for the replicas that took part
 //!   in it: one that was wiped, restored or replaced since is another *incarnation*.
-//! - No hint for the partition is outstanding on any node, up or down: a hint may hold what was deleted.
+//! - No hint for the partition is outstanding on any node, up or down: a hint may hold a deleted
+//!   object.
 //! - The tombstone is older than any request may last: a write that was let in before is over.
 //!
 //! All replicas have to be up, since each lets go of the tombstone: the one that keeps it would bring it
@@ -73,7 +74,7 @@ pub struct PresentFacts<'a> {
     pub replicas: &'a [Incarnation],
     /// All of them are up.
     pub are_all_up: bool,
-    /// Hints for the partition on all nodes; `None` while a node has not said.
+    /// Hints for the partition on all nodes; `None` while the answer of a node is missing.
     pub hints: Option<u64>,
     /// No request lasts longer, in microseconds.
     pub request_micros_max: u64,
@@ -82,7 +83,7 @@ pub struct PresentFacts<'a> {
 /// Why a tombstone stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptBecause {
-    /// Settings say so, or say so for this age.
+    /// The settings keep it, for ever or for this age.
     DeleteMode,
     /// A write from before it may be under way.
     RequestsUnderWay,
@@ -96,7 +97,7 @@ pub enum KeptBecause {
     ReplicaDown,
     /// Hints are outstanding.
     HintsOutstanding,
-    /// A node has not said which hints it has.
+    /// A node has not reported its hints.
     HintsUnknown,
 }
 
@@ -109,7 +110,7 @@ pub enum Verdict {
     Keep(KeptBecause),
 }
 
-/// Says whether a tombstone may go.
+/// Decides if a tombstone may go.
 pub fn judge_tombstone(
     tombstone: &StoredTombstone,
     mark: Option<&LocalMark>,

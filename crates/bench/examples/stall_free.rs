@@ -309,7 +309,7 @@ impl Writes {
         Ok(())
     }
 
-    /// Prints what was seen; true if the bounds were held.
+    /// Prints the measurements; true if the bounds were held.
     fn report(&self, order: Order, witness: &Witness) -> bool {
         // The last second is not a whole one.
         let whole = &self.seconds[..self.seconds.len().saturating_sub(1)];

@@ -38,7 +38,7 @@ impl Records {
         })
     }
 
-    /// Adds what others counted.
+    /// Adds the counts of another thread.
     pub fn merge(&mut self, other: &Self) {
         for (sum, part) in self.operations.iter_mut().zip(&other.operations) {
             sum.merge(part);
@@ -104,7 +104,7 @@ const STALLS_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct StallWatch {
     stalls: Vec<Stall>,
-    /// The look before: when, operations ended by then, whether others were under way.
+    /// The look before: its time, the operations ended by then, and true if others were under way.
     before: Option<(Duration, u64, bool)>,
     /// Since when operations have been under way without an end.
     quiet_since: Option<Duration>,
@@ -114,7 +114,7 @@ impl StallWatch {
     /// Time between two looks.
     pub(crate) const WINDOW: Duration = Duration::from_millis(100);
 
-    /// The shortest stall: a window, less what a look may come early.
+    /// The shortest stall: a window, less the time that a look may come early.
     const SHORTEST: Duration = Duration::from_millis(95);
 
     /// Looks at all threads.

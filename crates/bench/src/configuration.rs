@@ -243,7 +243,7 @@ impl Configuration {
 
     /// Converts the value of a key; `None` if it is not set.
     ///
-    /// The conversion returns what is wrong and which forms are allowed.
+    /// The conversion returns the error and the forms that are allowed.
     pub fn convert<T>(
         &self,
         key: &'static str,

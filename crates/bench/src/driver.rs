@@ -96,7 +96,7 @@ pub struct Draws {
     pub keys: KeyGenerator,
     /// Its values.
     pub values: ValueGenerator,
-    /// Marks values and checks what comes back, if the run verifies.
+    /// Marks values and checks those that come back, if the run verifies.
     pub verifier: Option<Verifier>,
     /// Bytes of keys and values that the present operation writes.
     pub payload_bytes: u64,

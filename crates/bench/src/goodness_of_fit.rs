@@ -1,7 +1,7 @@
-//! Pearson's test: whether draws follow a law, cell by cell.
+//! Pearson's test that draws follow a law, cell by cell.
 //!
-//! Seeds are fixed, so that a test passes always or never. The bound lies six standard deviations
-//! above what the statistic is for the right law: a wrong seed would have to be one in a hundred
+//! Seeds are fixed, so that a test passes always or never. The bound lies six standard deviations above
+//! the mean of the statistic under the right law: a wrong seed would have to be one in a hundred
 //! million to fail, and a law that differs by some percent in some cells fails at once.
 
 /// Asserts that counts of draws fit the probabilities of their cells, which add up to 1.

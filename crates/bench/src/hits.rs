@@ -63,7 +63,7 @@ fn part_of_nhs(label: &str) -> Option<Part> {
             Some(Part::WriteOwn)
         }
         "postcodequery" | "dobquery" | "list-keys" => Some(Part::None),
-        // A removal, or a label that the file made up: nothing is said rather than something wrong.
+        // A removal, or a label that the file made up: no statement is better than a wrong one.
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Counts and latencies of operations: what a thread of workers writes and the report reads.
+//! Counts and latencies of operations, written by a thread of workers and read by the report.
 //!
 //! Latencies go into histograms with three significant digits and not into the list of every
 //! sample that basho_bench keeps: its memory grows with throughput. Below 2048 microseconds a
@@ -105,7 +105,7 @@ impl Record {
         *self.reasons.entry(reason).or_default() += 1;
     }
 
-    /// Adds what another record counted.
+    /// Adds the counts of another record.
     pub fn merge(&mut self, other: &Self) {
         // Both have the same bounds, so that adding cannot fail.
         let _ = self.histogram.add(&other.histogram);

@@ -88,7 +88,7 @@ pub enum LoopMode {
     Open,
 }
 
-/// Gets of a run and what they could find.
+/// Gets of a run and their possible hits.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Hits {
     /// Different keys that can be drawn; none where they have no bound or are not drawn at all.
@@ -165,7 +165,7 @@ impl StallRecord {
 }
 
 impl RunRecord {
-    /// Takes in what was measured: one label per operation.
+    /// Takes in the measurements: one label per operation.
     pub fn fill(&mut self, labels: &[String], records: &Records, elapsed: Duration) {
         self.duration_seconds = elapsed.as_secs_f64();
         self.totals = labels

@@ -68,7 +68,7 @@ pub fn run<P: Plan>(
     // The report may have ended on an error of its own.
     control.request_stop();
     for thread in threads {
-        // A thread of workers that panicked has said so on standard error.
+        // A thread of workers that panicked has reported it on standard error.
         let _ = thread.handle.join();
     }
     let (mut totals, stopped) = result?;

@@ -63,7 +63,7 @@ impl ServerProbe {
         Ok(Self { stop, thread })
     }
 
-    /// Samples once more and says what changed between the first and the last sample.
+    /// Samples once more and returns the change between the first and the last sample.
     pub fn stop(self) -> io::Result<Option<ServerSample>> {
         let _ = self.stop.send(());
         let ends = self

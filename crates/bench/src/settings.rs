@@ -22,7 +22,7 @@ pub enum Mode {
 /// One kind of operation and how often it is drawn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operation {
-    /// Names the result files; the operation itself unless the file says otherwise.
+    /// Name of the operation in result files; by default the operation itself.
     pub label: Term,
     /// The term that the driver reads.
     pub operation: Term,
@@ -86,7 +86,7 @@ const WITHOUT_EFFECT: [(&str, &str); 16] = [
 ];
 
 impl Settings {
-    /// Reads the settings, with defaults for what is not set.
+    /// Reads the settings, with defaults for those that are not set.
     pub fn read(configuration: &Configuration) -> Result<Self, ConfigurationError> {
         let minutes = configuration.convert("duration", duration)?;
         let default_seed = Some(Seed([42, 23, 12]));

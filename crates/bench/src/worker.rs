@@ -1,4 +1,4 @@
-//! One worker: draws operations, runs them through its driver, records what happened.
+//! One worker: draws operations, runs them through its driver, records their outcomes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -15,7 +15,7 @@ use crate::replicated_state::ReplicatedState;
 /// Settings for carrying a plan out.
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimantSettings {
-    /// The leader looks this often at what is to be done.
+    /// The leader looks for work this often.
     pub period: Duration,
     /// Partitions that move at once; those that get no further are not counted.
     pub moves_max: usize,

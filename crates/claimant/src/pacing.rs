@@ -80,7 +80,7 @@ impl Pacing {
         commands
     }
 
-    /// Takes note of what gets no further, and gives up what has for long and holds others up.
+    /// Notes moves without progress, and gives up those that have had none for long and hold others up.
     fn give_up(
         &mut self,
         state: &ClusterState,

@@ -85,7 +85,7 @@ impl Leader {
         }
         let ring = self.state.ring();
         let going = ring.moves().keys().filter(|it| !self.is_waiting(**it));
-        // Those of a node that is back go on beside what had begun meanwhile; nothing more begins then.
+        // Moves of a node that is back go on beside those begun meanwhile; nothing more begins then.
         assert!(self.begun.len() == begun_before || going.count() <= MOVES_MAX);
     }
 

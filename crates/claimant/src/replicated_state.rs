@@ -29,7 +29,7 @@ struct Log {
     machine: Arc<ClusterMachine>,
 }
 
-/// The state that is shown here may lack what was agreed elsewhere.
+/// The state that is shown here may lack entries that were agreed elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct MayBeBehind {
@@ -95,7 +95,7 @@ impl ReplicatedState {
     /// The state with all that was agreed when this was called, on whichever node.
     ///
     /// # Errors
-    /// If no leader answers within `wait`: what is shown here may be behind.
+    /// If no leader answers within `wait`: the state shown here may be behind.
     pub async fn newest(&self, wait: Duration) -> Result<Arc<ClusterState>, MayBeBehind> {
         let agreement = self.agreement();
         let deadline = self.runtime.now().plus(wait);

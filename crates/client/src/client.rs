@@ -172,8 +172,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(Answers::new(&mut self.connection, false))
     }
 
-    /// Lists the buckets of a type: in messages as they are found if the request says `stream`,
-    /// else in one message.
+    /// Lists the buckets of a type: in messages as they are found if the request has `stream`, else in
+    /// one message.
     pub async fn list_buckets(
         &mut self,
         request: &pb::RpbListBucketsReq,
@@ -183,8 +183,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(Answers::new(&mut self.connection, !request.stream()))
     }
 
-    /// Queries a secondary index: in messages as results are found if the request says `stream`,
-    /// else in one message.
+    /// Queries a secondary index: in messages as results are found if the request has `stream`, else in
+    /// one message.
     pub async fn query_index(
         &mut self,
         request: &pb::RpbIndexReq,

@@ -123,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.in_step = true;
     }
 
-    /// Sends what stands in the output buffer while reading `count` frames, errors included.
+    /// Sends the output buffer while reading `count` frames, errors included.
     ///
     /// Both at once: a server that cannot get rid of its answers may stop reading requests.
     pub(crate) async fn exchange_many(&mut self, count: usize) -> Result<Vec<Frame>, Error> {

@@ -22,9 +22,9 @@ use crate::state::ClusterState;
 pub enum Command {
     /// Names the cluster.
     NameCluster(String),
-    /// Replaces what is set for all buckets without type (`buckets.default.*`).
+    /// Replaces the properties of all buckets without type (`buckets.default.*`).
     SetDefaultProperties(PropertyOverlay),
-    /// Creates a type; until it is active, replaces what it was created with.
+    /// Creates a type; until it is active, replaces its properties.
     CreateType {
         /// The type.
         bucket_type: BucketType,
@@ -60,7 +60,7 @@ pub enum Command {
         /// The bucket.
         bucket: Bucket,
     },
-    /// Adds a member. It owns nothing until a ring says so.
+    /// Adds a member. It owns nothing until a ring gives it partitions.
     AddMember {
         /// Its identity.
         node: NodeId,

@@ -103,7 +103,7 @@ impl Command {
     /// The command that [`Command::to_json`] wrote.
     ///
     /// # Errors
-    /// It is not one that this version knows.
+    /// It is not one of this version.
     pub fn from_json(json: &str) -> Result<Self, DecodeError> {
         let document = serde_json::from_str(json);
         command_of(document.map_err(|error| DecodeError::damaged(error.to_string()))?)

@@ -1,4 +1,4 @@
-//! The content of the cluster state: what is agreed and kept.
+//! The content of the cluster state: its agreed and stored part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -98,9 +98,9 @@ pub(crate) struct Content {
 /// Members that have confirmed the present phase of a change of the number of replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GrowthConfirmed {
-    /// While it fills: the vnodes that have what they newly need.
+    /// While it fills: the vnodes that have the keys that they newly need.
     pub(crate) filled: BTreeSet<Partition>,
-    /// While it closes: the nodes that know.
+    /// While it closes: the nodes that have confirmed it.
     pub(crate) known: BTreeSet<NodeId>,
 }
 

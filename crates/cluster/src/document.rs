@@ -1,8 +1,8 @@
 //! The cluster state as JSON: the document inside the file.
 //!
-//! The document has types of its own, so that the state can change its shape without the file, and
-//! the file without the state. A document is trusted no further than its checksum: what does not
-//! make a state (a later bug, not a flipped bit) is refused like damage.
+//! The document has types of its own, so that the state can change its shape without the file, and the
+//! file without the state. A document is trusted no further than its checksum: one that does not make a
+//! state (a later bug, not a flipped bit) is refused like damage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ struct Document {
     /// Vnodes that have confirmed that they are filled for the present growth.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     growth_filled: Vec<u16>,
-    /// Nodes that have confirmed that they know that it closes.
+    /// Nodes that have confirmed that it closes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     growth_known: Vec<String>,
     /// The identity that the cluster had before it lost its log's majority.

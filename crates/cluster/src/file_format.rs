@@ -44,7 +44,7 @@ pub(crate) fn encode(document: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The document in the envelope. Any byte that differs from what was written is found.
+/// The document in the envelope. Any byte that has changed since it was written is found.
 pub(crate) fn decode(file: &[u8]) -> Result<&[u8], DecodeError> {
     if file.is_empty() {
         return Err(DecodeError::damaged("the file is empty"));

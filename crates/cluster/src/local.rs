@@ -27,8 +27,8 @@ const NEWEST: &str = "cluster";
 const PREVIOUS: &str = "cluster.previous";
 const DAMAGED: &str = "cluster.damaged";
 
-/// Far more than the largest ring with a million custom buckets needs; a bound on what a damaged
-/// length can make us allocate.
+/// Far more than the largest ring with a million custom buckets needs; a bound on the memory that a
+/// damaged length can make us allocate.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 28;
 
 /// The start of a new cluster of one. Identities are drawn by the caller.
@@ -56,7 +56,7 @@ pub struct LocalState {
     proposing: Mutex<()>,
 }
 
-/// An opened state, and what an operator should know about how it was found.
+/// An opened state, and notes for the operator on the way it was found.
 pub struct Opened {
     /// The state.
     pub state: LocalState,
@@ -85,7 +85,7 @@ pub enum Unreadable {
     /// It is not there.
     #[error("it is missing")]
     Missing,
-    /// It can be read, but is not what was written.
+    /// It can be read, but its bytes have changed.
     #[error(transparent)]
     Damaged(DecodeError),
     /// The disk does not give it.

@@ -139,8 +139,8 @@ impl ClusterState {
     }
 }
 
-/// True when all that is staged is the removal of nodes that are gone for good: what is under way may
-/// wait for one of them, so that does not wait for what is under way.
+/// True when all staged changes are removals of nodes that are gone for good. Moves under way may wait
+/// for one of them, so such a plan does not wait for moves.
 pub(crate) fn is_rescue(content: &Content) -> bool {
     let staged = &content.staged;
     let replaces = |node| staged.values().any(|it| it.replacement() == Some(node));
@@ -205,7 +205,7 @@ fn target(
     claimed.map_err(|_| PlanError::NobodyLeft)
 }
 
-/// A member's claim. One that is marked as down keeps what it has: it may come back.
+/// A member's claim. One that is marked as down keeps its partitions: it may come back.
 fn claimant((node, member): (&NodeId, &Member)) -> Option<Claimant> {
     let claims = matches!(member.status, MemberStatus::Valid | MemberStatus::Down);
     (claims && member.weight > 0).then(|| Claimant {

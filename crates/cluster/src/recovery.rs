@@ -14,7 +14,8 @@ use crate::state::ClusterState;
 
 impl ClusterState {
     /// This state as the first one of a recovered cluster of which `survivor` is the only voter. All
-    /// others count as down until they take the identity over: they do not vote, and keep what they own.
+    /// others count as down until they take the identity over: they do not vote, and keep their
+    /// partitions.
     #[must_use]
     pub fn recovered(&self, id: ClusterId, survivor: NodeId) -> Self {
         let mut content = self.content.clone();

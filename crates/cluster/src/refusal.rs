@@ -125,7 +125,7 @@ pub enum Refusal {
     },
 }
 
-/// Why a change cannot be staged or committed. The texts are those that Riak's operators know.
+/// Why a change cannot be staged or committed. The texts are Riak's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StagingRefusal {
     /// The node is no member.

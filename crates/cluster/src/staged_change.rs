@@ -26,7 +26,7 @@ pub enum StagedChange {
 }
 
 impl StagedChange {
-    /// The word that operators know it by.
+    /// The word that operators use for it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Leave => "leave",

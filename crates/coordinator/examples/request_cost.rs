@@ -16,7 +16,7 @@ use kvorum_object::{Clock, Content, Limits};
 use kvorum_runtime::{Executor, ProductionOptions, Runtime};
 use kvorum_test_cluster::{Failure, LoneNode, coordinator_settings};
 
-/// Few enough for the caches: what is measured is work, not memory.
+/// Few enough for the caches: work is measured, not memory.
 const KEYS: usize = 500;
 const VALUE_BYTES: usize = 1024;
 /// Requests between two looks at the clock.

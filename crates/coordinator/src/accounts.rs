@@ -53,7 +53,7 @@ impl Accounts {
         }
     }
 
-    /// Reports a request that has ended to the meter, and to the log if there is something to say.
+    /// Reports a request that has ended to the meter, and to the log if it failed or was slow.
     pub(crate) fn finish(
         &self,
         kind: RequestKind,

@@ -19,8 +19,8 @@ use crate::error::RequestError;
 use crate::plan::{Plan, Purpose};
 use crate::replicas::Replicas;
 
-/// The first pause before a request is planned anew, and the longest: the ring that others know is on
-/// its way here, or this one's to them.
+/// The first pause before a request is planned anew, and the longest: the ring of the others is on its
+/// way here, or this one's to them.
 const REPLAN_PAUSE_MIN: Duration = Duration::from_millis(5);
 const REPLAN_PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -107,7 +107,7 @@ impl Attempts {
         Ok(if is_as_long { without } else { plan })
     }
 
-    /// Waits for the ring to be heard of that others know; false when there is no time for that.
+    /// Waits for the newer ring that others have; false when there is no time for that.
     pub(crate) async fn pause_before_replanning(
         &self,
         pauses: &mut Pauses,

@@ -30,7 +30,7 @@ use crate::trace::RequestKind;
 /// Time for which a node is not asked after one of its vnodes was found to lack something. After that
 /// it is asked again.
 const LEFT_OUT: Duration = Duration::from_secs(10);
-/// The same where what it has is to be had nowhere else.
+/// The same for a node whose partitions no other node has.
 const LEFT_OUT_MIN: Duration = Duration::from_secs(1);
 
 /// See the module's description.
@@ -166,7 +166,7 @@ impl Drop for CoverageRun {
     }
 }
 
-/// The parts of a cover that have what one vnode of another had.
+/// The parts of a cover that replace one vnode of another.
 pub(crate) fn in_place_of(
     gone: &CoverageVnode,
     cover: Vec<CoverageVnode>,
@@ -181,13 +181,13 @@ pub(crate) fn in_place_of(
 
 /// Why a vnode gives no page.
 pub(crate) enum PageError {
-    /// It knows another ring.
+    /// It has another ring.
     OtherRing,
-    /// It lacks what it has promised to hold; other vnodes have that.
+    /// It lacks data that it has promised to hold; other vnodes have that.
     Incomplete,
     /// Its store is not open; other vnodes have the same.
     NotOpen(RequestError),
-    /// Damage may have taken some of what it is asked for; other vnodes have the same.
+    /// Damage may have taken some of the requested data; other vnodes have the same.
     Damaged(RequestError),
     Failed(RequestError),
 }
@@ -223,7 +223,7 @@ impl From<ReplicaFailure> for PageError {
 impl From<PeerFailure> for PageError {
     fn from(failure: PeerFailure) -> Self {
         match failure {
-            // Another vnode may have what this node has.
+            // Another vnode may have this node's data.
             PeerFailure::NotReached(_) | PeerFailure::Unknown(_) => Self::OtherRing,
             failure => Self::Failed(failure.into_request_error()),
         }
@@ -277,7 +277,8 @@ impl Coverage {
         })
     }
 
-    /// Reads vnodes of this node on one thread. Beside what was read comes how long that waited for it.
+    /// Reads vnodes of this node on one thread. Returns the result and the time that it waited for the
+    /// thread.
     pub(crate) async fn read_here<T: Send + 'static>(
         &self,
         remaining: Duration,
@@ -298,7 +299,7 @@ impl Coverage {
         is_of_now || is_planted!(StaleRingUsedForCoverage)
     }
 
-    /// A vnode of this node lacks what it has promised to hold: others are asked for a while.
+    /// A vnode of this node lacks data that it has promised to hold: others are asked for a while.
     pub(crate) fn leave_out(&self, node: NodeId) {
         let now = self.replicas.parts.runtime.now();
         self.left_out.lock().insert(node, now);
@@ -318,7 +319,7 @@ impl Coverage {
             None => state.type_properties(&place.bucket_type),
         };
         let properties = properties.map_err(|_| RequestError::UnknownBucketType)?;
-        // Buckets of a type may have fewer replicas than the type says: one is what all have.
+        // Buckets of a type may have fewer replicas than the type: one is the number that all have.
         let n_val = place.bucket.as_ref().map_or(1, |_| properties.n_val);
         let hash = key_hash(&properties.chash_keyfun);
         self.cover_vnodes(&state, n_val, hash, damaged)
@@ -350,7 +351,7 @@ impl Coverage {
             let why = match ring.coverage_plan(n_val, colocated, offset, |node| {
                 is_asked(node, LEFT_OUT_MIN)
             }) {
-                // All would be well if what is there were open.
+                // The plan would succeed if all present vnodes were open.
                 Ok(_) => self.replicas.unopened.error(ring),
                 Err(error) => RequestError::InsufficientVnodes {
                     wanted: error.missing.len(),

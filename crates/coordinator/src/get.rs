@@ -1,4 +1,5 @@
-//! The get machine: asks replicas of a key, decides when enough have answered, and what to mend.
+//! The get machine: asks replicas of a key, decides when enough have answered, and finds the replicas
+//! to mend.
 //!
 //! Pure: events in, effects out, no clock and no socket. The driver executes the effects, in this
 //! process for a local replica and over the network for others, and feeds the answers back. The machine
@@ -70,16 +71,16 @@ pub enum GetEffect {
     Repair {
         /// Its place in the preference list.
         slot: usize,
-        /// All that the replicas together know.
+        /// The merged object of all replicas.
         object: Arc<Object>,
         /// It reported that it has nothing.
         had_nothing: bool,
     },
-    /// Put this object in place of what a replica found damaged. Not awaited.
+    /// Put this object in place of the damaged one of a replica. Not awaited.
     Mend {
         /// Its place in the preference list.
         slot: usize,
-        /// All that the replicas together know.
+        /// The merged object of all replicas.
         object: Arc<Object>,
     },
     /// Nothing more will happen.
@@ -184,8 +185,7 @@ impl GetMachine {
         self.slots.iter().all(|slot| slot.is_asked)
     }
 
-    /// Takes one event in and appends what follows from it. Answers that come twice or late are
-    /// ignored.
+    /// Takes one event in and appends its effects. Answers that come twice or late are ignored.
     pub fn step(&mut self, event: GetEvent, effects: &mut GetEffects) {
         if self.is_done {
             return;
@@ -228,7 +228,7 @@ impl GetMachine {
         }
     }
 
-    /// True when what has been said calls for more opinions.
+    /// True when the answers so far require more replicas.
     fn are_others_needed(&self) -> bool {
         let has_failed = |slot: &Slot| {
             matches!(
@@ -329,7 +329,7 @@ impl GetMachine {
         if let Some(error) = self.first_failure(|error| *error == RequestError::Overload) {
             return Err(error);
         }
-        // More than any count it says that the same request will succeed soon.
+        // More than any count, this error shows that the same request will succeed soon.
         if let Some(error) = self.first_failure(|error| *error == RequestError::VnodeOpening) {
             return Err(error);
         }
@@ -337,7 +337,7 @@ impl GetMachine {
             return Ok(self.merged());
         }
         if let Some(error) = self.first_failure(|_| true) {
-            // A lone replica's own reason says more than a count of one.
+            // A lone replica's own reason is more useful than a count of one.
             if self.slots.len() == 1 {
                 return Err(error);
             }

@@ -566,7 +566,7 @@ fn a_basic_quorum_gives_up_once_a_majority_found_nothing() {
     );
 }
 
-/// A replica: its node, whether it is a primary, and what it will say.
+/// A replica: its node, true for a primary, and its answer.
 fn replicas() -> impl Strategy<Value = Vec<(u8, bool, usize)>> {
     prop::sample::select(vec![1_usize, 2, 3, 5])
         .prop_flat_map(|n| prop::collection::vec((1..4_u8, any::<bool>(), 0..WHAT.len()), n))

@@ -71,7 +71,7 @@ pub struct HintCursor(StorageKey);
 
 /// Keeps objects for nodes that are down.
 pub trait HintStore: Send + Sync {
-    /// Carries out what is asked of a stand-in, or says that it would have to wait for a device.
+    /// Carries out a request to a stand-in, or returns that it would have to wait for a device.
     fn handle(&self, request: &ReplicaRequest, now: Timestamp, reading: Reading) -> Handled;
 
     /// Hints from a place on, within limits. Blocks.

@@ -12,12 +12,12 @@
 //! - `reading.rs`, `writing.rs` and `deleting.rs` drive the machines of `get.rs` and `put.rs`;
 //!   `listing.rs` and `index_results.rs` go through the vnodes that `coverage.rs` plans; `comparing.rs`
 //!   drives the machine of `get.rs` for anti-entropy.
-//! - `attempts.rs` plans reads and writes, and paces what is tried again.
+//! - `attempts.rs` plans reads and writes, and paces new tries.
 //! - `accounts.rs` gives a request its time and reports its end.
 //! - `replicas.rs` asks replicas here and elsewhere, by `local_vnodes.rs` and `peers.rs`.
 //! - `plan.rs` has the plans that all of them go by.
 //!
-//! `service.rs` answers other nodes with what `local_vnodes.rs` and `hints.rs` have.
+//! `service.rs` answers other nodes from `local_vnodes.rs` and `hints.rs`.
 //!
 //! Outside this crate: protocols, engines, files.
 

@@ -26,7 +26,7 @@ use crate::trace::RequestKind;
 
 /// Names that one call of `next` gives at most.
 const NAMES_PER_CHUNK: usize = 1_000;
-/// Names that a vnode reads for one part: what a listing holds in memory.
+/// Names that a vnode reads for one part: a listing holds as many in memory.
 const NAMES_PER_PART: u32 = 10_000;
 
 /// A listing of one bucket's keys, in chunks.
@@ -157,7 +157,7 @@ impl Listing {
         Ok(())
     }
 
-    /// Some of what is ready.
+    /// Some of the ready names.
     fn chunk(&mut self) -> impl Iterator<Item = Address> {
         let count = self.ready.len().min(NAMES_PER_CHUNK);
         self.ready.drain(..count)

@@ -1,4 +1,4 @@
-//! The replicas of this node: its vnodes, and the store of what it keeps in place of other nodes.
+//! The replicas of this node: its vnodes, and the store of its hints for other nodes.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ pub(crate) async fn read_blocking<T: Send + 'static>(
     runtime.blocking(work).await
 }
 
-/// Waits until what a replica has received is stored.
+/// Waits until a received object is stored.
 pub(crate) async fn synced(runtime: &Runtime, ticket: SyncTicket) -> kvorum_backend::Result<()> {
     if ticket.is_driven() {
         ticket.await

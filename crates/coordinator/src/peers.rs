@@ -1,4 +1,4 @@
-//! The way to replicas on other nodes: asked like those of this node, but for what can fail.
+//! The way to replicas on other nodes: asked like those of this node, but with other failures.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,12 +21,12 @@ pub trait ReplicaPeers: Send + Sync {
     /// True if a node is to be asked at all. Wrong answers cost time or a stand-in, never data.
     fn is_up(&self, node: NodeId) -> bool;
 
-    /// Asks a node, which answers until `deadline` or not at all. `Stored` and `Received` come when
-    /// what was asked of durability holds.
+    /// Asks a node, which answers until `deadline` or not at all. `Stored` and `Received` come when the
+    /// requested durability holds.
     fn request(&self, node: NodeId, request: PeerRequest, deadline: Moment) -> Asking;
 }
 
-/// Why there is no answer, by what is known of the request.
+/// Why there is no answer, by the known fate of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerFailure {
     /// The node could not be reached. Nothing was done.
@@ -109,7 +109,7 @@ pub(crate) fn value_sent(request: &PeerRequest) -> Bytes {
     }
 }
 
-/// No client waits for what is compared.
+/// No client waits for comparisons.
 fn lane_of(request: &PeerRequest) -> Lane {
     match request {
         PeerRequest::Tree(_) => Lane::Bulk,

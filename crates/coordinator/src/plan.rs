@@ -35,7 +35,7 @@ pub(crate) struct Joint {
     n_new: u32,
 }
 
-/// The key of a plan and what counts for it.
+/// The key of a plan and its parameters.
 pub(crate) struct Target<'a> {
     pub(crate) key: StorageKey,
     pub(crate) place: Position,
@@ -304,14 +304,15 @@ impl Plan {
         Ok(quorum.resolve(effective_n).min(effective_n) as usize)
     }
 
-    /// `node_confirms`: never bounded by what the cluster has.
+    /// `node_confirms`: never bounded by the size of the cluster.
     fn unbounded(&self, asked: Option<Quorum>, default: Quorum) -> Result<usize, RequestError> {
         let quorum = self.permitted(asked, default)?;
         Ok(quorum.resolve(self.n_val) as usize)
     }
 
-    /// The value that counts, if n_val permits it. A request is judged by the n_val that counts for
-    /// it; what the bucket says, by the bucket's: a request with a smaller n_val does not violate it.
+    /// The value that counts, if n_val permits it. A quorum of the request is judged by the n_val that
+    /// counts for it; one of the bucket, by the bucket's: a request with a smaller n_val does not
+    /// violate it.
     fn permitted(&self, asked: Option<Quorum>, default: Quorum) -> Result<Quorum, RequestError> {
         let (quorum, n_val) = match asked {
             Some(quorum) => (quorum, self.n_val),

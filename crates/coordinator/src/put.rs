@@ -1,9 +1,9 @@
-//! The put machine: one replica coordinates, the others store what it made, and enough must confirm.
+//! The put machine: one replica coordinates, the others store its object, and enough must confirm.
 //!
-//! The coordinating replica alone gives the write its dot, and its own write comes first: what the
-//! others receive is the resulting object, so that one client put is exactly one dot wherever it
-//! lands. A replica confirms twice: when it has received (and applied) the object, which counts
-//! towards w, and when it has stored it as durably as it is configured to, which counts towards dw.
+//! The coordinating replica alone gives the write its dot, and its own write comes first: the others
+//! receive the resulting object, so that one client put is exactly one dot on every replica. A replica
+//! confirms twice: when it has received (and applied) the object, which counts towards w, and when it
+//! has stored it as durably as it is configured to, which counts towards dw.
 //!
 //! Pure, like the get machine. A failed coordinator fails the request: its write may have happened,
 //! and a second coordinator would give a second dot to one put.
@@ -269,7 +269,7 @@ impl PutMachine {
         }
     }
 
-    /// True when no replica can say anything new: the coordinator failed, or all are done.
+    /// True when no replica can report anything new: the coordinator failed, or all are done.
     fn is_over(&self) -> bool {
         let settled = |slot: &Slot| matches!(slot.stage, Stage::Durable | Stage::Failed(_));
         self.coordinator_failure().is_some() || self.slots.iter().all(settled)
@@ -363,10 +363,10 @@ impl PutMachine {
         let is_opening =
             |slot: &Slot| matches!(slot.stage, Stage::Failed(RequestError::VnodeOpening));
         if self.slots.iter().any(is_opening) {
-            // More than any count it says that the same request will succeed soon.
+            // More than any count, this error shows that the same request will succeed soon.
             return Some(RequestError::VnodeOpening);
         }
-        // A lone replica's own reason says more than a count of one.
+        // A lone replica's own reason is more useful than a count of one.
         match &self.slots[..] {
             [
                 Slot {

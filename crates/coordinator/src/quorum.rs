@@ -20,7 +20,7 @@ pub struct ReadQuorum {
     pub pr: usize,
     /// Distinct nodes among the answers.
     pub node_confirms: usize,
-    /// Give up once a majority has said that there is nothing.
+    /// Give up once a majority has found nothing.
     pub basic_quorum: bool,
     /// "There is nothing" counts as an answer.
     pub notfound_ok: bool,
@@ -64,7 +64,7 @@ pub struct Offered {
 }
 
 impl ReadQuorum {
-    /// Refuses what the replicas at hand can never give.
+    /// Refuses quorums that the replicas at hand can never meet.
     pub fn check(&self, offered: Offered) -> Result<(), RequestError> {
         if offered.replicas == 0 {
             return Err(RequestError::AllNodesDown);
@@ -98,7 +98,7 @@ impl ReadQuorum {
 }
 
 impl WriteQuorum {
-    /// Refuses what the replicas at hand can never give.
+    /// Refuses quorums that the replicas at hand can never meet.
     pub fn check(&self, offered: Offered) -> Result<(), RequestError> {
         if offered.replicas == 0 {
             return Err(RequestError::AllNodesDown);

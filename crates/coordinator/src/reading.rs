@@ -25,8 +25,8 @@ use crate::waiting::Waiting;
 /// One get in so many asks every replica from the start, so that a replica which is behind is found and
 /// repaired by reading even where the quorum never needs it.
 const GETS_THAT_ASK_ALL_EVERY: u64 = 16;
-/// So long those that were asked first are waited for before the others are asked: some times what a
-/// replica takes on a busy node, and less than a client notices.
+/// Time for which the replicas asked first are waited for before the others are asked: a multiple of a
+/// replica's time on a busy node, and less than a client notices.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// So long an answer is waited for that no client waits for.
 const REST_PATIENCE: Duration = Duration::from_secs(1);
@@ -58,7 +58,8 @@ struct GetRun {
     effects: GetEffects,
     executed: usize,
     reply: Option<GetReply>,
-    /// A replica knows a newer ring than the one that the plan was made with, or does not know it yet.
+    /// A replica has a newer ring than the one that the plan was made with, or has not received that
+    /// one yet.
     is_misplanned: bool,
     /// The replicas that are asked for heads while the client wants values.
     heads: SlotSet,
@@ -287,7 +288,7 @@ enum Next {
 }
 
 impl GetRun {
-    /// Executes what is to be done; what would have to wait goes to `leave`.
+    /// Executes the pending effects; work that would have to wait goes to `leave`.
     fn execute(&mut self, replicas: &Arc<Replicas>, mut leave: impl FnMut(usize, ReplicaWork)) {
         while let Some(effect) = self.next_effect() {
             match effect {
@@ -324,8 +325,8 @@ impl GetRun {
         let answer = match replied {
             Ok(ReplicaReply::Found(object)) if self.is_head(slot) => GetAnswer::Head(object),
             Ok(ReplicaReply::Found(object)) => GetAnswer::Found(object),
-            // A stand-in has what was written since the replica went down, and nothing of before: that
-            // it has nothing says nothing of the key.
+            // A stand-in has the writes since the replica went down, and none from before: its lack of
+            // a key means nothing for the key.
             Ok(ReplicaReply::NotFound)
                 if replicas.remote.is_some()
                     && is_stand_in()

@@ -1,9 +1,9 @@
 //! Tombstones that wait to be removed.
 //!
-//! A tombstone may go once every replica of its key holds it: then no older value is left anywhere
-//! that could come back. The queue remembers those for which a delete has just shown that; a restart
-//! forgets it, and the tombstones stay. Counters of dots never restart, so what is written to the key
-//! later is never taken for something older than what was removed.
+//! A tombstone may go once every replica of its key holds it: then no older value is left anywhere that
+//! could come back. The queue has those for which a delete has just shown that; a restart forgets it,
+//! and the tombstones stay. Counters of dots never restart, so a later write to the key is never taken
+//! for something older than the removed one.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Requests as the protocols hand them over: what a client may leave to the bucket is an `Option`.
+//! Requests as the protocols hand them over: a value that a client may leave to the bucket is an
+//! `Option`.
 
 use std::fmt;
 use std::time::Duration;

@@ -48,8 +48,8 @@ fn print(printed: &mut Vec<String>, effects: &[String]) {
     }
 }
 
-/// `kind node node* ... | name=number word ...`: the replicas by the number of their node, a star
-/// for a fallback, and what is asked of them.
+/// `kind node node* ... | name=number word ...`: the replicas by the number of their node, a star for a
+/// fallback, and the options of the request.
 pub(crate) struct Header {
     pub(crate) replicas: PreferenceList,
     settings: Vec<String>,

@@ -50,7 +50,7 @@ impl RequestKind {
 
 /// The receiver of the figures of finished requests. Called once for each request, on its own thread.
 pub trait Meter: Send + Sync {
-    /// A request has ended. `object` is what was read or written, where there is one.
+    /// A request has ended. `object` is the one read or written, if there is one.
     fn finished(
         &self,
         kind: RequestKind,
@@ -60,7 +60,7 @@ pub trait Meter: Send + Sync {
         now: Moment,
     );
 
-    /// A replica that was behind was sent what it lacked.
+    /// A replica that was behind was sent the object that it lacked.
     fn read_repaired(&self, now: Moment);
 
     /// The replica that was behind, in more detail. Called beside [`Meter::read_repaired`].
@@ -100,15 +100,15 @@ pub trait MaintenanceWitness: Send + Sync {
         false
     }
 
-    /// A put or a deletion has ended that was not refused for want of room: what it took, but for what it
-    /// was held back by. Called once for each, on its own thread.
+    /// A put or a deletion has ended that was not refused for want of room: its time, without the delay
+    /// that held it back. Called once for each, on its own thread.
     fn put_finished(&self, _took: Duration, _now: Moment) {}
 
     /// The longest step that overlapped the time from `from` to `to`, in words; `None` if none did.
     fn step_between(&self, from: Moment, to: Moment) -> Option<String>;
 }
 
-/// Everything a log line about a request says.
+/// The fields of a log line about a request.
 pub(crate) struct Finished<'a> {
     pub(crate) kind: RequestKind,
     pub(crate) place: &'a dyn fmt::Display,

@@ -73,8 +73,8 @@ impl Unopened {
         self.is_any() && (is_absent() || is_noted())
     }
 
-    /// Why what vnodes that are not open would have is to be had nowhere: they are being opened, as far as
-    /// this node knows, unless its own cannot be.
+    /// The error of a request whose data only vnodes that are not open have: they are being opened, as
+    /// far as this node has heard, unless its own cannot be.
     pub(crate) fn error(&self, ring: &Ring) -> RequestError {
         let partitions = ring.size().partitions();
         let own = partitions.filter(|partition| ring.reader(*partition) == self.parts.node);

@@ -68,7 +68,8 @@ struct PutRun {
     made: Option<Arc<Object>>,
     /// The coordinating replica failed in a way that leaves open if it did anything.
     is_in_doubt: bool,
-    /// A replica knows a newer ring than the one that the plan was made with, or does not know it yet.
+    /// A replica has a newer ring than the one that the plan was made with, or has not received that
+    /// one yet.
     is_misplanned: bool,
 }
 
@@ -88,12 +89,12 @@ enum Happened {
 pub(crate) struct Writes {
     pub(crate) replicas: Arc<Replicas>,
     pub(crate) attempts: Arc<Attempts>,
-    /// A quorum is asked whether a condition holds.
+    /// Asks a quorum if a condition holds.
     pub(crate) reads: Arc<Reads>,
 }
 
 impl Writes {
-    /// Writes, and tries again by what is known of the attempt before.
+    /// Writes, and tries again by the known fate of the attempt before.
     pub(crate) async fn put(
         &self,
         address: &Address,
@@ -108,7 +109,7 @@ impl Writes {
             self.reads
                 .check_by_quorum(address, &request.condition, options, progress)
                 .await?;
-            // The coordinating replica still has to rule out what came since.
+            // The coordinating replica still has to rule out later writes.
             if let Condition::Version(seen) = request.condition {
                 request.condition = Condition::NothingBeyond(seen);
             }
@@ -312,7 +313,7 @@ impl Writes {
 }
 
 impl PutRun {
-    /// Executes what is to be done; what has to be waited for goes to `leave`.
+    /// Executes the pending effects; work that has to be waited for goes to `leave`.
     fn execute(&mut self, replicas: &Arc<Replicas>, mut leave: impl FnMut(usize, ReplicaWork)) {
         while let Some(effect) = self.next_effect() {
             let is_coordination = matches!(effect, PutEffect::Coordinate { .. });

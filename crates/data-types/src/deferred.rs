@@ -1,4 +1,4 @@
-//! Removes that came before what they remove.
+//! Removes that came before their targets.
 //!
 //! A client that read from one replica may send its remove to another that has seen less. The part
 //! that the replica has is removed at once; the remove is kept, with the client's context, until the
@@ -47,12 +47,12 @@ impl Deferred {
         self.0.entry(context).or_default().insert(target);
     }
 
-    /// The contexts and what waits for them, in order.
+    /// The contexts and the removes that wait for them, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Clock, &BTreeSet<Target>)> {
         self.0.iter()
     }
 
-    /// Takes in what waits at another replica.
+    /// Takes in the waiting removes of another replica.
     pub(crate) fn merge(&mut self, other: &Self) {
         for (context, targets) in other.iter() {
             let waiting = self.0.entry(context.clone()).or_default();

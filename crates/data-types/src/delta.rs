@@ -21,8 +21,8 @@ pub struct Delta<K, E> {
     pub needs: Clock,
     /// The parts at the root that the update is about.
     pub parts: BTreeMap<K, Touched<E>>,
-    /// The update's removes that had a context. A replica may hold some of what they are about that
-    /// the one that carried the update out held no more, or not yet.
+    /// The update's removes that had a context. A replica may hold some of their targets that the
+    /// updating one held no more, or not yet.
     pub removes: Deferred,
 }
 
@@ -35,7 +35,7 @@ pub struct Touched<E> {
     pub part: Option<E>,
 }
 
-/// A delta came to a replica that has not seen what it builds on: the whole value is needed.
+/// A delta came to a replica that has not seen the writes that it builds on: the whole value is needed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the update builds on updates that this replica has not seen")]
 pub struct Gap {

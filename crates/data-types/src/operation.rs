@@ -27,7 +27,7 @@ pub enum Operation {
 pub enum SetChange {
     /// Adds a member.
     Add(Bytes),
-    /// Removes a member: what the context has seen of it, or what this replica has of it.
+    /// Removes a member: the writes to it that the context has seen, or those of this replica.
     Remove(Bytes),
 }
 
@@ -38,7 +38,7 @@ pub enum FieldChange {
     Remove(FieldName),
     /// Changes a field, which is made where it is not there.
     Update {
-        /// The field's name; the operation says its kind.
+        /// The field's name; the operation has its kind.
         name: Bytes,
         /// The change.
         operation: FieldOperation,

@@ -8,7 +8,7 @@
 //! The head has a digest of all members and their dots, which every change keeps up to date. Replicas
 //! with equal heads have equal sets, so anti-entropy hashes heads and reads no page.
 //!
-//! Figures and what was rejected: `docs/decisions/0033-large-sets-in-pages.md`.
+//! Figures and rejected designs: `docs/decisions/0033-large-sets-in-pages.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,7 +76,7 @@ pub enum PagedSetError<E: std::error::Error + 'static> {
         #[source]
         source: E,
     },
-    /// A page that the head says there is was not found: the copy is damaged.
+    /// A page in the head's count was not found: the copy is damaged.
     #[error("page {number} of a set is missing")]
     Missing {
         /// The page.
@@ -98,7 +98,7 @@ pub enum PagedSetError<E: std::error::Error + 'static> {
     Digest {
         /// Members found.
         found: u64,
-        /// Members that the head says.
+        /// Number of members in the head.
         expected: u64,
     },
     /// The operation cannot be carried out.
@@ -110,7 +110,7 @@ pub enum PagedSetError<E: std::error::Error + 'static> {
 }
 
 impl Set {
-    /// The members' bytes, with what each counts beside its own.
+    /// The members' bytes, with the overhead of each.
     pub fn member_bytes(&self) -> u64 {
         self.parts.keys().map(counted_bytes).sum()
     }
@@ -168,7 +168,8 @@ impl PagedSet {
         xxh3_64(&self.encode())
     }
 
-    /// Carries out changes, all or none; returns what to write, and what the other replicas need.
+    /// Carries out changes, all or none; returns the pages to write, and the delta that the other
+    /// replicas need.
     ///
     /// # Errors
     /// [`PagedSetError`]; nothing is to be written.
@@ -184,7 +185,7 @@ impl PagedSet {
         self.change(names, source, |set| Ok(set.update(changes, update)?))
     }
 
-    /// Takes in what an update at another replica changed; returns what to write.
+    /// Takes in the changes of an update at another replica; returns the pages to write.
     ///
     /// # Errors
     /// [`PagedSetError`]; nothing is to be written.
@@ -361,7 +362,7 @@ impl<'a, S: PageSource> Pages<'a, S> {
         Ok(members)
     }
 
-    /// Puts a member in its page, or removes it, and returns what was there.
+    /// Puts a member in its page, or removes it, and returns the former entry.
     fn replace(
         &mut self,
         name: &Bytes,

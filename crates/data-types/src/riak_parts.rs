@@ -1,4 +1,4 @@
-//! Sets and maps as Riak's terms, and what is in maps.
+//! Sets and maps as Riak's terms, and the content of maps.
 //!
 //! Version 1 writes dictionaries as sorted lists of pairs, version 2 as the records of Erlang's module
 //! `dict`. Both are read. Version 1 is written, which every release reads: the places of a `dict`'s
@@ -160,7 +160,7 @@ fn fields_of(term: Term, path: &[FieldName], deferred: &mut Deferred) -> Option<
 }
 
 /// A field, `{[{Dot, Value}], Tombstone}`: a value for each update that no other had seen, to be
-/// merged, and an empty value with the clock of what was removed from them.
+/// merged, and an empty value with the clock of the parts removed from them.
 fn field_of(term: Term, path: &[FieldName], deferred: &mut Deferred) -> Option<Field> {
     let kind = path.last()?.kind;
     let [values, tombstone] = tuple(term)?;
@@ -189,7 +189,7 @@ fn removed_by(tombstone: Term, kind: FieldKind) -> Option<Clock> {
     clock_of(clock?)
 }
 
-/// A value in a field, and what it has seen.
+/// A value in a field, and the clock that it has seen.
 fn content_of(
     term: Term,
     dot: Dot,

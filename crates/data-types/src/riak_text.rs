@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::operation::{Missing, OperationError};
 
 impl Missing {
-    /// The Erlang term by which Riak names what was not there, such as
+    /// The Erlang term by which Riak names a missing target, such as
     /// `{precondition,{not_present,<<"x">>}}`.
     pub fn riak_text(&self) -> String {
         let missing = match self {

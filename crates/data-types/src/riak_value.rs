@@ -65,7 +65,7 @@ pub enum RiakFormError {
     /// The term cannot be read.
     #[error("data type of Riak's holds no term")]
     Term(#[from] TermError),
-    /// The term is not what the module writes.
+    /// The term is not of the form that the module writes.
     #[error("term is no {kind} of Riak's")]
     Shape {
         /// The type that was expected of the term.

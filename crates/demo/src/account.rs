@@ -33,7 +33,7 @@ struct Missed {
 }
 
 impl Account {
-    /// Notes a write that is about to be sent and replaces what was read; its number.
+    /// Notes a write that is about to be sent and replaces the siblings read; its number.
     pub(crate) fn attempt(&mut self, key: KeyId, replaces: Siblings) -> u64 {
         self.keys.entry(key).or_default().attempt(false, replaces)
     }
@@ -53,7 +53,7 @@ impl Account {
         self.findings.push(finding);
     }
 
-    /// Holds a read of the whole cluster, begun at `now`, to what was acknowledged.
+    /// Holds a read of the whole cluster, begun at `now`, to the acknowledged writes.
     pub(crate) fn judge(&mut self, key: KeyId, siblings: &Siblings, now: Duration) {
         let verdict = self.verdict(key, siblings);
         let is_lost = |wrong: &Wrong| matches!(wrong, Wrong::Lost(_));

@@ -1,4 +1,4 @@
-//! The command: its arguments, what is made and taken away again, and its last words.
+//! The command: its arguments, the parts that it makes and removes, and its last lines.
 
 use std::io::{IsTerminal as _, Write};
 use std::num::NonZeroUsize;

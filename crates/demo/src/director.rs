@@ -332,7 +332,7 @@ impl Director {
         self.show();
     }
 
-    /// Does what is due. A cue for which it is too early holds up those behind it.
+    /// Carries out due cues. A cue for which it is too early holds up those behind it.
     fn follow_cues(&mut self) {
         let elapsed = self.began.elapsed();
         while let Some(cue) = self.cues.first().copied().filter(|cue| cue.at <= elapsed) {
@@ -489,7 +489,7 @@ impl Director {
         }
     }
 
-    /// Says once in each cut that the nodes know of it.
+    /// Notes once in each cut that the nodes have noticed it.
     fn tell_of_silence(&mut self) {
         let is_cut = self.scene.is_cut();
         let knows = |node: &NodeNumber| {

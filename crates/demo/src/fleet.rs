@@ -155,7 +155,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Stops a node and removes what it had.
+    /// Stops a node and removes its files.
     pub(crate) fn discard(&self, number: NodeNumber) {
         let node = self.nodes.lock().all.remove(&number);
         if let Some(node) = node {
@@ -164,8 +164,8 @@ impl Fleet {
         }
     }
 
-    /// Plans and commits what is staged, over any node but `except`, until it `is_done`: an answer may be
-    /// lost, and a change has to wait for the moves of the one before it.
+    /// Plans and commits the staged changes, over any node but `except`, until it `is_done`: an answer
+    /// may be lost, and a change has to wait for the moves of the one before it.
     fn commit(&self, except: NodeNumber, is_done: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
         self.with_another(except, MOVE_WAIT, |other| {
             if is_done(&other.ask(&["member-status"])?) {

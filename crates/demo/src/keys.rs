@@ -15,7 +15,7 @@ pub(crate) enum Press {
     Interrupt,
 }
 
-/// The keys and what they do, as they are shown.
+/// The keys and their effects, as they are shown.
 pub(crate) const HELP: [(&str, &str); 8] = [
     ("k", "kill"),
     ("c", "cut"),

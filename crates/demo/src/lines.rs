@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::picture::{Phase, Picture};
 
-/// Between two lines that say how it goes.
+/// Time between two lines about the progress.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// The position behind the printed lines.

@@ -1,4 +1,4 @@
-//! The load: writers that read, replace what they read, and remember what was acknowledged.
+//! The load: writers that read, replace the siblings read, and remember acknowledged writes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -52,7 +52,7 @@ pub(crate) type Targets = BTreeMap<NodeNumber, SocketAddr>;
 pub(crate) struct Counts {
     pub(crate) acknowledged: AtomicU64,
     pub(crate) reads: AtomicU64,
-    /// Reads that were held to what had been acknowledged.
+    /// Reads that were held to acknowledged writes.
     pub(crate) judged: AtomicU64,
     /// Siblings that a write replaced by one value.
     pub(crate) siblings: AtomicU64,
@@ -251,7 +251,7 @@ impl Writer {
         }
     }
 
-    /// Reads a key and replaces what it read.
+    /// Reads a key and replaces the siblings read.
     async fn replace(&mut self) -> Result<(), Error> {
         let key = self.next_key();
         let shared = Arc::clone(&self.shared);
@@ -369,7 +369,7 @@ pub(crate) async fn connect(address: SocketAddr) -> Result<Client, Error> {
     Client::connect(address, &settings).await
 }
 
-/// Siblings and context of a key, or what cannot be in a value.
+/// Siblings and context of a key, or the bytes that cannot be a value.
 pub(crate) async fn read(
     client: &mut Client,
     (writer, key): KeyId,

@@ -115,7 +115,7 @@ impl Network {
         })
     }
 
-    /// Passes on what is said over one connection, both ways, until it ends.
+    /// Relays one connection, both ways, until it ends.
     async fn pass_on(
         &self,
         mut caller: TcpStream,

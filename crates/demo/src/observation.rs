@@ -14,7 +14,7 @@ const REPLICAS: u64 = 3;
 /// The view of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeView {
-    /// Members that it knows, itself included.
+    /// Members in its state, itself included.
     pub(crate) members: BTreeSet<String>,
     /// Those of them that it does not reach.
     pub(crate) unreachable: BTreeSet<String>,
@@ -161,7 +161,7 @@ impl Observation {
         owners
     }
 
-    /// Partitions that are to move, with the node that gets each: as the node says that knows most.
+    /// Partitions that are to move, with the node that gets each: by the node with the most of them.
     pub(crate) fn pending(&self) -> BTreeMap<usize, Option<NodeNumber>> {
         let views = self.nodes.values();
         let most = views.max_by_key(|view| view.pending.len());

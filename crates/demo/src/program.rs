@@ -15,7 +15,7 @@ pub struct Program {
 /// An answer of the admin interface.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// False when it refused; the text says why.
+    /// False when it refused; the text has the reason.
     pub is_ok: bool,
     /// For people.
     pub text: String,

@@ -1,6 +1,6 @@
-//! The scene: which nodes there are, what became of them, and what an action means now. Pure.
+//! The scene: the nodes, their states, and the meaning of an action at present. Pure.
 //!
-//! It knows what was ordered, not what the nodes think: that is [`crate::observation`].
+//! It has the orders given, not the nodes' views, which are in [`crate::observation`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +62,7 @@ impl Refusal {
 pub(crate) enum Order {
     /// SIGKILL.
     Kill(NodeNumber),
-    /// A killed node is started on what it has on disk.
+    /// A killed node is started on its files.
     Start(NodeNumber),
     /// Nothing passes between these and the others.
     Cut(BTreeSet<NodeNumber>),
@@ -176,7 +176,7 @@ impl Scene {
         }
     }
 
-    /// Takes note of what came of an order.
+    /// Takes note of the outcome of an order.
     pub(crate) fn note(&mut self, outcome: &Outcome) {
         match *outcome {
             Outcome::Up(node) | Outcome::Stays(node) => self.set(node, Stage::Up),

@@ -1,5 +1,5 @@
-//! The demo on a terminal: members, ring, load, transfers and what happened. Pure: a picture becomes
-//! cells of a terminal.
+//! The demo on a terminal: members, ring, load, transfers and events. Pure: a picture becomes cells of
+//! a terminal.
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ pub(crate) enum Action {
     Add,
     /// A node leaves; which one, or the last.
     Remove(Option<NodeNumber>),
-    /// The load ends, and what it wrote is read back.
+    /// The load ends, and its writes are read back.
     End,
 }
 

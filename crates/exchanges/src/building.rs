@@ -84,7 +84,7 @@ impl Builder {
         }
     }
 
-    /// Builds what is to be built; waits a while when there is nothing.
+    /// Builds the next due tree; waits a while when there is none.
     pub(crate) async fn build_next(&self, size: RingSize) {
         let vnodes = self.vnodes(size);
         self.forget_gone(&vnodes);
@@ -199,7 +199,7 @@ fn name_of(vnode: &Vnode) -> (Partition, StoreId) {
     (vnode.partition(), vnode.store_id())
 }
 
-/// Counts what a store has lost or could not read, as far as it says.
+/// Counts the reported losses and failed reads of a store.
 fn losses_of(vnode: &Vnode) -> u64 {
     let status = vnode.store_status();
     status.corrupt_reads + status.lost.len() as u64

@@ -42,7 +42,7 @@ struct Conversation {
     pending: FuturesUnordered<Pending>,
 }
 
-/// Carries out an exchange of these replicas. It ends early when `stop` says so, or is gone.
+/// Carries out an exchange of these replicas. It ends early when `stop` is set or dropped.
 pub(crate) async fn converse(
     means: Means,
     order: &Order,
@@ -83,7 +83,7 @@ impl Conversation {
         let mut stopped = pin!(stop.until(|is_stopped| *is_stopped));
         let pending = &mut self.pending;
         poll_fn(|context| {
-            // Stopped, or gone with what could stop it.
+            // Stopped, or the sender of stops is gone.
             if stopped.as_mut().poll(context).is_ready() {
                 return Poll::Ready(ExchangeEvent::Stop);
             }

@@ -30,7 +30,7 @@ pub(crate) fn targets_of(
     all.filter(is_here).collect()
 }
 
-/// The replicas of a target, whether they are up or not.
+/// The replicas of a target, up or down.
 pub(crate) fn replicas_of(state: &ClusterState, target: Target, colocated: bool) -> PreferenceList {
     let ring = state.ring();
     let Some(name) = tree_of(ring.size(), target) else {

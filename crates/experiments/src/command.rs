@@ -56,7 +56,7 @@ pub struct CompareArguments {
     title: String,
 }
 
-/// Runs a command and says whether it succeeded; what it has to say goes to `out`.
+/// Runs a command and returns its exit code; its output goes to `out`.
 ///
 /// # Errors
 /// A directory that is no run's, or a page that cannot be written.

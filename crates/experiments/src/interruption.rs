@@ -1,5 +1,5 @@
-//! Ends long work in order when a person or the system asks for it: children are stopped, what is
-//! done is kept.
+//! Ends long work in order when a person or the system asks for it: children are stopped, finished work
+//! is kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

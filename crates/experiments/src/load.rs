@@ -1,5 +1,5 @@
-//! A load on a server of our own: `kvorum bench run` as a process of its own, so that what it
-//! measures of itself is one run's and nothing is left of the run before.
+//! A load on a server of our own: `kvorum bench run` as a process of its own, so that its measurements
+//! of itself are of one run and have nothing of the run before.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};

@@ -1,9 +1,9 @@
 //! `kvorum bench matrix`: tests times backends (times durabilities), each on a server of its own,
 //! and the pages that compare them.
 //!
-//! A matrix takes hours, so that an interruption must not cost what is done: every cell is
-//! recorded when its results are complete, and `--resume` runs the rest. A cell whose plan has
-//! changed since is run anew.
+//! A matrix takes hours, so that an interruption must not cost finished cells: every cell is recorded
+//! when its results are complete, and `--resume` runs the rest. A cell whose plan has changed since is
+//! run anew.
 
 mod cell;
 mod estimate;
@@ -38,11 +38,11 @@ pub struct MatrixArguments {
     /// Keep the cells that are done and run the rest
     #[arg(long)]
     resume: bool,
-    /// Run cells for this many seconds instead of what the file says
+    /// Run cells for this many seconds instead of those in the file
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
-    /// Write the pages there too when all cells are done: what is worth keeping, without raw
-    /// results and a page for each run
+    /// Write the pages there too when all cells are done: a set worth keeping, without raw results and
+    /// a page for each run
     #[arg(long, value_name = "DIR")]
     publish: Option<PathBuf>,
     /// Run this test alone; may be repeated
@@ -53,7 +53,7 @@ pub struct MatrixArguments {
     backend: Vec<String>,
 }
 
-/// Runs a matrix and says whether all its cells succeeded.
+/// Runs a matrix and returns true if all its cells succeeded.
 ///
 /// # Errors
 /// A file that cannot be understood, results that are in the way, an interruption.

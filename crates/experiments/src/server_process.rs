@@ -146,7 +146,7 @@ impl ServerProcess {
         );
     }
 
-    /// The end of what it printed, and where the rest is.
+    /// The end of its output, and the file of the rest.
     fn last_words(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);

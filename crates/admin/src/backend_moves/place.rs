@@ -1,4 +1,4 @@
-//! The places whose backend a property says: a type, or a bucket.
+//! The places with a property for their backend: a type, or a bucket.
 
 use std::fmt;
 

@@ -278,7 +278,7 @@ Key: (C) = Claimant; availability marked with '!' is unexpected
     );
 }
 
-/// `ring-status` said that the ring was not ready while `ringready` said TRUE of it.
+/// `ring-status` once reported that the ring was not ready while `ringready` printed TRUE.
 #[test]
 fn ringready_and_ring_status_agree() {
     for (state, unreachable) in [

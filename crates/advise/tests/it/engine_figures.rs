@@ -189,7 +189,7 @@ fn innostore_takes_the_disk_that_capacity_says() {
     );
 }
 
-/// The journal is what was put to the value log.
+/// The journal is the writes to the value log.
 #[test]
 fn leveled_takes_the_disk_that_capacity_says() {
     let memory = MemoryDisk::new();
@@ -264,7 +264,7 @@ fn bitcask_takes_the_disk_and_memory_that_capacity_says() {
     );
 }
 
-/// As a server runs it by default: what a store holds for its entries in the log counts.
+/// Runs as a server does by default: the memory of a store for its entries in the log counts.
 #[test]
 fn bitcask_over_the_value_log_takes_the_memory_that_capacity_says() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());

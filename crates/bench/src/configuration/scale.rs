@@ -3,8 +3,8 @@
 
 use kvorum_erlang_terms::Term;
 
-/// Generators of numbers whose last argument says how many there are, and the smallest such number
-/// that they take.
+/// Generators of numbers whose last argument is the count of numbers, and the smallest count that they
+/// take.
 const COUNTED: [(&str, i128); 19] = [
     ("uniform_int", 1),
     ("uniform_int_bin", 1),

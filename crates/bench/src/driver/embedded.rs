@@ -36,7 +36,7 @@ pub struct Engine {
     pub open: OpenStore,
 }
 
-/// Opens a store, or says why not.
+/// Opens a store, or returns the reason why it cannot.
 pub type OpenStore = fn(&Path) -> Result<Arc<dyn Backend>, String>;
 
 impl std::fmt::Debug for Engine {

@@ -81,7 +81,7 @@ impl HttpSession {
             .await
             .map_err(|error| text(&error))?;
         tokio::task::spawn_local(async move {
-            // Requests get the error; here it only says that the connection is over.
+            // Requests get the error; here it only means that the connection is over.
             let _ = connection.await;
         });
         Ok(sender)

@@ -98,7 +98,7 @@ impl ObjectAccess {
         }
     }
 
-    /// Asks for an object without its value: whether it is there.
+    /// Asks for an object without its value: true if it is there.
     pub(super) async fn head(&mut self, bucket: &Bucket, key: &[u8]) -> Result<bool, Term> {
         let options = GetOptions {
             head: Some(true),
@@ -137,7 +137,7 @@ impl ObjectAccess {
         }
     }
 
-    /// Deletes an object, whether or not there is one. The error is the reason to count.
+    /// Deletes an object, present or not. The error is the reason to count.
     pub(super) async fn delete(
         &mut self,
         via: Via,

@@ -144,7 +144,7 @@ impl PbSession {
         answer.map(drop).map_err(|error| self.reason(error))
     }
 
-    /// Deletes an object, whether or not there is one. The error is the reason to count.
+    /// Deletes an object, present or not. The error is the reason to count.
     pub(super) async fn delete(
         &mut self,
         bucket: &Bucket,
@@ -242,7 +242,7 @@ async fn within<T>(
         .unwrap_or(Err(Error::Timeout { after }))
 }
 
-/// The error with what caused it.
+/// The error with its causes.
 fn causes(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

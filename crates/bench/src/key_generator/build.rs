@@ -1,4 +1,4 @@
-//! Builds a worker's key generator from its term, and refuses what cannot work.
+//! Builds a worker's key generator from its term, and refuses terms that cannot work.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -288,7 +288,7 @@ impl<'run> KeySources<'run> {
         Ok(Some(node))
     }
 
-    /// This worker's share of `count` keys; the last worker takes what is left over.
+    /// This worker's share of `count` keys; the last worker takes the rest.
     fn partition(&self, start: i64, count: i64, worker: u32) -> Node {
         let workers = i64::from(self.concurrent.max(1));
         let index = i64::from(worker.saturating_sub(1));

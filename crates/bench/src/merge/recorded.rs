@@ -1,4 +1,4 @@
-//! A result directory read back: what was recorded, interval by interval.
+//! A result directory read back: its records, interval by interval.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub enum MergeError {
         /// Why not.
         source: std::io::Error,
     },
-    /// A file does not hold what a run writes.
+    /// A file does not have the content that a run writes.
     #[error("{}: {reason}", path.display())]
     Content {
         /// The file.
@@ -46,7 +46,7 @@ pub(super) struct Interval {
     /// Its end, since the run's start.
     pub(super) elapsed: Duration,
     pub(super) window: Duration,
-    /// By label; what had no operation is absent.
+    /// Records by label; a label without operations is absent.
     pub(super) records: BTreeMap<String, Record>,
 }
 

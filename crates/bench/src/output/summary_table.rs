@@ -57,7 +57,7 @@ impl Totals {
     }
 }
 
-/// Writes the table, the reasons of errors and what the processes used.
+/// Writes the table, the reasons of errors and the resources of the processes.
 pub fn write_summary(
     out: &mut dyn Write,
     operations: &[Operation],
@@ -115,7 +115,7 @@ fn write_pace(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
     Ok(())
 }
 
-/// The tool's own usage, of which memory says nothing: the workers' buffers are gone by the end.
+/// The tool's own usage without memory, since the workers' buffers are gone by the end.
 fn own_sample(usage: ProcessUsage) -> ServerSample {
     ServerSample {
         cpu: Some(usage.cpu),

@@ -13,8 +13,8 @@ pub struct RunOptions {
     pub probe: ProbeTargets,
     /// For how long operations run before measuring begins.
     pub warm_up: Duration,
-    /// Operations per second of all workers of this process together, in an open loop; `None` paces
-    /// as the configuration says.
+    /// Operations per second of all workers of this process together, in an open loop; `None` for the
+    /// configured pace.
     pub open_rate: Option<f64>,
     /// Id of the first worker.
     pub first_worker: u32,

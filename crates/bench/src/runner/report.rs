@@ -1,4 +1,4 @@
-//! The thread that reports: collects what workers recorded, writes rows, and ends the run in time.
+//! The thread that reports: collects workers' records, writes rows, and ends the run in time.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::worker::Control;
 /// Number of looks at the workers between two renewals of the progress line.
 const LOOKS_PER_TICK: u32 = 5;
 
-/// Collects what the threads recorded, and writes it out.
+/// Collects the threads' records, and writes them out.
 pub(super) struct Report<'run> {
     settings: &'run Settings,
     options: &'run RunOptions,
@@ -123,7 +123,7 @@ impl<'run> Report<'run> {
         }
     }
 
-    /// Puts what was recorded so far aside, and begins to measure.
+    /// Puts the records so far aside, and begins to measure.
     fn begin(&mut self, files: &mut ResultFiles) -> Result<Measuring, RunError> {
         let probe_file = File::create(self.probe_path(files))?;
         let probe = ServerProbe::start(
@@ -206,7 +206,7 @@ impl<'run> Report<'run> {
         }
     }
 
-    /// Takes what was recorded since the last time, and writes it.
+    /// Takes the records since the last time, and writes them.
     fn write_rows(
         &mut self,
         elapsed: Duration,

@@ -137,7 +137,7 @@ impl ServerSample {
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let mut values = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
-        // Labels may hold blanks, so that the value is what follows the closing brace.
+        // Labels may hold blanks, so the value begins behind the closing brace.
         let (name, rest) = match line.split_once('{') {
             Some((name, rest)) => (name, rest.rsplit_once('}').map_or("", |(_, after)| after)),
             None => line.split_once(' ').unwrap_or((line, "")),

@@ -14,7 +14,7 @@ const SHARDS: u64 = 64;
 /// Writes without an answer that are kept for a key; with more of them, its reads are not checked.
 const PENDING_MAX: usize = 64;
 
-/// All keys of a run and what was written to them.
+/// All keys of a run and their writes.
 #[derive(Debug)]
 pub struct Ledger {
     run: u32,
@@ -40,7 +40,7 @@ struct Write {
     is_removal: bool,
 }
 
-/// A read under way, and what it may return.
+/// A read under way, and the values that it may return.
 #[derive(Debug)]
 pub struct Reading {
     key: u64,
@@ -97,7 +97,7 @@ impl Ledger {
         begun
     }
 
-    /// A write is acknowledged; what it replaces is forgotten.
+    /// A write is acknowledged; the writes that it replaces are forgotten.
     pub fn write_ended(&self, key: u64, sequence: u64) {
         let mut shard = self.shard(key);
         let now = self.tick();

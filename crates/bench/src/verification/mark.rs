@@ -59,7 +59,7 @@ impl Mark {
         marked.freeze()
     }
 
-    /// The mark of a value that is whole; else what is wrong with it.
+    /// The mark of a value that is whole; else the error in it.
     pub fn of(value: &[u8]) -> Result<Self, &'static str> {
         let Some((mark, rest)) = value.split_at_checked(MARK_BYTES) else {
             return Err("not_marked");

@@ -315,7 +315,7 @@ fn configurations_that_cannot_run_say_why_before_anything_is_written() {
         ("{driver, ", "my.config: line 1, column 10: expected a term"),
     ] {
         let run = Run::new();
-        // As the program prints it: what went wrong, and once only why.
+        // As the program prints it: the failure, and its reason only once.
         let error = format!("{:#}", run.configured(text, &[]).unwrap_err());
         assert_eq!(error.matches(part).count(), 1, "{text}: {error}");
         assert!(!run.directory.path().join("results").exists());

@@ -281,7 +281,7 @@ fn a_node_that_is_gone_for_good_is_replaced_in_the_midst_of_moves() {
         node: source,
         change,
     };
-    // A further node that joins would wait for what is under way; the one that replaces does not.
+    // A further node that joins would wait for moves under way; the one that replaces does not.
     let state = done(&join(&state, 9), replacement);
     let waits = join(&state, 8);
     assert!(matches!(waits.plan(), Err(PlanError::RingNotReady { .. })));
@@ -520,7 +520,7 @@ fn a_node_that_is_gone_for_good_is_removed_in_the_midst_of_moves() {
     ));
     let source = state.ring().owner(closing);
     let epoch = state.ring().epoch(closing);
-    // The receiver is gone: what moved there stays where it was.
+    // The receiver is gone: a partition that moved there stays where it was.
     let without = commit(&done(&state, stage(5, StagedChange::ForceRemove)));
     let ring = without.ring();
     assert!(ring.moves().is_empty() && without.member(node(5)).is_none());

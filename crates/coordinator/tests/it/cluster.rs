@@ -258,7 +258,7 @@ impl Cluster {
     }
 }
 
-/// Counts what is read to be handed over.
+/// Counts the hints read to be handed over.
 struct WatchedHints {
     hints: Arc<VnodeHints>,
     read: Arc<AtomicU64>,
@@ -298,7 +298,7 @@ impl ClusterNode {
         self.known.tell(state);
     }
 
-    /// Takes over a newer state: opens what it is to have, and refuses older epochs from now on.
+    /// Takes over a newer state: opens its new stores, and refuses older epochs from now on.
     pub(crate) fn learn(&self, state: &Arc<ClusterState>) {
         self.hear_of(state);
         let ring = state.ring();

@@ -1,4 +1,4 @@
-//! Index queries, against a model of what is stored: every form, in one piece and in pages.
+//! Index queries, against a model of the stored objects: every form, in one piece and in pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -109,7 +109,7 @@ pub(crate) async fn paged(
     }
 }
 
-/// Compares every form of a query with what it should give, in order.
+/// Compares every form of a query with its expected result, in order.
 async fn check_query(
     coordinator: &Arc<Coordinator>,
     field: &str,

@@ -66,7 +66,7 @@ impl Clients {
             let owed = self.ledger.lock().acknowledged.get(key).cloned();
             let read = get(node, key, &GetOptions::default()).await;
             let seen = self.note_read(key, &read, owed.as_deref().unwrap_or_default());
-            // Some write blindly, others over what they have read.
+            // Some write blindly, others over the object that they have read.
             let context = if turn % 3 == 0 { Clock::new() } else { seen };
             let value = format!("{client}.{turn}");
             let written = put(node, key, &value, &context, &PutOptions::default()).await;
@@ -74,7 +74,7 @@ impl Clients {
         }
     }
 
-    /// The clock of what was read, which must have seen all that was acknowledged before.
+    /// The clock of the object read, which must have seen all that was acknowledged before.
     fn note_read(
         &self,
         key: &str,
@@ -160,7 +160,7 @@ async fn move_partition(cluster: &Cluster, ring: &mut Ring, partition: Partition
     let pause = || Duration::from_micros(cluster.runtime.random_u64() % 20_000);
     ring.begin_move(partition, node_id(to)).unwrap();
     let state = cluster.state(ring.clone());
-    // Filling begins once the source refuses what is older.
+    // Filling begins once the source refuses older epochs.
     spread(cluster, &state, &[from]).await;
     cluster.runtime.sleep(pause()).await;
     cluster.node(to).learn(&state);
@@ -169,7 +169,7 @@ async fn move_partition(cluster: &Cluster, ring: &mut Ring, partition: Partition
     ring.close_move(partition).unwrap();
     spread(cluster, &cluster.state(ring.clone()), &[]).await;
     cluster.runtime.sleep(pause()).await;
-    // Settled once the source knows that it closes.
+    // Settled once the source has learned that it closes.
     let state = cluster.state(ring.clone());
     cluster.node(from).learn(&state);
     ring.settle_move(partition).unwrap();
@@ -266,7 +266,7 @@ fn no_acknowledged_write_is_lost_and_no_read_is_stale_while_partitions_move() {
 #[test]
 fn nor_when_connections_break_meanwhile() {
     let written: usize = (1..=12).map(|seed| race(seed, true).0).sum();
-    // Most get through; of the others it is not known whether they were written.
+    // Most get through; the others may or may not have been written.
     assert!(written > 12 * 6 * 40 / 2, "{written}");
 }
 
@@ -342,7 +342,7 @@ fn a_write_that_was_half_done_goes_on_with_the_same_dot_in_the_new_list() {
         nodes: 5,
         ..Setup::default()
     });
-    // The last replica moves: the coordinating one does not know, and does not refuse.
+    // The last replica moves: the coordinating one has not heard of it, and does not refuse.
     let (owners, partition) = (cluster.owners("key"), cluster.partitions("key")[2]);
     let mut moving = ring(4);
     moving.begin_move(partition, node_id(5)).unwrap();

@@ -1,4 +1,4 @@
-//! Every quorum value counts alike, whether request, bucket or bucket type gives it.
+//! Every quorum value counts alike, in the request, the bucket or the bucket type.
 
 use kvorum_backend::ErrorKind;
 use kvorum_cluster::{AgreedState, Command, Member};
@@ -212,7 +212,7 @@ fn one_node_has_one_copy_and_its_quorum_is_one() {
         };
         assert_eq!(outcome, expected, "{value:?}");
     }
-    // Distinct machines are what they are.
+    // The number of distinct machines is never reduced.
     let options = PutOptions {
         node_confirms: Some(Quorum::Number(2)),
         ..PutOptions::default()

@@ -284,7 +284,7 @@ fn few_large_hints_are_read_at_a_time() {
     assert_eq!((pages, passed_over), (vec![4, 4, 1], 9));
 }
 
-/// A stand-in that has handed over what it wrote knows nothing of it any more.
+/// A stand-in that has handed over its writes has no record of them any more.
 #[test]
 fn what_a_stand_in_writes_next_does_not_supersede_what_it_has_handed_over() {
     let cluster = Cluster::new(&Setup {
@@ -354,7 +354,7 @@ fn all_replicas_down_and_a_stand_in_still_takes_writes_and_gives_them_back() {
 }
 
 /// A quorum of two is two machines, however many are down. A client that wants to write on the last one
-/// says so.
+/// has to request it.
 #[test]
 fn a_node_that_reaches_no_other_takes_what_one_machine_can_promise() {
     for (is_primary, colocated) in [(true, false), (false, false), (true, true), (false, true)] {

@@ -1,4 +1,4 @@
-//! A node of one in memory, and what tests ask of it.
+//! A node of one in memory, and the helpers of tests.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -29,11 +29,11 @@ pub(crate) struct Setup {
     pub(crate) colocated: bool,
     pub(crate) tombstones: TombstoneKeeping,
     pub(crate) requests_max: usize,
-    /// Puts are durable only when the test says so.
+    /// Puts are durable only when the test makes them so.
     pub(crate) syncs_late: bool,
     /// The delay of puts by background work.
     pub(crate) put_delay: Duration,
-    /// There is no room for what is put.
+    /// There is no room for puts.
     pub(crate) is_full: bool,
 }
 

@@ -87,7 +87,7 @@ fn change_of(
     })
 }
 
-/// A value with what the tests ask of it.
+/// A value with the operations of the tests.
 trait Replicated: Clone + Default + PartialEq + std::fmt::Debug {
     type Change;
     type Delta: Clone;

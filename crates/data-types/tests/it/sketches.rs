@@ -73,8 +73,8 @@ fn a_reduced_sketch_is_that_of_the_lower_precision() {
     }
 }
 
-/// The estimate was 9,000,000,000,000,000,000. Riak answers a half to an eighth of what is here: its sum over
-/// the registers does not mind that ranks end.
+/// The estimate was 9,000,000,000,000,000,000. Riak answers a half to an eighth of the values here: its
+/// sum over the registers ignores that ranks end.
 #[test]
 fn full_registers_give_the_greatest_estimate_of_their_precision() {
     for precision in PRECISION_MIN..=PRECISION_MAX {

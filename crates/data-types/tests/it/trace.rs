@@ -89,11 +89,11 @@ pub(crate) struct Trace {
     events: Vec<Event>,
 }
 
-/// The updates that a replica knows.
+/// The updates that a replica has.
 pub(crate) type Known = BTreeSet<usize>;
 
 impl Trace {
-    /// Adds an update of a map at a replica, which knows it from then on; false when a remove finds
+    /// Adds an update of a map at a replica, which has it from then on; false when a remove finds
     /// nothing.
     pub(crate) fn update(
         &mut self,

@@ -1,4 +1,4 @@
-//! Four nodes with a replica of each key each, whose replicas are given what a test wants them to have.
+//! Four nodes with a replica of each key each; tests write to single replicas.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -99,7 +99,7 @@ fn r15_trees_converge_while_objects_expire_and_nothing_expired_is_repaired() {
             _ => cluster.give_all(name, &object(1, name, None)),
         }
     }
-    // From here on some replicas have what others lack, and nothing of it is alive any more.
+    // From here on some replicas have objects that others lack, and all of them have expired.
     cluster.set_down(1, true, false);
     cluster.sleep(5);
     cluster.set_down(1, false, false);

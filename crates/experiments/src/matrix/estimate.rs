@@ -4,7 +4,7 @@
 /// seconds.
 const OVERHEAD_GUESS: f64 = 3.0;
 
-/// Learns from the cells that are done what the others take beyond their load.
+/// The time of a cell beyond its load, learned from the cells that are done.
 #[derive(Debug)]
 pub(super) struct Estimate {
     /// Seconds of load that are left.

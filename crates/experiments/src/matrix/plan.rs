@@ -45,7 +45,7 @@ pub(super) struct Cell {
     pub(super) warm_up: f64,
     /// Factor of the key space.
     pub(super) scale: f64,
-    /// Keys of the load's configuration, over what its files say.
+    /// Keys of the load's configuration, over those of its files.
     pub(super) set: BTreeMap<String, String>,
     /// Settings of the server.
     pub(super) server: BTreeMap<String, String>,
@@ -78,7 +78,7 @@ struct MatrixFile {
     tests: Vec<TestFile>,
 }
 
-/// A test in the file; what it does not say holds as for all.
+/// A test in the file; absent fields have the values for all.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TestFile {
@@ -90,7 +90,7 @@ struct TestFile {
     files: Vec<PathBuf>,
     #[serde(default)]
     preload: Vec<PathBuf>,
-    /// Those of the backends that can do what the test asks; all unless given.
+    /// The backends that can run the test; all unless given.
     backends: Option<Vec<String>>,
     durabilities: Option<Vec<String>>,
     duration: Option<Length>,
@@ -271,7 +271,7 @@ impl Cell {
         }
     }
 
-    /// Seconds of load, as far as they are known: a preload takes what it takes.
+    /// Seconds of load, as far as they are known: a preload has no known length.
     pub(super) fn expected_seconds(&self) -> f64 {
         self.duration + self.warm_up
     }

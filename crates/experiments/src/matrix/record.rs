@@ -12,7 +12,7 @@ use super::plan::Cell;
 /// The format of the file.
 const FORMAT: u32 = 1;
 
-/// The cells that are done, each with what it was run with.
+/// The cells that are done, each with the input of its run.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {

@@ -1,4 +1,4 @@
-//! The directory of a matrix: its record, results, logs, and what runs.
+//! The directory of a matrix: its record, results, logs, and running servers.
 
 use std::path::{Path, PathBuf};
 

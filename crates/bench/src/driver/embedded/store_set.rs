@@ -43,7 +43,7 @@ impl StoreSet {
 impl Drop for StoreSet {
     fn drop(&mut self) {
         for store in &self.stores {
-            // The run is over and its results are written; a store that cannot be closed says so
+            // The run is over and its results are written; a store that cannot be closed reports it
             // when it is opened again.
             let _ = store.close();
         }
