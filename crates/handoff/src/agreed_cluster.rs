@@ -12,10 +12,10 @@ use kvorum_cluster::{ClusterState, Command, ProposeError};
 /// A proposal under way.
 pub type Agreeing = Pin<Box<dyn Future<Output = Result<(), ProposeError>> + Send>>;
 
-/// Waiting for news.
+/// A wait for a newer state.
 pub type Changing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The agreed state as this node knows it.
+/// The agreed state as this node has it.
 pub trait AgreedCluster: Send + Sync {
     /// The newest state known here. This node would have it again after a crash: both gates of a move
     /// depend on that.

@@ -15,11 +15,11 @@ pub(crate) struct Assignment {
     pub(crate) fetches: BTreeMap<TransferId, Vec<Leg>>,
     /// The moves to this node that close, by their sources.
     pub(crate) settles: Vec<Settle>,
-    /// Set while a change of the number of replicas closes and this node has not said that it knows.
+    /// Set while a change of the number of replicas closes and this node has not confirmed it.
     pub(crate) to_know: Option<Epoch>,
 }
 
-/// A move that closes: its source has to know that before it settles.
+/// A move that closes: its source has to learn that before it settles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settle {
     pub(crate) partition: Partition,

@@ -1,4 +1,4 @@
-//! A running count and digest of what was sent, kept by both sides.
+//! A running count and digest of the entries sent, kept by both sides.
 
 use kvorum_object::Clock;
 use xxhash_rust::xxh3::xxh3_64_with_seed;

@@ -1,5 +1,5 @@
-//! Small errands around transfers, and what they are carried out with: steps for the agreed log, questions
-//! to other nodes, and notes of how far transfers have come.
+//! Small errands around transfers, and their means: steps for the agreed log, questions to other nodes,
+//! and notes of the progress of transfers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Errands {
         }
     }
 
-    /// Has a move settled once its source knows that it closes.
+    /// Settles a move once its source has learned that it closes.
     pub(crate) async fn settle(self: Arc<Self>, settle: Settle) -> Ended {
         let Settle {
             partition, epoch, ..
@@ -121,7 +121,8 @@ impl Errands {
         matches!(self.ask(source, question).await, Ok(Answer::Knows(true)))
     }
 
-    /// Says that this node knows that a change of the number of replicas closes, once its vnodes do.
+    /// Confirms that this node has learned that a change of the number of replicas closes, once its
+    /// vnodes have.
     pub(crate) async fn know(self: Arc<Self>, at: Epoch) -> Ended {
         let node = self.parts.node;
         loop {

@@ -1,9 +1,10 @@
-//! One transfer, pure: what is asked next, what of an answer is believed, and what is confirmed.
+//! One transfer, pure: the next question, the checks of an answer, and the confirmed part.
 //!
 //! A page is confirmed when everything in it is stored, read back and durable; only then the transfer
-//! goes on behind it. A session is a run of pages over which both sides count and digest what was sent:
-//! an answer that does not fit the receiver's count is not merged, and a new session begins behind what
-//! is confirmed. After a crash of either side, or a question too many, that is what happens as well.
+//! goes on behind it. A session is a run of pages over which both sides count and digest the entries
+//! sent. An answer that does not fit the receiver's count is not merged, and a new session begins
+//! behind the confirmed part. The same happens after a crash of either side, or after too many
+//! questions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -335,7 +336,7 @@ impl Machine {
         }
     }
 
-    /// True for a page that lies behind what is confirmed, in order, and leads on.
+    /// True for a page that lies behind the confirmed part, in order, and leads on.
     fn goes_on(&self, page: &Page) -> bool {
         let mut last = self.progress.legs[self.at].through.as_ref();
         let keys: Vec<&StorageKey> = match &page.content {

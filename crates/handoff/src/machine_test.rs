@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// Runs a transfer from what is noted; false when it crashes.
+    /// Runs a transfer from its notes; false when it crashes.
     fn run(&mut self, session: u64) -> bool {
         let now = Moment::default();
         let progress = self.noted.clone();
@@ -218,7 +218,7 @@ impl World {
                 Effect::Finish => return true,
             };
         }
-        // It does not get on, and says nothing wrong.
+        // It makes no progress, without a violation.
         false
     }
 

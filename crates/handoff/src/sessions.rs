@@ -15,8 +15,8 @@ use crate::wire::Session;
 /// Sessions that are remembered; beyond it the one that was silent longest is forgotten.
 const SESSIONS_MAX: usize = 1_000;
 
-/// A session in which nothing was asked for this long is forgotten: a receiver that asks again begins
-/// another one behind what it has.
+/// A session without a question for this long is forgotten: a receiver that asks again begins another
+/// one behind its confirmed part.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// The receiver, the kind, and the vnodes of a transfer from here.
@@ -53,7 +53,7 @@ impl Remembered {
     }
 }
 
-/// A place in the order of keys, and what was sent up to it.
+/// A place in the order of keys, and the chain up to it.
 #[derive(Clone, Default)]
 struct Point {
     chain: Chain,

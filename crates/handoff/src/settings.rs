@@ -11,8 +11,8 @@ pub struct TransferSettings {
     pub page_bytes_max: u32,
     /// A page holds no more objects than this.
     pub page_entries_max: u32,
-    /// An object with more bytes travels by itself, in pieces of this size. Far below what a message
-    /// may have.
+    /// An object with more bytes travels by itself, in pieces of this size. Far below the largest
+    /// message.
     pub piece_bytes_max: u32,
     /// Time to wait for an answer.
     pub answer_wait_max: Duration,

@@ -1,4 +1,4 @@
-//! The answering side: pages of what a vnode here has, and whether this node knows.
+//! The answering side: pages of a vnode's entries, and confirmations of epochs.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -121,13 +121,15 @@ impl Source {
         if epoch < question.epoch && !is_planted!(EpochRuleSkippedOnSender | SentBeforeLearned) {
             return later("the ring in which this begins is not known yet");
         }
-        // A whole node that skips it says nothing of it either: receivers look as well.
+        // A node that skips the rule as a whole does not show it in its answers either: receivers check
+        // as well.
         let epoch = if is_planted!(EpochRuleSkippedOnSender) {
             epoch.max(question.epoch)
         } else {
             epoch
         };
-        // Repairs take what there is of all replicas: two that lack something do not wait for each other.
+        // Repairs take from all replicas what they have: two incomplete ones do not wait for each
+        // other.
         if !vnode.is_complete() && session.kind != TransferKind::Repair {
             return later("the partition is being repaired there");
         }

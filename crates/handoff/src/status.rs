@@ -12,7 +12,7 @@ use crate::transfer_id::{TransferId, TransferKind};
 pub struct TransfersStatus {
     /// Transfers into this node, under way and waiting.
     pub inbound: Vec<TransferStatus>,
-    /// Partitions that are here in full, and wait until the node that they come from knows.
+    /// Partitions that are here in full, and wait for the node that they come from to learn it.
     pub settling: Vec<Partition>,
     /// Transfers of others from this node.
     pub outbound: Vec<OutboundStatus>,

@@ -65,7 +65,7 @@ impl fmt::Display for TransferId {
     }
 }
 
-/// A part of a transfer: what one vnode has of it.
+/// A part of a transfer: the keys of one vnode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leg {
     /// The vnode that is asked.

@@ -1,4 +1,4 @@
-//! All transfers of one node: what the agreed state wants is begun, what it wants no more is ended.
+//! All transfers of one node: wanted ones are begun, others are ended, as the agreed state changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub enum RepairRefused {
         /// The partition.
         partition: Partition,
     },
-    /// It moves, or the number of replicas changes: what it lacks it gets by that, or later.
+    /// It moves, or the number of replicas changes: missing keys come by that, or later.
     #[error("partition {} moves", partition.number())]
     Moving {
         /// The partition.
@@ -139,7 +139,7 @@ impl Transfers {
         })
     }
 
-    /// Does what the agreed state wants, for as long as it is polled.
+    /// Carries out the agreed state, for as long as it is polled.
     pub async fn run(&self) {
         let shared = &self.shared;
         let settings = shared.errands.parts.settings;
@@ -216,7 +216,7 @@ impl Transfers {
         Ok(())
     }
 
-    /// Has all partitions of this node that can be repaired now made whole, and says which.
+    /// Has all partitions of this node that can be repaired now made whole, and returns them.
     pub fn repair_node(&self) -> Vec<Partition> {
         let state = self.shared.errands.parts.cluster.current();
         let own = state.ring().owned_by(self.shared.errands.parts.node);
@@ -290,7 +290,7 @@ impl Transfers {
 }
 
 impl Shared {
-    /// Brings what is under way to what the state wants.
+    /// Begins and ends transfers, so that they are those of the state.
     fn follow(self: &Arc<Self>, state: &Arc<ClusterState>) {
         let (node, colocated) = (
             self.errands.parts.node,
@@ -326,8 +326,8 @@ impl Shared {
         self.forget(gone);
     }
 
-    /// A partition that has become this node's without having been filled has lost its owner: the other
-    /// replicas have what it lacks.
+    /// Repairs partitions that have become this node's without having been filled: their owners are
+    /// lost, and the other replicas have the keys.
     fn note_losses(self: &Arc<Self>, state: &ClusterState) {
         let node = self.errands.parts.node;
         let before = self.work.lock().ring.replace(state.ring().clone());
@@ -434,7 +434,7 @@ impl Shared {
         }
     }
 
-    /// The reason that a transfer cannot begin, as far as this node knows it without asking another.
+    /// The reason that a transfer cannot begin, as far as this node has it without asking another.
     fn hindrance(&self, id: TransferId, legs: &[Leg], ring: &Ring) -> Option<&'static str> {
         if let Err(reason) = self.errands.target(id) {
             return Some(reason);
@@ -548,7 +548,7 @@ impl Shared {
         }
     }
 
-    /// Removes the files of what is done or not wanted any more.
+    /// Removes the files of transfers that are done or not wanted any more.
     fn forget(self: &Arc<Self>, gone: BTreeSet<TransferId>) {
         if gone.is_empty() {
             return;

@@ -1,9 +1,9 @@
 //! Questions and answers of transfers as bytes.
 //!
-//! As with replica requests, everything that says what is meant is in a message's head, and objects'
-//! values are its body. Heads of objects travel as they are stored, with their checksums, and the hash
-//! of a body in its head is compared before anything is merged. A message's head ends in a checksum of
-//! its own: a bit that says "this is the last page" must not be the only one to say so.
+//! As with replica requests, the whole meaning of a message is in its head, and objects' values are its
+//! body. Heads of objects travel as they are stored, with their checksums, and the hash of a body in
+//! its head is compared before anything is merged. A message's head ends in a checksum of its own, so
+//! that a single flipped bit cannot mark a page as the last.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub enum WireError {
         /// The version found.
         got: u8,
     },
-    /// The bytes end early, or say what cannot be.
+    /// The bytes end early, or are in no valid form.
     #[error("malformed transfer message at byte {offset} of its head")]
     Malformed {
         /// The offset of the error, in bytes.
@@ -130,7 +130,7 @@ pub(crate) struct Page {
     pub(crate) epoch: Epoch,
     /// Everything that was sent in this session, this page included.
     pub(crate) total: Chain,
-    /// About how many keys the source has; 0 where it is not said.
+    /// About how many keys the source has; 0 where the answer does not have it.
     pub(crate) keys_about: u64,
     /// There is nothing behind it.
     pub(crate) is_last: bool,
@@ -421,7 +421,7 @@ fn put_page(out: &mut Vec<u8>, page: &Page) -> Bytes {
     }
 }
 
-/// Reads the head of a message; what is taken from it shares its buffer.
+/// Reads the head of a message; the parts taken from it share its buffer.
 struct Reader<'a> {
     whole: &'a Bytes,
     bytes: ByteReader<'a>,

@@ -1,4 +1,4 @@
-//! The library's detector and what it wants done. No clock, no socket.
+//! The library's detector and its requests. No clock, no socket.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use crate::hearing::Hearing;
 use crate::settings::LivenessSettings;
 
-/// Larger than what fits into a datagram: it travels over a stream.
+/// Larger than a datagram: it travels over a stream.
 const PACKET_BYTES_MAX: usize = 16 * 1024;
 
-/// A generation is raised by one when others take the node to be down, then by 16, by 256 and so on: of a
-/// run whose generation was not kept, before a clock was set back, they remember one that may be minutes
-/// ahead, and do not say which.
+/// A generation is raised by one when others take the node to be down, then by 16, by 256 and so on. If
+/// a run's generation was not kept before a clock was set back, the others remember one that may be
+/// minutes ahead, and do not send it.
 const RENEWAL_BITS: u32 = 4;
 const RENEWAL_BITS_MAX: u32 = 40;
 
@@ -110,7 +110,7 @@ pub(crate) enum Event {
     Members(BTreeSet<NodeId>),
     /// Time to say hello to members that seem to be down.
     Announce,
-    /// Time to ask the members whether they answer.
+    /// Time to ask the members for an answer.
     Ask,
     /// A member answered.
     Answered(NodeId),

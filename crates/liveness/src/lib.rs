@@ -9,9 +9,9 @@
 //! and makes it slow. A request needs an answer to *this* node: a member that leaves some questions in
 //! a row without one is down here, even if it answers the others.
 //!
-//! The detector itself ([`foca`]) is pure; what it needs of the world (messages, timers, randomness)
-//! it is given from the seams, so that a simulation owns them. A node is known by its identity; each
-//! of its runs has a higher generation, and the higher one wins.
+//! The detector itself ([`foca`]) is pure; the seams give it messages, timers and randomness, so that a
+//! simulation owns them. A node is known by its identity; each of its runs has a higher generation, and
+//! the higher one wins.
 //!
 //! Outside this crate: the use of a node.
 

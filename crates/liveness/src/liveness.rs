@@ -17,10 +17,10 @@ use crate::settings::LivenessSettings;
 /// The first byte of every message of this service.
 const SERVICE: u8 = b'L';
 
-/// A message of this service that says nothing: whether it is answered is all.
+/// A message of this service without content: only the answer to it counts.
 const QUESTION: &[u8] = &[SERVICE];
 
-/// Events that wait for the detector. More come only if it is stuck, and then they are old news.
+/// Events that wait for the detector. More come only if it is stuck, and then they are outdated.
 const EVENTS_MAX: usize = 10_000;
 
 /// The nodes that are up, as far as this one has found. Cheap to clone.
@@ -80,8 +80,7 @@ impl Liveness {
         message.head.first() == Some(&SERVICE)
     }
 
-    /// Takes in what another node sent. It wants no answer but an empty one, and a question no more than
-    /// that.
+    /// Takes in another node's message. Its answer is empty, as is the answer to a question.
     pub fn hear(&self, message: &Message) {
         if Self::serves(message) && message.head.len() > QUESTION.len() {
             self.tell(Event::Heard(message.head.slice(1..)));
@@ -161,7 +160,8 @@ impl Driver {
         }
     }
 
-    /// An answer that is later than the questions after it says that the node can be reached all the same.
+    /// Asks a node for an answer. One that is later than the next questions still shows that the node
+    /// can be reached.
     fn ask(&self, node: NodeId) {
         let (peers, events) = (self.peers.clone(), self.events.clone());
         let patience = self.settings.question_period * self.settings.unanswered_max;

@@ -63,9 +63,9 @@ impl Ground {
 }
 
 impl Member {
-    /// Gives up what the store of a partition held that could not be opened, and has an empty one serve in
-    /// its place; where other nodes have replicas, it is repaired from them. A store that is open and waits
-    /// for its repair serves what it has. Returns where the files of the store are now, which are kept.
+    /// Gives up the store of a partition that could not be opened, and has an empty one serve in its
+    /// place; where other nodes have replicas, it is repaired from them. A store that is open and waits
+    /// for its repair serves its entries. Returns the new places of the store's files, which are kept.
     ///
     /// # Errors
     /// [`AcceptError::NotRefused`] for a store that is open and lacks nothing, or is being opened.

@@ -29,8 +29,8 @@ pub(crate) const FIRST_LOG: u64 = 1;
 /// The stage of a node's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It is making one of its own, of a new cluster or of one that it recovers; what there is of it is
-    /// made anew.
+    /// It is making one of its own, of a new cluster or of one that it recovers; files of an earlier
+    /// attempt are made anew.
     Founding,
     /// Its log was founded by itself.
     Founded,

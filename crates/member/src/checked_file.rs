@@ -5,7 +5,7 @@
 //! when the first cannot be read.
 //!
 //! The file of a node begins its body with the node (`of NODE`), so that a copy of another node's file
-//! counts as damaged, whatever its sequence. Files of earlier versions lack the line.
+//! counts as damaged at any sequence. Files of earlier versions lack the line.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ pub(crate) enum Found {
         body: String,
         stale: Option<PathBuf>,
     },
-    /// Files, none of which holds what was written.
+    /// Files, none of which holds the bytes that were written.
     Damaged,
 }
 

@@ -117,7 +117,7 @@ async fn let_in(
         };
     }
     if let Some(known) = current.member(caller.node) {
-        // It did not get to hear it the first time.
+        // It did not receive the first answer.
         return if known.name == knock.name {
             Answer::Welcome { cluster, name }
         } else {
@@ -173,7 +173,7 @@ fn tell(current: &ClusterState, node: NodeId, inquiry: &Inquiry) -> Answer {
     }
 }
 
-/// Why a member that is left cannot follow: nothing that it knows may be undone.
+/// The reason why a remaining member cannot follow: none of its agreed entries may be undone.
 fn not_followed(current: &ClusterState, node: NodeId, follows: &Follows) -> Option<String> {
     if current.member(node).is_none() {
         return Some("this node is no member of the recovered cluster".into());

@@ -14,7 +14,8 @@ use crate::stores::StoreError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The card and its copy are not what was written. Restore one of them from a backup.
+    /// Neither the card nor its copy holds the bytes that were written. Restore one of them from a
+    /// backup.
     #[error(
         "neither {} nor its copy holds what was written there; restore one of them from a backup, a new \
          node is not started over existing data", file.display()
@@ -32,8 +33,7 @@ pub enum OpenError {
         /// Why not.
         error: DiskError,
     },
-    /// The state that a recovered cluster begins with is not there, or not what was written. Restore it
-    /// from a backup.
+    /// The first state of a recovered cluster is missing, or not as written. Restore it from a backup.
     #[error(
         "this node was told to recover its cluster, and neither {} nor its copy holds the state to begin \
          with; restore one of them from a backup, a new cluster is not started over existing data",
@@ -85,7 +85,7 @@ pub enum OpenError {
         /// The cluster that the card names.
         expected: ClusterId,
     },
-    /// There is a log, and no card that says whose it is. Restore the card from a backup.
+    /// There is a log, and no card that names its node. Restore the card from a backup.
     #[error(
         "{} holds a log of the cluster, but no membership card; restore the card from a backup, a new \
          node is not started over existing data", directory.display()
@@ -100,7 +100,7 @@ pub enum OpenError {
     /// The log cannot be opened.
     #[error(transparent)]
     Log(#[from] kvorum_agreement::OpenError),
-    /// The log does not say what it should.
+    /// The log lacks the state.
     #[error("the log in {} holds no cluster state; restore it from a backup", directory.display())]
     LogWithoutState {
         /// The directory of the log.
@@ -109,7 +109,8 @@ pub enum OpenError {
     /// The node could not agree with itself.
     #[error("{}", .0.in_full())]
     NotAgreed(#[from] ProposeError),
-    /// The stores of another engine hold what no other node has. Go back to it, or use another directory.
+    /// The stores of another engine have data that no other node has. Go back to it, or use another
+    /// directory.
     #[error(
         "the partitions here are stored by {before}, no other node has them, and with another \
          storage_backend nothing of it would be found; set storage_backend = {before}, or use another \
@@ -159,7 +160,7 @@ fn until_read(file: &Path, error: &DiskError) -> String {
     }
 }
 
-/// Why a node does not join a cluster. The first words are those that Riak's operators know.
+/// Why a node does not join a cluster. The first words are Riak's.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {

@@ -114,7 +114,7 @@ pub(crate) struct Beginning {
     pub(crate) partitions: Vec<Partition>,
 }
 
-/// Clears away what is of no use, and opens what is needed before anything is served. Blocks.
+/// Removes useless files, and opens the files needed before anything is served. Blocks.
 pub(crate) fn begin(
     ground: &Ground,
     state: &ClusterState,
@@ -132,8 +132,8 @@ pub(crate) fn begin(
     }
     check_engine(ground, &held, state)?;
     if ground.stores.begins_anew() {
-        // Written down below, before anything says that these are the stores of another engine: the others
-        // of the record are not missed after a crash.
+        // Written below, before any record names these as the stores of another engine: the others of
+        // the record are not missed after a crash.
         held.expect_none();
     } else {
         check_stores(ground, &mut held, state, loss)?;
@@ -202,7 +202,7 @@ fn check_stores(
     if !have_others_it(state) {
         return Ok(());
     }
-    // A crash may have come between the removal of what had settled elsewhere and its entry in the record.
+    // A crash may have come between the removal of a settled store and its entry in the record.
     let stale = match is_unknown(state) {
         true => Vec::new(),
         false => stale(held, state, ground.node),
@@ -345,7 +345,7 @@ impl Ground {
         true
     }
 
-    /// A vnode that is as complete as the record says.
+    /// A vnode that is complete if the record has it so.
     pub(crate) fn known_vnode(
         &self,
         held: &Held,
@@ -420,7 +420,7 @@ impl Ground {
         Ok(())
     }
 
-    /// Closes and removes stores, whether a vnode stands on them or not. Blocks.
+    /// Closes and removes stores, with or without a vnode. Blocks.
     pub(crate) fn remove(
         &self,
         held: &mut Held,
@@ -602,8 +602,8 @@ pub(crate) fn note_repaired(ground: &Ground, held: &mut Held) -> Result<(), Disk
         }
     }
     if has_changed {
-        // Before it is written that nothing is lacking: it is not repaired twice. While something is, what
-        // was set aside may be the last copy.
+        // Before the record has that nothing is lacking: it is not repaired twice. While something is,
+        // a store that was set aside may be the last copy.
         if !held.lacks_something() && ground.table.unopened().is_empty() {
             ground.forget_others(held);
         }

@@ -111,7 +111,7 @@ fn refuse_remnants(
     }
 }
 
-/// Has a log begun with `first`; what there is of it is of an attempt that was not completed.
+/// Begins a log with `first`; files of it that are there are of an attempt that was not completed.
 fn begin(
     disk: &Arc<dyn Disk>,
     cards: &CardFile,
@@ -267,7 +267,7 @@ pub(crate) fn introduction(
         // It was marked as down while it could not be reached, and is there again.
         member.status = MemberStatus::Valid;
     }
-    // A start without listeners (an import) takes back nothing that others know.
+    // A start without listeners (an import) keeps the addresses that others have.
     member.addresses.extend(settings.addresses.clone());
     (member != *known).then_some(Command::UpdateMember { node, member })
 }

@@ -1,9 +1,9 @@
 //! The generation of this run of the node: higher than that of every run before.
 //!
-//! Others believe what the highest generation of a node says of itself. The wall clock alone would do
-//! for it as long as it is never set back; a node that came back with a lower one would be taken to be
-//! down, for as long as the others remember the higher one. So the last one is kept. On a full disk it
-//! is not, and the node comes up by the clock alone: to serve reads is worth more.
+//! Others accept the statements of a node's highest generation. The wall clock alone would do for it as
+//! long as it is never set back; a node that came back with a lower one would be taken to be down, for
+//! as long as the others remember the higher one. So the last one is kept. On a full disk it is not,
+//! and the node comes up by the clock alone: serving reads is worth more.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -96,7 +96,7 @@ impl Held {
         self.stores.remove(&partition);
     }
 
-    /// True when some store still lacks something, as far as the record knows.
+    /// True when some store still lacks something, by the record.
     pub(crate) fn lacks_something(&self) -> bool {
         self.stores.values().any(|known| !known.is_complete)
     }

@@ -96,7 +96,7 @@ impl Member {
         }
     }
 
-    /// True for a member of a cluster that it did not found alone, as far as it knows.
+    /// True for a member of a cluster that it did not found alone, by its own state.
     fn has_others(&self) -> bool {
         self.state.current().members().len() > 1 || self.card.load().stage == Stage::Joined
     }

@@ -397,7 +397,7 @@ impl Member {
         self.tasks.lock().push(task.abort_on_drop());
     }
 
-    /// Sees to it that the others know where this node is now.
+    /// Keeps this node's addresses in the agreed state up to date.
     fn keep_introduced(&self) -> impl Future<Output = ()> + Send + 'static {
         let (runtime, state) = (self.runtime.clone(), self.state.clone());
         let (node, settings) = (self.node, self.settings.clone());
@@ -517,7 +517,8 @@ impl Member {
         &self.settings
     }
 
-    /// Takes no part any more: says so, answers what it was asked, and ends all tasks. Stores stay open.
+    /// Takes no part any more: announces it, answers the pending requests, and ends all tasks. Stores
+    /// stay open.
     pub async fn stop(&self) {
         // Stores that are being opened at this moment are left to the next run.
         self.vnodes.close();
@@ -543,7 +544,7 @@ impl Member {
     }
 
     /// Lets the vnodes go on under their actors in the next run; the stores are closed without an
-    /// error, and what was logged for them is not needed any more. Blocks.
+    /// error, and logged writes for them are not needed any more. Blocks.
     pub fn seal(&self) -> Result<(), DiskError> {
         let vnodes = self.vnodes.all();
         self.leases

@@ -145,7 +145,7 @@ impl Opener {
         Some(next)
     }
 
-    /// Brings what was read up to date until all is.
+    /// Brings the stores that were read up to date until all are.
     async fn admit_all(self: &Arc<Self>) {
         let runtime = &self.ground.runtime;
         let mut from = runtime.now();
@@ -336,7 +336,7 @@ impl Ground {
         held.note(partition, store, false);
     }
 
-    /// Writes down what has to be before a vnode serves.
+    /// Writes down the state that a vnode depends on, before it serves.
     fn write_down(&self, before: &Held, held: &Held) -> Result<(), DiskError> {
         if before != held {
             self.held.store(held)?;
@@ -354,7 +354,7 @@ impl Ground {
         }
     }
 
-    /// Tries again what could not be opened before, if it is time; false when not all are open yet.
+    /// Tries again to open stores that failed before, if it is time; false when not all are open yet.
     /// Blocks.
     pub(crate) fn retry(
         &self,

@@ -90,11 +90,11 @@ pub enum Outcome {
     ShownPlan(Option<u32>),
     /// Moves between the backends of its stores; none of stores with one backend.
     BackendMoves(Vec<StoreMoves>),
-    /// The version of the agreed state that it knows.
+    /// The version of its agreed state.
     Version(u64),
     /// Its state of a node.
     Knows {
-        /// The version of the agreed state that it knows.
+        /// The version of its agreed state.
         version: u64,
         /// True when the node is a member by that.
         is_member: bool,
@@ -121,7 +121,7 @@ pub struct TransfersView {
     pub inbound: Vec<TransferView>,
     /// Vnodes that others fetch from it.
     pub outbound_active: usize,
-    /// Partitions that are here in full, and wait until the node that they come from knows.
+    /// Partitions that are here in full, and wait for the node that they come from to learn it.
     pub settling: Vec<u16>,
     /// Objects that it keeps for other nodes.
     pub hints: u64,

@@ -37,7 +37,7 @@ pub enum RecoverError {
     /// The log works.
     #[error("there is nothing to recover: a majority of the voters has just agreed")]
     HasMajority,
-    /// Another one that is left knows more.
+    /// Another remaining member has a later state.
     #[error(
         "{name} can be reached and knows decisions that this node does not know (version {theirs}, \
          here {own}): recover there"
@@ -45,7 +45,7 @@ pub enum RecoverError {
     NotNewest {
         /// Its name.
         name: String,
-        /// The version that it knows.
+        /// The version of its state.
         theirs: u64,
         /// The version that is known here.
         own: u64,
@@ -108,7 +108,7 @@ impl Member {
         Ok(outlook)
     }
 
-    /// Has the next start of this node go on alone with what it knows. The caller stops it at once.
+    /// Has the next start of this node go on alone with its state. The caller stops it at once.
     pub async fn recover(&self) -> Result<Outlook, RecoverError> {
         let outlook = self.recovery_outlook().await?;
         let mut random = [0; 16];

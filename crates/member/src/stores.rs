@@ -44,9 +44,9 @@ pub enum Found {
 /// Opens and removes the stores of a node. All methods block but
 /// those that only report.
 ///
-/// Those that the node has when it starts are opened in two steps, while others serve already: each is
-/// read by itself, several at a time; then some are given together what an earlier run logged for them,
-/// for which the log has to be read.
+/// Stores that the node has when it starts are opened in two steps, while others serve already: each is
+/// read by itself, several at a time; then several are given together the logged writes of an earlier
+/// run, for which the log has to be read.
 pub trait Stores: Send + Sync {
     /// Opens the store of the node's hints, and begins this run's log. Called once, before everything
     /// else but [`Stores::agreed`] and [`Stores::remove`].
@@ -78,12 +78,13 @@ pub trait Stores: Send + Sync {
         known: Option<StoreId>,
     ) -> Result<Arc<dyn Backend>, StoreError>;
 
-    /// Gives stores that were read what an earlier run logged for them; in their order, each as it
+    /// Gives stores that were read the logged writes of an earlier run; in their order, each as it
     /// serves from here on. One that fails is to be read anew. Called for one set at a time.
     fn admit(&self, stores: &[Arc<dyn Backend>]) -> Vec<Result<Arc<dyn Backend>, StoreError>>;
 
-    /// Stores of which admissions found since this was asked last that the log has lost batches up to this
-    /// one, and that no earlier run has noted: what such a store has may be older than what was acknowledged.
+    /// Stores for which the log has lost batches up to this one, as admissions have found since the
+    /// last call and no earlier run has noted: the entries of such a store may be older than the
+    /// acknowledged ones.
     fn take_losses(&self) -> Vec<(StoreId, Sequence)> {
         Vec::new()
     }
@@ -123,7 +124,7 @@ pub trait Stores: Send + Sync {
         None
     }
 
-    /// True when all stores put what they write to one log.
+    /// True when all stores write to one log.
     fn is_log_shared(&self) -> bool {
         false
     }
@@ -143,9 +144,9 @@ pub trait Stores: Send + Sync {
         known: Option<StoreId>,
     ) -> Result<Arc<dyn Backend>, StoreError>;
 
-    /// Removes what there is of a partition's store: `open`, or only files of an earlier run. Files of
-    /// another store than the one of identity `known`, or than the partition's where none is known, are set
-    /// aside instead.
+    /// Removes the files of a partition's store: `open`, or only files of an earlier run. Files of
+    /// another store than the one of identity `known`, or than the partition's where none is known, are
+    /// set aside instead.
     fn remove(
         &self,
         size: RingSize,

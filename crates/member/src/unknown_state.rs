@@ -12,7 +12,7 @@ pub(crate) fn unknown_state(cluster: ClusterId, node: NodeId, name: &str) -> Clu
     ClusterState::found(cluster, name, node, Member::new(name), ring)
 }
 
-/// True for what [`unknown_state`] makes.
+/// True for the result of [`unknown_state`].
 pub(crate) fn is_unknown(state: &ClusterState) -> bool {
     state.ring().members() == [NOBODY]
 }

@@ -106,7 +106,7 @@ impl VnodeTable {
         self.readiness.watch()
     }
 
-    /// Waits until no vnode is being opened any more; what has come of it.
+    /// Waits until no vnode is being opened any more; returns the numbers.
     pub async fn until_opened(&self) -> Readiness {
         let mut readiness = self.watch_readiness();
         let opened = readiness.until(|it| it.opening == 0).await;

@@ -1,8 +1,9 @@
 //! The ability of this node's stores to take writes.
 //!
-//! A log or a store that failed for good stays so until the node is restarted. A disk is full when it has no
-//! room for a small put beside what is held back for merges: that is measured at each look, so that a node
-//! which starts on a full disk, or whose disk another program fills, reports it before a put is lost to it.
+//! A log or a store that failed for good stays so until the node is restarted. A disk is full when it
+//! has no room for a small put beside the room held back for merges. That is measured at each look, so
+//! that a node which starts on a full disk, or whose disk another program fills, reports it before a
+//! put is lost to it.
 //!
 //! A put can be refused where a small one would still find room. That counts until a put is committed;
 //! deletions do not end it, since they may use the room held back. It also ends when the disk has more
@@ -123,7 +124,7 @@ impl Writability {
 }
 
 impl Seen {
-    /// Takes in what puts have met since the look before.
+    /// Takes in the results of puts since the look before.
     fn look(&mut self, look: &Look) -> Option<Full> {
         let is_any_stored = look.stored > self.stored;
         if look.refused > self.refused {

@@ -159,7 +159,7 @@ impl Clock {
         self.newest = self.newest.max(newest);
     }
 
-    /// A hash of what has been seen: equal for equal clocks on every machine and version.
+    /// A hash of the writes that have been seen: equal for equal clocks on every machine and version.
     pub fn fingerprint(&self) -> u128 {
         let mut hash = Xxh3::new();
         for entry in &self.entries {
@@ -196,8 +196,7 @@ fn union(a: &[Dot], b: &[Dot]) -> SmallVec<[Dot; ENTRIES_INLINE]> {
     merged
 }
 
-/// Clocks are equal when they have seen the same writes; this is what `if_not_modified` and
-/// `if_modified` ask.
+/// Clocks are equal when they have seen the same writes; `if_not_modified` and `if_modified` ask this.
 impl PartialEq for Clock {
     fn eq(&self, other: &Self) -> bool {
         self.entries == other.entries

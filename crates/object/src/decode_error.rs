@@ -1,4 +1,4 @@
-//! Why bytes are not what they claim to be.
+//! Why bytes are not in the form that they claim.
 
 use std::fmt;
 
@@ -24,9 +24,9 @@ impl fmt::Display for Part {
 
 /// The bytes are not a clock, a head, or the body that belongs to a head.
 ///
-/// For a clock: the client sent something else than what it was given, the request is at fault. For
-/// a head or a body: the stored copy is damaged (another replica has to serve), except for
-/// [`DecodeError::Version`] and [`DecodeError::Tag`], which ask for a newer program.
+/// For a clock: the client sent another one than it was given, the request is at fault. For a head or a
+/// body: the stored copy is damaged (another replica has to serve), except for [`DecodeError::Version`]
+/// and [`DecodeError::Tag`], which ask for a newer program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The form is newer than this program.
@@ -49,7 +49,7 @@ pub enum DecodeError {
         /// The checksum of the bytes.
         expected: u32,
     },
-    /// The bytes were stored as a kind of objects that this program does not know.
+    /// The bytes were stored as a kind of objects that this program does not have.
     #[error("object of the kind {number}, which this program does not know; a newer one wrote it")]
     Tag {
         /// The kind's number.
@@ -63,7 +63,7 @@ pub enum DecodeError {
         /// The offset at which reading stopped, in bytes.
         offset: usize,
     },
-    /// The body is not as long as its head says.
+    /// The body is not of the length in its head.
     #[error("object body of {got} bytes, its head expects {expected}")]
     BodyLength {
         /// The length of the body, in bytes.

@@ -53,7 +53,7 @@ impl Head {
         (self.clock, self.siblings)
     }
 
-    /// Checks that `body` is what the head was written with.
+    /// Checks that `body` is the one that the head was written with.
     pub fn check_body(&self, body: &Bytes) -> Result<(), DecodeError> {
         let (got, expected) = (body.len() as u64, self.body_len());
         if got != expected {

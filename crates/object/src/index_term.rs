@@ -1,8 +1,8 @@
 //! Index terms: the values of index fields in a form whose byte order is the order of the values.
 //!
-//! The ending of a field's name says how its values compare: those of `_bin` as bytes, those of
-//! `_int` as whole numbers. Riak's numbers have no bound, and neither have these: they are kept as
-//! decimal digits, behind how many there are.
+//! The ending of a field's name decides the order of its values: those of `_bin` compare as bytes,
+//! those of `_int` as whole numbers. Riak's numbers have no bound, and neither have these: they are
+//! kept as decimal digits, behind their number.
 
 use bytes::{BufMut as _, Bytes};
 

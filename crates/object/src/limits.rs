@@ -1,7 +1,7 @@
 //! Limits on the size of an object, and the verdict on a write that would exceed them.
 //!
 //! Limits are for writes of clients alone. Callers must not ask on the paths of read repair,
-//! anti-entropy and handoff: a replica that refuses what the others hold would be repaired for ever.
+//! anti-entropy and handoff: a replica that refuses an object of the others would be repaired for ever.
 
 /// Limits of one object. Each holds for values strictly above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

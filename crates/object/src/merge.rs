@@ -25,7 +25,7 @@ use crate::{
 pub enum Merged {
     /// The stored object has seen all of it already; nothing is to be written.
     Unchanged,
-    /// This is to be stored in place of what was.
+    /// This is to be stored in place of the former object.
     Changed(Object),
 }
 
@@ -51,7 +51,7 @@ pub fn merge(left: Object, right: Object, resolution: Resolution) -> Object {
     resolve(merged, resolution)
 }
 
-/// Takes an object of another replica (a forwarded write, a repair, a handoff) into what is stored.
+/// Takes an object of another replica (a forwarded write, a repair, a handoff) into the stored one.
 ///
 /// Fails with [`UpdateError::BodyNeeded`] alone: when a stored value survives and only the head was
 /// given; [`merge_needs_body`] finds out beforehand.
@@ -138,9 +138,9 @@ fn changed<V: Version>(clock: &Clock, siblings: &[V], merged: Object) -> Merged 
 }
 
 impl Object {
-    /// True when both know of the same writes and keep the same ones. Equal clocks alone do not say
-    /// that: where a bucket's properties changed, one replica may have kept siblings of which another
-    /// chose one.
+    /// True when both have seen the same writes and keep the same ones. Equal clocks alone do not
+    /// suffice: where a bucket's properties changed, one replica may have kept siblings of which
+    /// another chose one.
     pub fn is_same_as(&self, other: &Self) -> bool {
         self.clock() == other.clock() && same_versions(self.siblings(), other.siblings())
     }
@@ -253,7 +253,7 @@ fn sees(clock: &Clock, dot: crate::Dot) -> bool {
     dot.actor != ActorId::CONTENT && clock.contains(dot)
 }
 
-/// Walks two lists by ascending dot; shared dots are kept, the others as the closures say.
+/// Walks two lists by ascending dot; shared dots are kept, the closures decide about the others.
 fn walk<A: Version, B: Version>(
     left: &[A],
     right: &[B],

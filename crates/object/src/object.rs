@@ -68,7 +68,7 @@ impl Object {
     /// be its write; only a clock that dominates as a whole supersedes it.
     ///
     /// A last-modified time in the metadata is kept; otherwise it is `now`, or just after the newest
-    /// time that the clock knows.
+    /// time in the clock.
     pub fn as_is(mut clock: Clock, content: Content, now: Timestamp) -> Self {
         let Content {
             mut metadata,

@@ -31,7 +31,7 @@ impl Resolution {
     }
 }
 
-/// Reduces an object to what its bucket's clients may see; the clock stays as it is.
+/// Reduces an object to the siblings that its bucket's clients may see; the clock stays as it is.
 ///
 /// An object written under another resolution, or taken from one replica alone, may hold siblings
 /// in a bucket that wants none.

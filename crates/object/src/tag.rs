@@ -26,8 +26,8 @@ pub enum Retention {
     Retain,
     /// The same records stay. Index entries are taken anew from the object.
     Recalc,
-    /// The newest record of a key stays; a removal goes as soon as the keys and heads need it no more. If these
-    /// are lost, what was removed may come back.
+    /// The newest record of a key stays; a removal goes as soon as the keys and heads need it no more.
+    /// If these are lost, a removed object may come back.
     Recovr,
 }
 
@@ -113,8 +113,8 @@ impl ObjectTag {
         Self::all().find(|it| it.name() == name)
     }
 
-    /// The tag that a bucket's property names. A name that a newer version set, and this one does not know, counts as
-    /// the default: nodes name such properties when they start.
+    /// The tag that a bucket's property names. A name that a newer version set, and this one does not
+    /// have, counts as the default: nodes list such properties when they start.
     pub fn chosen(name: &str) -> Self {
         Self::named(name).unwrap_or_default()
     }

@@ -39,7 +39,7 @@ pub struct Write<'a> {
     pub resolution: Resolution,
 }
 
-/// The write cannot be carried out with what was given.
+/// The write cannot be carried out with these arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpdateError {
     /// Stored values survive and were not read: read the body and call again.
@@ -67,9 +67,9 @@ pub enum UpdateError {
 /// The new clock covers the stored clock, the context and the new dot. A context that the stored
 /// clock does not descend is normal: the client read from a replica that had seen more.
 ///
-/// The new value is stamped `now`, or just after the newest time that stored clock and context
-/// know, if the wall clock has fallen behind: it is newer than all that it supersedes, and than all
-/// that its coordinator has. This holds for every bucket, so that its resolution may change later.
+/// The new value is stamped `now`, or just after the newest time in the stored clock and the context,
+/// if the wall clock has fallen behind: it is newer than all that it supersedes, and than all of its
+/// coordinator's siblings. This holds for every bucket, so that its resolution may change later.
 ///
 /// Under [`Resolution::NewestWins`] the head suffices always, yet it has to be given: without it a
 /// wall clock that steps back would let an older write win.
@@ -120,7 +120,7 @@ fn add(
     Ok(Object::new(clock, siblings))
 }
 
-/// A write that takes up what siblings hold and stands in their place.
+/// A write that takes up the content of siblings and stands in their place.
 #[derive(Clone, Debug)]
 pub struct Succession {
     /// The content in the place of the siblings that are taken up.
@@ -133,8 +133,9 @@ pub struct Succession {
 
 /// Stores content in the place of the siblings that it was made of; the others stay beside it.
 ///
-/// `stored` has all its values, and `is_taken_up` says of which siblings the content was made: replicas
-/// that have one of them drop it when they get the result. Time and clock are as [`update`] says.
+/// `stored` has all its values, and `is_taken_up` selects the siblings of which the content was made:
+/// replicas that have one of them drop it when they get the result. Time and clock are as in
+/// [`update`].
 ///
 /// # Errors
 /// [`UpdateError`], but for [`UpdateError::BodyNeeded`].

@@ -43,8 +43,8 @@ impl Version for SiblingHead {
     }
 }
 
-/// Gives a type with the fields `clock` and `siblings` its answers. A macro, because a trait would
-/// have to be imported wherever an object is asked whether it is there.
+/// Gives a type with the fields `clock` and `siblings` its answers. A macro, because a trait would have
+/// to be imported at every use of an object.
 macro_rules! answers_of_siblings {
     ($versions:ident, $sibling:ident) => {
         impl $sibling {

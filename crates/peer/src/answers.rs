@@ -84,7 +84,7 @@ impl Answers {
         in_progress.take_leave_of(&self.outbox);
     }
 
-    /// Says farewell behind the answers of what is in progress.
+    /// Says farewell behind the answers of requests in progress.
     pub(crate) fn take_leave(&self) {
         let mut in_progress = self.in_progress.lock();
         in_progress.is_leaving = true;

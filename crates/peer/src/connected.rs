@@ -20,7 +20,8 @@ use crate::lane::Lane;
 
 /// Connections that a member may have on one lane; with one more its oldest is ended.
 const ANSWERED_PER_LANE_MAX: usize = 3;
-/// Connections of callers that are no members, or have not said so yet; further ones are closed.
+/// Connections of callers that are no members, or have not introduced themselves yet; further ones are
+/// closed.
 const GUESTS_MAX: usize = 64;
 
 /// The most connections, in both directions, in a cluster in which this node has so many `others`
@@ -78,11 +79,11 @@ pub(crate) struct Calling {
     pub(crate) dismissed: oneshot::Receiver<()>,
 }
 
-/// The place of a caller that is no member, or has not said so yet.
+/// The place of a caller that is no member, or has not introduced itself yet.
 pub(crate) struct Guest(Arc<Callers>);
 
 impl Callers {
-    /// A place for a caller that has said nothing yet, if there is one.
+    /// A place for a caller before its introduction, if there is one.
     pub(crate) fn welcome(self: &Arc<Self>, peer: SocketAddr) -> Option<Guest> {
         let before = self.guests.fetch_add(1, Ordering::Relaxed);
         // Gives the place back when it is not taken.

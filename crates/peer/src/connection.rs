@@ -1,4 +1,4 @@
-//! A connection after its hello: one task writes what the outbox holds, one reads frames.
+//! A connection after its hello: one task writes the outbox, one reads frames.
 //!
 //! A connection on which nothing comes for a while is pinged, and given up when nothing comes then
 //! either: a peer that vanished without a word must not keep requests waiting until their deadlines.

@@ -19,7 +19,7 @@ pub enum Encryption {
 }
 
 impl Encryption {
-    /// With what connections are encrypted; `None` when none is.
+    /// The means of encryption; `None` when connections are not encrypted.
     pub(crate) fn tls(&self) -> Option<&Tls> {
         match self {
             Self::Off => None,

@@ -98,7 +98,7 @@ impl PeerError {
     }
 }
 
-/// Why bytes of a peer are not what they should be. The connection ends; nothing else does.
+/// Why bytes of a peer are invalid. The connection ends; nothing else does.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtocolError {
     #[error("frame of {got} bytes where at most {max} are allowed")]

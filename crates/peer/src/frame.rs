@@ -32,7 +32,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 use crate::error::ProtocolError;
 
-/// The most that a fragment carries: what a small message waits for when a large one is under way.
+/// The most that a fragment carries: a small message waits for as much when a large one is under way.
 pub(crate) const FRAGMENT_BYTES_MAX: usize = 64 * 1024;
 /// Room for the fields before a fragment.
 const FIELDS_BYTES_MAX: usize = 1 + 8 + 4 + 4 + 8;
@@ -69,7 +69,7 @@ pub(crate) enum FrameHead {
     Farewell,
 }
 
-/// A frame with its fragment, which is a slice of what was read.
+/// A frame with its fragment, which is a slice of the bytes read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) head: FrameHead,

@@ -131,7 +131,7 @@ impl Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) admission: Admission,
-    /// The version to speak, the highest that both know.
+    /// The version to speak, the highest that both have.
     pub(crate) version: u16,
     /// The node that was reached.
     pub(crate) node: NodeId,

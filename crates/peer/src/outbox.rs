@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::frame::{FRAGMENT_BYTES_MAX, FrameHead, put_frame};
 use crate::message::Message;
 
-/// Gathered for one write: enough for a system call to be worth it, no more, since what is gathered
+/// Gathered for one write: enough for a system call to be worth it, and no more, since gathered frames
 /// can no longer be overtaken.
 const BATCH_BYTES: usize = 256 * 1024;
 /// Frames without a message that may wait: a peer that has caused so many and reads none of them is

@@ -37,7 +37,8 @@ pub trait Directory: Send + Sync {
 /// The caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The node, as it says; where connections have to be encrypted, its certificate says so as well.
+    /// The node, by its own introduction; where connections have to be encrypted, by its certificate as
+    /// well.
     pub node: NodeId,
     /// The lane that it asks on.
     pub lane: Lane,
@@ -55,7 +56,7 @@ pub enum Served {
     Overload,
 }
 
-/// Answers peers. Called on the task that reads the connection: what may wait belongs into
+/// Answers peers. Called on the task that reads the connection: work that may wait belongs into
 /// [`Served::Later`].
 pub trait PeerService: Send + Sync {
     /// Answers a request whose sender waits until `deadline`.

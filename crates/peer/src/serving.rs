@@ -284,7 +284,7 @@ impl Connection {
             return Ok(None);
         }
         match self.caller.lane {
-            // The cluster's state comes before what is done in it.
+            // The cluster's state comes before the requests in it.
             Lane::Control => Ok(Some(settings.room.take_anyway(len))),
             Lane::Requests | Lane::Bulk => settings.room.take(len).map(Some).ok_or(NoRoom),
         }
@@ -326,7 +326,7 @@ impl Connection {
         let taken = match self.answers.take(bytes, &answering.settings) {
             NowTaken::Yes(taken) => taken,
             NowTaken::NoRoom => return self.answers.outbox.signal(FrameHead::Overload { stream }),
-            // The farewell will say that it was not carried out.
+            // The farewell means that it was not carried out.
             NowTaken::Leaving => return,
         };
         match answering.service.handle(self.caller, message, deadline) {
@@ -355,8 +355,9 @@ impl Connection {
         let work = async move {
             let answering = async {
                 let answer = answer.await;
-                // "Overload" would say that nothing was carried out. It waits for room, and counts as in
-                // progress meanwhile, so that further requests are refused before they are carried out.
+                // "Overload" would mean that nothing was carried out. The answer waits for room, and
+                // counts as in progress meanwhile, so that further requests are refused before they are
+                // carried out.
                 let outbox = &answers.outbox;
                 let push = outbox.push_when_drained(stream, Opening::Answer, answer);
                 push.await;

@@ -93,7 +93,7 @@ enum Form {
 }
 
 impl Reason {
-    /// The reason as a client reads it: an atom, or a sentence where an atom would not say enough.
+    /// The reason as a client reads it: an atom, or a sentence where an atom would not suffice.
     pub fn text(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::NotBoolean => "not_boolean",

@@ -1,4 +1,4 @@
-//! The check of what is set: a value that would not be kept is refused, unless it is harmless, and then it
+//! The check of new values: one that would not be kept is refused, unless it is harmless, and then it
 //! is named.
 //!
 //! The rule is applied once, by the node that a client sets a property at, before the change is proposed
@@ -48,8 +48,8 @@ impl PropertyOverlay {
         }
     }
 
-    /// The names in `wanted` that cannot be set, such as `name` and `claimant`. One whose value is the one
-    /// in `shown`, which is what a client reads, asks for nothing and is left out.
+    /// The names in `wanted` that cannot be set, such as `name` and `claimant`. One whose value is the
+    /// one in `shown`, which a client reads, asks for nothing and is left out.
     pub fn passed_over(
         wanted: &Map<String, Value>,
         shown: &Map<String, Value>,
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// The page is for people; the table in the code is what counts.
+    /// The page is for people; the table in the code counts.
     #[test]
     fn the_page_says_what_the_table_says() {
         let page = include_str!("../../../docs/properties.md");

@@ -38,7 +38,7 @@ impl BucketProperties {
             let raised = updated.hll_precision().to_string();
             errors.push("hll_precision", Reason::Precision(raised));
         }
-        // A bucket stays what it is, so the rest of the change is judged against that alone.
+        // A bucket keeps such properties, so the rest of the change is judged against them alone.
         let unchanged = Self {
             datatype: self.datatype,
             consistent: self.consistent,
@@ -61,8 +61,8 @@ impl BucketProperties {
         Err(errors)
     }
 
-    /// The reasons for which a change of these properties could not be read, as Riak gives them: it looks
-    /// at what a bucket is before it looks at the value.
+    /// The reasons for which a change of these properties could not be read, as Riak gives them: it
+    /// checks the bucket before it checks the value.
     #[must_use]
     pub fn reasons_of_change(&self, errors: PropertyErrors) -> PropertyErrors {
         let reason = |(property, reason): (String, Reason)| {

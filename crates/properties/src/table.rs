@@ -12,14 +12,14 @@ use crate::function::{CommitHook, KeyFunction, LinkFunction};
 use crate::quorum::Quorum;
 use crate::value::{Datatype, PropertyValue, Replication, SyncOnWrite};
 
-/// The registers of a HyperLogLog are 2 to this power where the type does not say.
+/// The registers of a HyperLogLog are 2 to this power where the type does not set it.
 pub const HLL_PRECISION_DEFAULT: u8 = 14;
 
 /// The kind of objects where none is chosen.
 pub const OBJECT_TAG_DEFAULT: &str = "o_rkv";
 
-/// Names that are read beside the properties and cannot be set, each with the reason; a client may write
-/// back what it read.
+/// Names that are read beside the properties and cannot be set, each with the reason; a client may
+/// write back values that it read.
 pub(crate) const READ_ONLY: &[(&str, &str)] = &[
     ("name", IN_THE_ADDRESS),
     ("bucket_type", IN_THE_ADDRESS),
@@ -61,7 +61,7 @@ macro_rules! properties {
                 Self { $($name: $default,)* $($optional: None,)* }
             }
 
-            /// These properties where `overlay` says nothing, the overlay's where it does.
+            /// These properties with the overlay's in place of those that it sets.
             #[must_use]
             pub fn with(&self, overlay: &PropertyOverlay) -> Self {
                 Self {
@@ -225,7 +225,7 @@ properties! {
         write_once: bool, every_value, NotBoolean, Honoured;
         /// The name of the backend, where a node has several.
         backend: String, is_named, NotString, Guarded;
-        /// The name of the kind of all objects, of those that this server knows.
+        /// The name of the kind of all objects, of those that this server has.
         object_tag: String, is_named, NotString, Guarded;
         /// True if objects are indexed by the old search.
         search: bool, every_value, NotBoolean, SEARCH;

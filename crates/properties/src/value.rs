@@ -6,7 +6,7 @@ use crate::function::{CommitHook, KeyFunction, LinkFunction};
 use crate::quorum::Quorum;
 
 /// A value that a property can have. `None` from [`PropertyValue::from_json`] is a value of another
-/// kind; which values of the kind a property takes is for the table to say.
+/// kind; the table decides which values of the kind a property takes.
 pub(crate) trait PropertyValue: Sized {
     fn from_json(value: &Value) -> Option<Self>;
     fn to_json(&self) -> Value;
@@ -134,7 +134,7 @@ word_values! {
         One = "one",
         /// Every one.
         All = "all",
-        /// As the backend's own settings say.
+        /// As in the backend's own settings.
         Backend = "backend",
     }
 }

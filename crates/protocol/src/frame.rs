@@ -97,7 +97,7 @@ impl Frame {
         })
     }
 
-    /// Appends the frame as it is: what a test or a relay sends.
+    /// Appends the frame as it is, for tests and relays.
     ///
     /// # Errors
     /// [`FrameError::Unsendable`] beyond 4 GiB; `buffer` is then as before.
@@ -122,8 +122,8 @@ impl FrameDecoder {
 
     /// Takes the next whole frame off the front of `buffer`, or `None` if more bytes are needed.
     ///
-    /// When a frame is incomplete, room for the next read is reserved: never more than what has
-    /// already arrived or 64 KiB, whichever is larger, so that an announced length alone costs
+    /// When a frame is incomplete, room for the next read is reserved: never more than the bytes that
+    /// have already arrived or 64 KiB, whichever is larger, so that an announced length alone costs
     /// nothing.
     ///
     /// # Errors

@@ -225,8 +225,8 @@ fn of_server(run: &RunResult) -> Vec<Figure> {
     known(SERVER, figures).collect()
 }
 
-/// A value as a multiple of the base's. None where the base is zero and the value is not: no
-/// number says how many times as much something is as nothing.
+/// A value as a multiple of the base's. None where the base is zero and the value is not: the ratio is
+/// undefined.
 pub fn ratio(value: f64, base: f64) -> Option<f64> {
     if base == value {
         Some(1.0)

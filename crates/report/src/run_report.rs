@@ -9,7 +9,7 @@ use crate::result::RunResult;
 /// The name of a run's page in its directory.
 pub const REPORT: &str = "report.html";
 
-/// Makes the report of a run as `report.html` in its directory, and says where that is.
+/// Makes the report of a run as `report.html` in its directory, and returns its path.
 ///
 /// # Errors
 /// A directory that is no run's, or a page that cannot be written.

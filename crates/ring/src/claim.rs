@@ -14,7 +14,7 @@
 //!   then as many as can be are in distinct locations: in all small rings as many as any arrangement has
 //!   (tried one by one). A search may miss the last step where locations are within a few hundredths of
 //!   filling the ring l apart, and in rings of 1024 partitions and more;
-//! - after an update both are what they are in a fresh ring, and a second claim moves nothing;
+//! - after an update both are as in a fresh ring, and a second claim moves nothing;
 //! - where more is asked for than is possible, a ring that grew has no more than about twice the pairs
 //!   of a fresh one;
 //! - a join without locations moves the least that balance demands, where there are more nodes than n;
@@ -114,7 +114,7 @@ pub fn claim(
 /// location (of the widest apart) for this many partitions: less crowding would take moving most of it.
 const SLACK: Crowding = 4;
 
-/// The claimants in order, what each is due, and the rules of the place.
+/// The claimants in order, the partitions that each is due, and the rules of the place.
 struct Plan {
     size: RingSize,
     nodes: Vec<NodeId>,
@@ -184,7 +184,7 @@ impl Plan {
         usize::from(self.size.get())
     }
 
-    /// Keeps what is within quota, hands out the rest where it crowds least.
+    /// Keeps partitions within quota, hands out the rest where it crowds least.
     fn grow(&self, goal: &Goal) -> Vec<Member> {
         let mut owners: Vec<Member> = self
             .rules

@@ -174,8 +174,8 @@ impl Ring {
             owners: (0..span.count)
                 .map(|step| self.size().after(span.first, step))
                 .collect(),
-            // A vnode that nothing was ever moved to or from holds these alone. Later, it may have more:
-            // what it takes in before reads count on it, and what it had when there were more replicas.
+            // A vnode without any move in its past holds these alone. Later, it may have more: keys
+            // that it takes in before reads count on it, and those from a time with more replicas.
             whole: span.count == n && self.epoch(span.vnode) == Epoch::FIRST,
         }
     }

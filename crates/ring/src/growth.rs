@@ -56,7 +56,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Every replica of the new lists has what its key range holds: reads ask them.
+    /// Every replica of the new lists has all keys of its range: reads ask them.
     pub fn close_growth(&mut self) -> Result<(), MoveError> {
         let growth = self.growth_in(Phase::Filling)?;
         let phase = Phase::Closing;
@@ -64,7 +64,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Every node knows that it closes: only the new lists count.
+    /// Every node has learned that it closes: only the new lists count.
     pub fn settle_growth(&mut self) -> Result<(), MoveError> {
         let growth = self.growth_in(Phase::Closing)?;
         self.replicas_max = growth.to;

@@ -71,7 +71,7 @@ impl Ring {
         Ok(self.pass_on(partition, self.owner(partition)))
     }
 
-    /// The receiver has stored what the source had: the partition closes.
+    /// The receiver has stored the source's keys: the partition closes.
     pub fn close_move(&mut self, partition: Partition) -> Result<Epoch, MoveError> {
         let moving = self.in_phase(partition, Phase::Filling)?;
         let phase = Phase::Closing;
@@ -79,7 +79,7 @@ impl Ring {
         Ok(self.pass_on(partition, self.owner(partition)))
     }
 
-    /// The source knows that the partition closes: it is the receiver's now.
+    /// The source has learned that the partition closes: it is the receiver's now.
     pub fn settle_move(&mut self, partition: Partition) -> Result<Epoch, MoveError> {
         let moving = self.in_phase(partition, Phase::Closing)?;
         self.moves.remove(&partition);

@@ -1,8 +1,8 @@
 //! Partitions by number, the ring's size, and Riak's 160-bit index text for both.
 //!
 //! Inside, a partition is a number from 0 to `ring_size - 1`. Outside, operators, directories and
-//! statistics know it by the *index*: the position at which it starts, a decimal of up to 49
-//! digits. Only this file converts between the two.
+//! statistics use the *index*: the position at which it starts, a decimal of up to 49 digits. Only this
+//! file converts between the two.
 
 use std::fmt;
 
@@ -112,7 +112,7 @@ impl Partition {
     /// The first partition of every ring.
     pub const FIRST: Self = Self(0);
 
-    /// The partition of this number in the largest ring: whether a ring has it is for its reader to see.
+    /// The partition of this number in the largest ring: its reader checks that a ring has it.
     pub fn of_number(number: u16) -> Option<Self> {
         (u64::from(number) < u64::from(RING_SIZE_MAX)).then_some(Self(number))
     }

@@ -12,7 +12,7 @@
 /// is closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// The receiver takes in what the source has. Reads ask the old list, writes both.
+    /// The receiver takes in the source's keys. Reads ask the old list, writes both.
     Filling,
     /// The receiver has everything. Reads ask the new list, writes both.
     Closing,

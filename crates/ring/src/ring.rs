@@ -40,8 +40,8 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// The committed ring: the owner and the epoch of every partition, what is moving, and how many
-/// replicas there can be.
+/// The committed ring: the owner and the epoch of every partition, the moves, and the number of
+/// replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ring {
     size: RingSize,
@@ -118,7 +118,7 @@ impl Ring {
         }
     }
 
-    /// The same ring with what is moving, as it was kept.
+    /// The same ring with stored moves and a stored growth.
     #[must_use]
     pub fn with_motion(mut self, moves: BTreeMap<Partition, Move>, growth: Option<Growth>) -> Self {
         self.moves = moves;

@@ -32,7 +32,7 @@ impl SeededRandomness {
         }
     }
 
-    /// A generator from a seed that only the system knows.
+    /// A generator from a seed of the system.
     pub(crate) fn from_system() -> Result<Self> {
         let generator = ChaCha12Rng::try_from_rng(&mut SysRng)
             .map_err(|error| RuntimeError::Entropy(error.to_string()))?;

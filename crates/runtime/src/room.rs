@@ -56,14 +56,14 @@ impl Room {
         self.0.bytes_max
     }
 
-    /// Takes room, if there is any: what comes alone is taken however large it is, since nothing would
-    /// ever make room for it. `None` means that it is to be refused.
+    /// Takes room, if there is any. A size of any amount is taken when nothing else is, since nothing
+    /// would ever make room for it. `None` means that it is to be refused.
     pub fn take(&self, bytes: usize) -> Option<Taken> {
         let mut taken = self.take_anyway(0);
         taken.grow(bytes).then_some(taken)
     }
 
-    /// Takes room for what cannot be refused.
+    /// Takes room for data that cannot be refused.
     pub fn take_anyway(&self, bytes: usize) -> Taken {
         let bytes = bytes as u64;
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -19,8 +19,8 @@ use crate::{
     Stream, TaskHandle, ThreadHandle, TimedOut, WallTime,
 };
 
-/// Room for what tasks that call each other keep on the stack without optimisation, some 2.3 MiB at a
-/// member's start; pages that are not touched cost nothing.
+/// Room for the stack of tasks that call each other, without optimisation some 2.3 MiB at a member's
+/// start; pages that are not touched cost nothing.
 const THREAD_STACK_BYTES: usize = 8 << 20;
 
 /// Options of the production runtime.
@@ -72,7 +72,7 @@ impl Executor {
     }
 
     /// Ends the runtime: tasks are dropped at their next point of waiting, and the blocking pool has
-    /// this long to finish what it does.
+    /// this long to finish its work.
     pub fn shut_down(self, wait_max: Duration) {
         self.executor.shutdown_timeout(wait_max);
     }
@@ -140,7 +140,7 @@ impl Runtime {
         Ok(executor)
     }
 
-    /// The same over a network of the caller's, which comes back with what was made beside it.
+    /// The same over a network of the caller's, which comes back with the result of making it.
     pub(crate) fn simulated_over<Beside>(
         seed: u64,
         network: impl FnOnce(&Handle) -> (Network, Beside),

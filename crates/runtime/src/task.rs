@@ -1,4 +1,4 @@
-//! Handles of what runs: tasks and threads.
+//! Handles of running tasks and threads.
 
 use std::any::Any;
 use std::borrow::Cow;

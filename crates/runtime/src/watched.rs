@@ -15,7 +15,7 @@ pub struct Watched<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// Sees the value, and waits for its changes. A clone has seen what its original has.
+/// Sees the value, and waits for its changes. A clone has seen the same changes as its original.
 #[derive(Clone, Debug)]
 pub struct Watcher<T> {
     shared: Arc<Shared<T>>,
@@ -107,7 +107,7 @@ impl<T: Copy> Watcher<T> {
         let shared = self.shared.clone();
         loop {
             let mut changed = pin!(shared.changed.notified());
-            // Before the look: what changes after the look is not missed.
+            // Enabled before the look: a change after the look is not missed.
             changed.as_mut().enable();
             let before = self.seen;
             let value = self.see();

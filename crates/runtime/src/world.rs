@@ -59,8 +59,8 @@ impl World {
         }
     }
 
-    /// Sets how the link from one machine to another treats what goes over it; the other direction is
-    /// another link.
+    /// Sets the properties of the link from one machine to another; the other direction is another
+    /// link.
     pub fn set_link(&self, from: IpAddr, to: IpAddr, link: Link) {
         self.links.set(from, to, link);
     }

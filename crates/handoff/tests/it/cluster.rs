@@ -109,7 +109,7 @@ impl AgreedCluster for Agreed {
     }
 }
 
-/// The vnodes of one node, and what their stores stand on.
+/// The vnodes of one node, and the disks of their stores.
 pub(crate) struct NodeVnodes {
     number: u8,
     open: Arc<Vnodes>,
@@ -154,7 +154,7 @@ impl NodeVnodes {
 
     fn follow(&self, ring: &Ring) {
         let here = partitions_at(ring, node_id(self.number));
-        // Settled elsewhere: what comes back later begins empty.
+        // Settled elsewhere: a store that comes back later begins empty.
         for gone in ring.size().partitions().filter(|it| !here.contains(it)) {
             self.open.remove(gone);
         }
@@ -488,7 +488,7 @@ impl Cluster {
         });
     }
 
-    /// Commits what is staged.
+    /// Commits the staged changes.
     pub(crate) fn commit(&self) {
         let id = self.agreed().plan().unwrap().id;
         self.agree(Command::CommitPlan { id });
@@ -517,8 +517,8 @@ impl Cluster {
         );
     }
 
-    /// Begins what can be begun, as the leader of the log does, and gives the agreed state to all
-    /// nodes, each at some time.
+    /// Begins due moves, as the leader of the log does, and gives the agreed state to all nodes, each
+    /// at some time.
     pub(crate) async fn lead(self: Arc<Self>) {
         loop {
             self.runtime.sleep(Duration::from_millis(5)).await;

@@ -81,7 +81,7 @@ impl Race {
             let key = format!("key{}", self.draw(KEYS));
             let owed = self.ledger.lock().acknowledged.get(&key).cloned();
             let seen = self.read(&key, &owed.unwrap_or_default()).await;
-            // Some write blindly, others over what they have read, and some of those delete.
+            // Some write blindly, others over the object that they have read, and some of those delete.
             let context = if turn % 3 == 0 { Clock::new() } else { seen };
             let is_delete = turn % 7 == 1 && !context.is_empty();
             let what = match is_delete {
@@ -279,7 +279,8 @@ fn nothing_is_lost_and_no_read_is_stale_while_a_cluster_grows_and_shrinks() {
     for seed in 1..=2 {
         let ledger = race(seed, false);
         assert_eq!(ledger.violations, [""; 0], "seed {seed}");
-        // All nodes are up: what went by an old ring is planned anew. A listing may say that it was not.
+        // All nodes are up: requests by an old ring are planned anew. A listing may report that it was
+        // not.
         let failures = ledger.failures.iter().filter(|it| !it.starts_with("list"));
         assert_eq!(failures.collect::<Vec<_>>(), [""; 0], "seed {seed}");
         assert!(ledger.writes > 200 && ledger.listings > 20);

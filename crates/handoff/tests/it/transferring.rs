@@ -115,7 +115,7 @@ fn a_source_has_to_learn_of_each_step_before_the_next() {
         );
         let waiting = &cluster.node(2).running().transfers.status().inbound[0];
         assert!(waiting.hindrance.as_ref().unwrap().contains("ring"));
-        // It hears of the beginning, and of nothing later.
+        // It receives the beginning, and nothing later.
         let state = cluster.agreed();
         cluster.node(1).known().learn(&state);
         let closes = || phase(&cluster, partition) == Some(Phase::Closing);
@@ -154,7 +154,7 @@ fn a_page_waits_until_the_budgets_of_both_sides_let_it_pass() {
             budget: Arc::new(budget),
             ..two_nodes(1)
         };
-        // A receiver has the patience to hear why it waits.
+        // A receiver waits long enough for the reason of a delay.
         setup.settings.answer_wait_max = Duration::from_secs(30);
         let page = u64::from(setup.settings.page_entries_max);
         simulated(setup, async |cluster| {
@@ -608,7 +608,7 @@ fn what_changes_and_what_is_deleted_meanwhile_arrives_as_it_is_at_the_end() {
         let (source, receiver) = (cluster.node(1), cluster.node(2));
         let some = || receiver.keys(partition) > 3;
         cluster.until("some is there", some).await;
-        // Behind what was fetched and before it.
+        // Keys behind the fetched ones and before them.
         let mut written = Vec::new();
         for key in 0..400 {
             let address = address("bucket", &format!("key{key}"));

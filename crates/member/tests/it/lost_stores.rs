@@ -26,7 +26,7 @@ fn key(number: usize) -> String {
     format!("key{number}")
 }
 
-/// Removes all stores of partitions of a machine that is off, and says that they are lost for good.
+/// Removes all stores of partitions of a machine that is off, and accepts their loss.
 fn wipe(machine: &Machine) {
     let directory = Path::new("stores");
     if machine.disk.info(directory).unwrap().is_some() {
@@ -41,7 +41,7 @@ fn accept_loss(machine: &Machine) {
     replace_file(&machine.disk, &data.join(ACCEPT_LOST_STORES), b"").unwrap();
 }
 
-/// A refused start says where the stores should be.
+/// A refused start names the place of the stores.
 async fn is_refused(world: &World, machine: &Machine) {
     let refused = machine.try_start(world).await.unwrap_err();
     assert!(matches!(refused, OpenError::StoresGone { .. }), "{refused}");
@@ -119,7 +119,7 @@ fn stores_that_are_all_lost_are_not_repaired_from_one_another_until_an_operator_
             assert!(vnodes.iter().all(|vnode| !vnode.is_complete()));
             assert_eq!(check_none_absent(machine).await, KEYS);
         }
-        // With one that lacks nothing, if only by what its operator says, the others are repaired.
+        // With one that lacks nothing, if only by its operator's acceptance, the others are repaired.
         let member = machines[1].member();
         let mut given_up = 0;
         for vnode in member.vnodes().all() {
@@ -506,8 +506,8 @@ fn copy_directory(machine: &Machine, from: &Path, to: &Path) {
     machine.disk.sync_directory(to).unwrap();
 }
 
-/// Regression: a copy of another node's record was believed because it was newer, and the stores that it
-/// does not name were removed.
+/// Regression: a copy of another node's record was accepted because it was newer, and the stores that
+/// it does not name were removed.
 #[test]
 fn a_copy_of_another_nodes_small_files_counts_as_damaged() {
     simulated(101, |world| async move {
@@ -535,8 +535,8 @@ fn a_copy_of_another_nodes_small_files_counts_as_damaged() {
     });
 }
 
-/// Its source is removed for good while the receiver is off, or has just gone: what the receiver finds when
-/// it starts is a ring in which it owns a partition, and a store that is its own.
+/// Its source is removed for good while the receiver is off, or has just gone: the receiver then starts
+/// with a ring in which it owns a partition, and with a store of its own.
 #[test]
 fn a_partition_that_was_half_here_when_its_source_was_lost_is_repaired_first() {
     simulated(79, |world| async move {

@@ -102,7 +102,7 @@ fn a_node_that_stops_fails_no_request_of_another() {
     });
 }
 
-/// Writes keys that are new, one after the other; what failed.
+/// Writes new keys, one after the other; returns the failures.
 async fn write_anew(member: Arc<Member>, prefix: String) -> Vec<RequestError> {
     let mut failed = Vec::new();
     for number in 0..100 {
@@ -146,7 +146,7 @@ fn any_one_of_three_nodes_may_be_down_and_no_key_notices() {
     });
 }
 
-/// Lists that made a detour go straight on with a fourth node, and what they hold comes with them.
+/// Lists that made a detour go straight on with a fourth node, and their objects come with them.
 #[test]
 fn detours_end_when_a_node_more_makes_them_needless() {
     simulated(10, |world| async move {
@@ -304,7 +304,7 @@ fn a_cluster_that_grows_from_one_to_three_never_misses_a_key() {
         while machines[0].state().ring().replicas_max() < 3 {
             for (number, machine) in (0..KEYS).zip(machines.iter().cycle()) {
                 let key = format!("key {number}");
-                // A coordinator that is behind the others is refused, and knows more in a moment.
+                // A coordinator that is behind the others is refused, and catches up in a moment.
                 let mut tries = 0;
                 let found = loop {
                     match machine.try_get(&key).await {
@@ -326,7 +326,7 @@ fn a_cluster_that_grows_from_one_to_three_never_misses_a_key() {
     });
 }
 
-/// A node left with what it kept for another one that was down: acknowledged writes were gone.
+/// A node left with its hints for another one that was down: acknowledged writes were gone.
 #[test]
 fn who_leaves_is_removed_when_it_keeps_nothing_for_others_any_more() {
     simulated(21, |world| async move {

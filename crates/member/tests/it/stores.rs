@@ -123,7 +123,7 @@ impl DiskStores {
         Ok(store)
     }
 
-    /// Gives stores what an earlier run logged.
+    /// Gives stores the logged writes of an earlier run.
     fn admit_to_log(&self, stores: &[Arc<dyn Backend>]) -> Result<(), StoreError> {
         let known = self.tenants.lock();
         let tenants = stores

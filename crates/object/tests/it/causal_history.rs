@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// Merges what the replicas have in every order and grouping.
+    /// Merges the replicas' objects in every order and grouping.
     fn check_merge_laws(&self) {
         let objects: Vec<_> = self.replicas.iter().filter_map(Replica::read).collect();
         let join = |a: &Object, b: &Object| merge(a.clone(), b.clone(), self.resolution);

@@ -94,7 +94,7 @@ impl Directory for Known {
     }
 }
 
-/// Answers by what the head says: `echo`, `wait MS`, `never`, `refuse`, `who`.
+/// Answers by the word in the head: `echo`, `wait MS`, `never`, `refuse`, `who`.
 #[derive(Default)]
 struct Echo {
     runtime: Mutex<Option<Runtime>>,
@@ -357,7 +357,7 @@ fn large_requests_of_all_connections_share_one_room_and_those_of_the_control_lan
         assert_eq!(small.await.unwrap(), Ok(1_000));
         assert_eq!(control.await.unwrap(), Ok(400_000));
         assert_eq!(large.await.unwrap(), Ok(700_000));
-        // The same connections carry what comes after.
+        // The same connections carry the next requests.
         assert_eq!(ask(Lane::Requests, 400_000).await, Ok(400_000));
         assert_eq!(ask(Lane::Bulk, 400_000).await, Ok(400_000));
         assert_eq!(room.taken_bytes(), 0);
@@ -570,8 +570,8 @@ fn requests_under_way_fail_when_the_connection_breaks() {
     });
 }
 
-/// A node that stopped dropped what it was doing for others: each write that it was coordinating for
-/// another node's client ended in doubt, though the stop was planned and the write could have gone elsewhere.
+/// A node that stopped dropped its work for others: each write that it was coordinating for another
+/// node's client ended in doubt, though the stop was planned and the write could have gone elsewhere.
 #[test]
 fn a_node_that_takes_its_leave_leaves_nothing_in_doubt() {
     simulated(|runtime| async move {

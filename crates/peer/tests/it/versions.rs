@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use super::*;
 
-/// Before the versions stand the magic bytes and the length of what follows it.
+/// The magic bytes and the length stand before the versions.
 const START_BYTES: usize = 10;
 
 /// Relays an address to node 2, with other versions in the caller's hello.

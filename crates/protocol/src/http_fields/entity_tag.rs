@@ -54,7 +54,7 @@ pub fn format_entity_tag(tag: &[u8]) -> String {
     quoted
 }
 
-/// The text up to the closing quote, and what follows it; backslashes escape.
+/// The text up to the closing quote, and the rest behind it; backslashes escape.
 fn unquote(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut tag = Vec::new();
     let mut position = 0;

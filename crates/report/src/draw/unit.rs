@@ -32,7 +32,7 @@ const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
 const BLANK: char = '\u{a0}';
 
 impl Unit {
-    /// The name by which the page's script knows it.
+    /// The name for it in the page's script.
     pub fn name(self) -> &'static str {
         match self {
             Self::Seconds => "seconds",

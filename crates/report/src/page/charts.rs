@@ -1,5 +1,5 @@
-//! The charts of one run, in the order of the published comparisons: throughput, latencies, and
-//! what the server used.
+//! The charts of one run, in the order of the published comparisons: throughput, latencies, and the
+//! server's resources.
 
 use crate::draw::{Band, Chart, Column, Ink, Line, Scale, Unit};
 use crate::figures;
@@ -56,7 +56,7 @@ pub(super) fn columns_of(table: &Table) -> Vec<Column> {
     table.heads().iter().map(column).collect()
 }
 
-/// Throughput over time, with what failed where anything did.
+/// Throughput over time, with failures if there were any.
 pub(super) fn throughput_over_time(run: &RunResult) -> Chart {
     let lines = throughput_lines(run, &run.summary.numbers("elapsed"));
     let mut table = columns_of(&run.summary);

@@ -66,8 +66,8 @@ fn names(runs: &[RunResult], rule: impl Fn(&RunResult) -> Option<String>) -> Opt
     (distinct.len() == names.len()).then_some(names)
 }
 
-/// The page of several runs. `base` is the number of the run that ratios are taken against; `note`
-/// says what a reader has to know of all of them.
+/// The page of several runs. `base` is the number of the run that ratios are taken against; `note` is a
+/// remark on all of them for readers.
 pub fn comparison(
     title: &str,
     note: Option<&str>,

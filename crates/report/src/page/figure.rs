@@ -1,4 +1,4 @@
-//! A chart in the page: title, key, drawing, table, and what exports it.
+//! A chart in the page: title, key, drawing, table, and its export.
 
 use maud::{Markup, PreEscaped, html};
 

@@ -156,7 +156,7 @@ pub(super) fn load(description: &Description) -> Vec<(String, String)> {
     known(pairs)
 }
 
-/// Files by their names: where they were on another machine says nothing.
+/// Files by their names: their directories on another machine have no meaning.
 fn file_names(paths: &str) -> String {
     let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let names: Vec<String> = paths.split(", ").map(name).collect();

@@ -1,4 +1,4 @@
-//! `run.json`: what a run was, on which machine, and its figures as a whole.
+//! `run.json`: the description of a run and its machine, and its figures as a whole.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -66,7 +66,7 @@ pub struct Description {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Hits {
     /// Different keys that can be drawn; none where they have no bound, or where gets ask only for
-    /// what was written.
+    /// written keys.
     pub distinct_keys: Option<f64>,
     /// Successful writes of such keys.
     pub writes: f64,

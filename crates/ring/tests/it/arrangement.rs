@@ -79,7 +79,7 @@ pub(crate) struct Oracle<'a> {
     steps: usize,
 }
 
-/// An oracle that has tried this much does not know.
+/// Steps after which an oracle gives up without an answer.
 const STEPS_MAX: usize = 300_000;
 
 impl<'a> Oracle<'a> {

@@ -1,4 +1,4 @@
-//! Fresh rings: what claim version 4 of Riak asks for, held against all arrangements where these can be
+//! Fresh rings: the demands of Riak's claim version 4, held against all arrangements where these can be
 //! tried. Shares of k or k + 1 partitions; n consecutive partitions on distinct nodes; and as many in
 //! distinct locations as any arrangement of such shares allows.
 
@@ -135,8 +135,8 @@ proptest! {
         if nodes > n && partitions >= 2 * nodes {
             prop_assert_eq!(n_found, n.min(nodes));
         }
-        // The fullest location has to have this many partitions at least: all that is asked of the
-        // solver is what leaves it some room, and a node to spare.
+        // The fullest location has to have this many partitions at least: the solver is only asked for
+        // rings that leave it some room, and a node to spare.
         let in_location = |location: usize| map.iter().filter(|it| **it == location).count();
         let fullest = (0..6).map(in_location).max().unwrap();
         let locations = (0..6).filter(|location| in_location(*location) > 0).count();

@@ -43,21 +43,21 @@ const FIRST_OTHER: usize = 2;
 /// A rule that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// A vnode that moves refuses lower epochs than it knows.
+    /// A vnode that moves refuses epochs below its own.
     LowerEpochsAreRefused,
     /// Writes ask both lists while the receiver fills.
     FillingWritesAskBoth,
     /// Writes ask both lists while the source closes.
     ClosingWritesAskBoth,
-    /// The source takes its snapshot once it knows that it moves.
+    /// The source takes its snapshot once it has learned that it moves.
     SnapshotBehindTheEpoch,
     /// Closing waits for the receiver to have everything.
     ClosingWaitsForTheReceiver,
-    /// Settling waits for the source to know that it closes.
+    /// Settling waits for the source to learn that it closes.
     SettlingWaitsForTheSource,
 }
 
-/// A cluster, what it agrees on, and the quorums that are asked.
+/// A cluster, its agreed steps, and the quorums that are asked.
 #[derive(Clone, Copy)]
 struct Search {
     steps: &'static [Step],
@@ -212,7 +212,7 @@ impl Search {
         }
     }
 
-    /// A node hears of the next step.
+    /// A node learns the next step.
     fn learn(&self, state: &State, next: &mut Vec<State>) {
         for replica in [A, B] {
             if state.known[replica] < state.agreed {

@@ -60,7 +60,7 @@ impl Stream {
         self.peer
     }
 
-    /// Sends what is written at once (TCP_NODELAY) instead of waiting for more.
+    /// Sends written bytes at once (TCP_NODELAY) instead of waiting for more.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         match &self.inner {
             Either::Left(stream) => stream.set_nodelay(nodelay),
@@ -68,8 +68,8 @@ impl Stream {
         }
     }
 
-    /// Has the system ask now and then whether the other end is still there (SO_KEEPALIVE), so that the
-    /// connection ends when it is not.
+    /// Has the system probe the other end at intervals (SO_KEEPALIVE), so that the connection ends when
+    /// it is gone.
     pub fn set_keepalive(&self, keepalive: bool) -> io::Result<()> {
         match &self.inner {
             Either::Left(stream) => Ok(rustix::net::sockopt::set_socket_keepalive(
