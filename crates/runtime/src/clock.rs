@@ -104,7 +104,7 @@ impl Clock for SystemClock {
     }
 
     fn wall_time(&self) -> WallTime {
-        // A clock before 1970 is a clock that was never set, as is one at zero.
+        // A clock before 1970 was never set, and counts as zero.
         let since_epoch = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Bodies: how much of a request's is read, and what an answer's is made of.
+//! Bodies: reading those of requests, and the parts of those of answers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -46,7 +46,7 @@ pub(crate) enum BodyError {
     /// The client stopped sending.
     #[error("the body did not arrive")]
     TooSlow,
-    /// Not framed as HTTP says, or cut short.
+    /// Not framed as HTTP requires, or cut short.
     #[error("the body cannot be read: {0}")]
     Broken(hyper::Error),
 }
@@ -98,7 +98,7 @@ impl RequestBody {
         Ok(body.freeze())
     }
 
-    /// Reads what is left of a body that an early answer makes useless.
+    /// Reads the rest of a body that an early answer makes useless.
     pub(crate) async fn discard(&mut self, runtime: &Runtime) {
         if self.incoming.is_end_stream() || self.incoming.size_hint().lower() > DISCARDED_BYTES_MAX
         {
@@ -183,7 +183,7 @@ pub(crate) enum Body {
 impl Body {
     pub(crate) const EMPTY: Self = Self::Whole(Bytes::new());
 
-    /// Counts the body among what takes room, if it is large, until the last of it is sent.
+    /// Takes room for the body, if it is large, until the last of it is sent.
     pub(crate) fn count_in(&mut self, room: &Room) {
         if let Self::Whole(bytes) = self
             && bytes.len() > COUNTED_BYTES_MIN

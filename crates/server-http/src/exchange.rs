@@ -32,7 +32,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Logs a change of properties that failed, with what its client is not shown.
+    /// Logs a change of properties that failed, with the details that its client is not shown.
     pub(crate) fn note_not_agreed(&self, failure: &ProposeError) {
         let now = self.coordinator.runtime().now().elapsed();
         if let Some(left_out) = self.not_agreed_log.take(now) {
@@ -80,7 +80,7 @@ impl<'a> Exchange<'a> {
         &self.head.method
     }
 
-    /// A header's value. Repeated lines are one value, joined as HTTP says.
+    /// A header's value. Repeated lines are one value, joined as in HTTP.
     pub(crate) fn header(&self, name: &HeaderName) -> Option<Cow<'a, [u8]>> {
         let mut lines = self.head.headers.get_all(name).iter();
         let first = lines.next()?.as_bytes();

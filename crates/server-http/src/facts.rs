@@ -52,7 +52,7 @@ impl Default for Health {
     }
 }
 
-/// The node's vnodes, by whether their stores are open.
+/// Numbers of the node's vnodes: open, being opened, and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VnodeCounts {
     /// They serve.

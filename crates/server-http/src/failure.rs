@@ -1,7 +1,7 @@
 //! Failures of the coordinator and of request bodies as statuses and texts.
 //!
-//! Riak's, with one exception: what may succeed later without being changed is 503 with a hint when
-//! to retry, where Riak answered an overload with 500.
+//! Riak's, with one exception: a request that may succeed later without being changed gets 503 with a
+//! hint when to retry, where Riak answered an overload with 500.
 
 use std::error::Error as _;
 

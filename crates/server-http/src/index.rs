@@ -213,7 +213,7 @@ impl Object {
     }
 }
 
-/// An object that has grown large: what there is of it, and what comes.
+/// An object that has grown large: its present part, and the rest as it comes.
 fn rest_of_object(
     results: IndexResults,
     object: Object,

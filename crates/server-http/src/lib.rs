@@ -6,8 +6,8 @@
 //! own, because a request is decided by its path's pieces as they came over the wire (a key may hold an
 //! encoded slash), which general routers decode too early.
 //!
-//! The way of a request: [`Server`] accepts its connection, `dispatch` finds the resource and
-//! checks what all resources have in common, the resource's own file does the rest. Values are handed
+//! The way of a request: [`Server`] accepts its connection, `dispatch` finds the resource and makes the
+//! checks that all resources have in common, the resource's own file does the rest. Values are handed
 //! from the store to the socket without a copy. A handler that panics costs its own request a 500 and
 //! nothing else.
 //!

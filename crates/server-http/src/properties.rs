@@ -80,7 +80,7 @@ pub(crate) async fn set_of_type(mut exchange: Exchange<'_>, bucket_type: BucketT
     propose(&exchange, command, passed_over).await
 }
 
-/// Takes back what was set for a bucket.
+/// Resets the properties of a bucket.
 pub(crate) async fn reset(exchange: &Exchange<'_>, path: BucketPath) -> Outcome {
     origin::check(exchange)?;
     exchange.require_json()?;

@@ -1,4 +1,4 @@
-//! `/ping`, `/health` and `/`, by which clients find out what a server can do.
+//! `/ping`, `/health` and `/`, by which clients find out the abilities of a server.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::facts::VnodeCounts;
 use crate::reply::{ACCEPT_AND_ENCODING, Answer, HTML, JSON, Outcome, page, with_body};
 use crate::route::Probe;
 
-/// Riak's names for what is served, and the first path piece of each. Clients switch features on by
+/// Riak's names for the resources, and the first path piece of each. Clients switch features on by
 /// these names, so nothing is listed that is not here.
 const RESOURCES: [(&str, &str); 25] = [
     ("riak_kv_wm_bucket_type", "/types"),
@@ -48,7 +48,8 @@ const VNODES: HeaderName = HeaderName::from_static("x-kvorum-vnodes");
 /// Header of `/ping`: the state of the node in one word.
 const STATUS: HeaderName = HeaderName::from_static("x-kvorum-health");
 
-/// `OK`, from the moment on when the node listens; headers say how the node is and how many vnodes serve.
+/// `OK`, from the moment on when the node listens; headers have the node's health and the number of
+/// vnodes that serve.
 pub(crate) fn ping(exchange: &Exchange<'_>) -> Answer {
     let mut answer = with_body(StatusCode::OK, HTML, Body::Whole("OK".into()));
     let health = exchange.service.facts.health();

@@ -132,7 +132,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// The resource of a path. `decoding` says whether percent-encoding is taken off.
+    /// The resource of a path. With `decoding`, percent-encoding is taken off.
     pub(crate) fn of_path(path: &str, decoding: bool) -> Option<Self> {
         let mut pieces = Pieces {
             rest: path,

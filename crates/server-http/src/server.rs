@@ -119,7 +119,7 @@ impl Server {
             let runtime = self.service.coordinator.runtime();
             let stream = match accepted {
                 Ok((stream, _peer)) => {
-                    // A socket that does not know the option still carries requests.
+                    // A socket without this option still carries requests.
                     let _ = stream.set_nodelay(true);
                     stream
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
     /// The largest request body taken, in bytes; more is answered with 413. Objects have limits of
-    /// their own; this one bounds what a request can make the server hold.
+    /// their own; this one bounds the memory that a request can make the server use.
     pub body_bytes_max: u64,
     /// True if bucket names, keys and the like are percent-decoded (`http_url_encoding = on`). When
     /// off, they are taken as received, unless the request has `X-Riak-URL-Encoding: on`.

@@ -51,8 +51,8 @@ pub(crate) struct Connection {
     pub(crate) output: Output,
     /// The client's name for itself; remembered for it and otherwise unused.
     pub(crate) client_id: Bytes,
-    /// When the request that is being answered came in. A pipelined one counts from the end of the
-    /// one before it: what it waited for is its own client's doing.
+    /// Arrival of the request that is being answered. A pipelined one counts from the end of the one
+    /// before it: its wait is its own client's doing.
     pub(crate) arrived: Moment,
     faults: FaultLog,
     stream: Stream,
@@ -186,7 +186,8 @@ impl Connection {
         matches!(self.coming, Coming::Admitted { .. })
     }
 
-    /// Drops what has come of a refused frame, and answers it at its end; false when more is to come.
+    /// Drops the bytes that have come of a refused frame, and answers it at its end; false when more is
+    /// to come.
     fn pass_over_refused(&mut self) -> bool {
         let Coming::Refused { bytes } = &mut self.coming else {
             return true;
@@ -209,14 +210,14 @@ impl Connection {
         self.faults.note(fault, detail, now);
     }
 
-    /// Sends what waits in the output.
+    /// Sends the pending output.
     pub(crate) async fn send(&mut self) -> io::Result<()> {
         let is_large = self.output.len() > COUNTED_BYTES_MIN;
         let _room = is_large.then(|| self.shared.room.take_anyway(self.output.len()));
         self.output.send(&mut self.stream).await
     }
 
-    /// Reads what has come in; 0 at the end of the stream.
+    /// Reads the bytes that have come in; 0 at the end of the stream.
     async fn receive(&mut self) -> io::Result<usize> {
         // Takes the front of the buffer back, which no payload holds any more.
         if self.input.is_empty() || self.input.capacity() - self.input.len() < READ_BYTES_MIN {

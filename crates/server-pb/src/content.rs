@@ -41,7 +41,8 @@ pub(crate) fn check_pieces(put: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Shows the fields of a message that have a length, up to where it is none: that the decoder will say.
+/// Shows the fields of a message that have a length, up to the first error, which the decoder will
+/// report.
 fn each_field(message: &[u8], found: &mut dyn FnMut(u64, &[u8])) {
     let mut reader = ByteReader::new(message);
     while let Ok(key) = reader.varint() {

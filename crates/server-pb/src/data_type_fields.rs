@@ -1,4 +1,4 @@
-//! Operations and values of data types between messages and what they mean.
+//! Operations and values of data types from and to messages.
 
 use bytes::Bytes;
 use kvorum_data_types::{

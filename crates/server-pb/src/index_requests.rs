@@ -1,7 +1,7 @@
 //! Index queries, whole and streamed, and the listing of a bucket's objects.
 //!
-//! No message of a stream is empty but the last, which says that it is the last and where the next
-//! page begins.
+//! No message of a stream is empty but the last, which has the mark of the end and the beginning of the
+//! next page.
 
 use std::num::NonZeroU32;
 use std::ops::Bound;

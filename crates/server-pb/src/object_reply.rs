@@ -93,8 +93,8 @@ impl ObjectReply<'_> {
     }
 }
 
-/// A sibling about to be written as a content, and what is worked out once for both its length and
-/// its bytes.
+/// A sibling about to be written as a content, with values computed once for both its length and its
+/// bytes.
 struct WireContent<'a> {
     sibling: &'a Sibling,
     /// The value, or nothing where it is not asked for.

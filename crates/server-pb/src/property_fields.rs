@@ -109,7 +109,7 @@ pub(crate) fn overlay_of(fields: &pb::RpbBucketProps) -> Result<PropertyOverlay,
     }
 }
 
-/// Collects what is wrong while fields are read.
+/// Collects the errors while fields are read.
 #[derive(Default)]
 struct Reader {
     errors: PropertyErrors,

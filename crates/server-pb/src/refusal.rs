@@ -1,6 +1,6 @@
 //! Why a request is refused, in the words that clients match on.
 //!
-//! The displayed text is what goes into `RpbErrorResp`, so it keeps Riak's spelling.
+//! The displayed text goes into `RpbErrorResp`, so it keeps Riak's spelling.
 
 use std::io;
 
@@ -109,7 +109,7 @@ pub(crate) enum Refusal {
         /// The type of the bucket.
         bucket: Kind,
     },
-    /// An operation on a data type that says too little.
+    /// An incomplete operation on a data type.
     #[error("Invalid operation: {0}")]
     InvalidOperation(&'static str),
     /// A context that no server of this kind gave.
@@ -124,13 +124,13 @@ pub(crate) enum Refusal {
     /// The same, asked for by itself.
     #[error("Invalid bucket type: <<\"{0}\">>")]
     InvalidType(BucketType),
-    /// Properties that cannot be what they are set to.
+    /// Properties with impossible values.
     #[error("Invalid bucket properties: {0}")]
     InvalidProperties(#[from] PropertyErrors),
-    /// The cluster did not agree to a change; the text says why.
+    /// The cluster did not agree to a change; the text has the reason.
     #[error(transparent)]
     NotAgreed(#[from] ProposeError),
-    /// The reply outgrows what a frame can hold.
+    /// The reply outgrows a frame.
     #[error("reply does not fit a frame: {0}")]
     ReplyTooLong(#[from] FrameError),
 }

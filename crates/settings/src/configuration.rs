@@ -209,7 +209,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Finds out what each setting is about.
+    /// Finds the target of each setting.
     fn classify(&mut self) -> Vec<(usize, Target)> {
         let mut targets = Vec::new();
         for (index, setting) in self.written.iter().enumerate() {

@@ -11,8 +11,8 @@ use crate::name::Name;
 use crate::problem::Problem;
 
 impl Configuration {
-    /// Every honoured key with its value, one a line, in the form of a configuration file;
-    /// what was set is marked with where.
+    /// Every honoured key with its value, one a line, in the form of a configuration file; values that
+    /// were set are marked with their places.
     pub fn effective(&self) -> String {
         list(self.effective.iter())
     }

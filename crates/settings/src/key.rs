@@ -92,7 +92,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// As the reference page says it.
+    /// The sentence of the reference page.
     pub fn sentence(self) -> &'static str {
         match self {
             Change::Restart => "restart the node",
@@ -114,7 +114,7 @@ pub enum Ancestry {
 }
 
 impl Ancestry {
-    /// As the reference page says it.
+    /// The sentence of the reference page.
     pub fn sentence(self) -> String {
         match self {
             Ancestry::Riak => "the same key".to_owned(),

@@ -1,4 +1,4 @@
-//! Reports of what became of each setting.
+//! Reports of the outcome of each setting.
 
 use std::borrow::Cow;
 

@@ -20,7 +20,7 @@ pub enum Fate {
     Mapped(&'static str),
     /// It has no effect; the reason fits after "ignored because".
     Ignored(&'static str),
-    /// It would change what becomes of data, so that it is refused unless it is empty; the reason.
+    /// It would change the fate of data, so that it is refused unless it is empty; the reason.
     Guarded(&'static str),
 }
 

@@ -88,7 +88,7 @@ pub enum StorageBackend {
     Leveled,
     /// A merge tree of doubling levels, in which each put pays a bounded share of merging.
     Hanoidb,
-    /// A tree of pages, for what is read far more than written.
+    /// A tree of pages, for data that is read far more than written.
     Innostore,
     /// Nothing survives a stop.
     Memory,
@@ -184,9 +184,9 @@ pub enum TlsMode {
 pub struct ProtobufSettings {
     /// `protobuf.backlog`: connections that wait to be accepted.
     pub backlog: u32,
-    /// `protobuf.nagle`: whether small answers may be held back to be sent together.
+    /// `protobuf.nagle`: true if small answers may be held back to be sent together.
     pub nagle: bool,
-    /// `protobuf.keepalive`: whether connections are probed for clients that are gone.
+    /// `protobuf.keepalive`: true if connections are probed for clients that are gone.
     pub keepalive: bool,
     /// `protobuf.frame_bytes_max`.
     pub frame_bytes_max: u64,
@@ -298,7 +298,7 @@ pub struct BucketDefaults {
 /// The replicas that flush before they acknowledge.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SyncOnWrite {
-    /// As the backend's own settings say.
+    /// As in the backend's own settings.
     Backend,
     /// The one that coordinates.
     #[default]
@@ -433,7 +433,7 @@ pub struct LeveldbSettings {
     pub sync_on_write: Option<DurabilityMode>,
     /// `maximum_memory`, bytes for the whole node; `None` leaves it to the percentage.
     pub memory_bytes_max: Option<u64>,
-    /// `maximum_memory.percent`: of what the machine or the container has.
+    /// `maximum_memory.percent`: of the memory of the machine or the container.
     pub memory_percent_max: u8,
     /// `limited_developer_mem`.
     pub limited_developer_memory: bool,
@@ -487,7 +487,7 @@ pub struct LeveledSettings {
     pub sync_strategy: Option<DurabilityMode>,
     /// `maximum_memory`, bytes for the whole node; `None` leaves it to the percentage.
     pub memory_bytes_max: Option<u64>,
-    /// `maximum_memory.percent`: of what the machine or the container has.
+    /// `maximum_memory.percent`: of the memory of the machine or the container.
     pub memory_percent_max: u8,
     /// `ledger_buffer`: bytes of heads and index entries of a partition that wait for a table.
     pub ledger_buffer_bytes: u64,
@@ -501,7 +501,8 @@ pub struct LeveledSettings {
     pub compressed_from_level: u64,
     /// `max_run_length`: journal files that are rewritten together.
     pub run_files_max: u64,
-    /// `singlefile_compactionpercentage`: what may be needed of a file that is rewritten alone.
+    /// `singlefile_compactionpercentage`: the part that may be needed of a file that is rewritten
+    /// alone.
     pub single_file_percent: u8,
     /// `maxrunlength_compactionpercentage`: the same of a run of the most files.
     pub longest_run_percent: u8,
@@ -522,7 +523,7 @@ pub struct HanoidbSettings {
     pub sync_interval: Duration,
     /// `maximum_memory`, bytes for the whole node; `None` leaves it to the percentage.
     pub memory_bytes_max: Option<u64>,
-    /// `maximum_memory.percent`: of what the machine or the container has.
+    /// `maximum_memory.percent`: of the memory of the machine or the container.
     pub memory_percent_max: u8,
     /// `top_level`: the unit of the levels is 16 KiB times two to this power.
     pub top_level: u64,
@@ -543,9 +544,9 @@ pub struct InnostoreSettings {
     pub flush_log: Option<DurabilityMode>,
     /// `buffer_pool_size`, bytes for the whole node; `None` leaves it to the percentage.
     pub pool_bytes_max: Option<u64>,
-    /// `buffer_pool_size.percent`: of what the machine or the container has.
+    /// `buffer_pool_size.percent`: of the memory of the machine or the container.
     pub pool_percent_max: u8,
-    /// `max_dirty_pages_pct`: of that, for what is in no page yet.
+    /// `max_dirty_pages_pct`: of that, for entries that are in no page yet.
     pub dirty_percent_max: u8,
     /// `page_size`.
     pub page_bytes: u64,

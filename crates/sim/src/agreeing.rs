@@ -30,7 +30,7 @@ pub(crate) fn name_of(number: u8) -> String {
 struct Throttle {
     runtime: Runtime,
     bytes_per_second: Option<u64>,
-    /// When what was asked for so far is through.
+    /// Time at which all requests so far are through.
     free_at: Mutex<Moment>,
 }
 

@@ -396,7 +396,7 @@ pub(crate) enum Versions {
     All,
     /// One: the last that its only writer wrote.
     LastOfOneWriter,
-    /// One: the newest of those that know nothing of one another.
+    /// One: the newest of those that have not seen one another.
     Newest,
 }
 
@@ -439,7 +439,8 @@ impl History {
             }
             Versions::Newest => wrong.extend(self.not_the_newest(key, object, &seen, &is_owed)),
         }
-        // Also where one is chosen: what a client had read goes before what it wrote then.
+        // Holds also where one is chosen: the value that a client had read goes before the one that it
+        // wrote then.
         let back = object.and_then(|object| self.back_again(key, object, &is_owed));
         if let Some((value, write)) = back {
             let (value, write) = (self.describe(value), self.describe(write));

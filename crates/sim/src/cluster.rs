@@ -114,7 +114,7 @@ impl Cluster {
         machine
     }
 
-    /// A new machine with a node that knows what is agreed now.
+    /// A new machine with a node that has the present agreed state.
     async fn add_told_machine(self: &Arc<Self>, number: u8) -> anyhow::Result<()> {
         let machine = self.add_machine(number);
         machine.start().await?;
@@ -137,7 +137,7 @@ impl Cluster {
             let pause = Duration::from_millis(5 + (drawn >> 8) % late);
             self.runtime.sleep(pause).await;
             if !self.weather.lock().is_deaf(machine.number) {
-                // A step that a sick disk prevents is tried again.
+                // A step that a failing disk prevents is tried again.
                 let _learned_or_later = machine.learn(&self.agreed());
             }
             machine.forget_disk_log();
@@ -240,7 +240,7 @@ impl Cluster {
             .push(format!("at {} ms: {what}", at.as_millis()));
     }
 
-    /// Makes every link what the weather says.
+    /// Sets every link as in the weather.
     pub(crate) fn set_links(&self) {
         let numbers: Vec<u8> = self.machines.lock().keys().copied().collect();
         let weather = self.weather.lock();

@@ -36,7 +36,7 @@ const TELLERS: u64 = 3;
 const OPERATIONS_MAX: u32 = 120;
 const PAUSE_MAX_MILLIS: u64 = 120;
 const ATTEMPTS_MAX: usize = 30;
-/// A read repairs what it finds within this.
+/// A read repairs the replicas behind it within this.
 const REPAIR_WAIT: Duration = Duration::from_secs(6);
 
 /// The outcome of an operation for its client.

@@ -12,8 +12,8 @@ use crate::cluster::Cluster;
 const EXCHANGES_WAIT_MAX: Duration = Duration::from_secs(240);
 
 impl Cluster {
-    /// Waits until each preference list has been compared, from a time at which all was calm, by an exchange
-    /// that says that all of its replicas have the same.
+    /// Waits until each preference list has been compared, from a time at which all was calm, by an
+    /// exchange that finds all of its replicas equal.
     pub(crate) async fn repair_by_exchanges(&self) {
         let begun = self.runtime.now();
         loop {
@@ -60,7 +60,7 @@ impl Cluster {
         missing
     }
 
-    /// The time since the last complete exchange of each target began, as the nodes say that compare it.
+    /// The time since the last complete exchange of each target began, by the nodes that compare it.
     fn ages_of_completion(&self) -> BTreeMap<Target, Option<Duration>> {
         let mut ages: BTreeMap<Target, Option<Duration>> = BTreeMap::new();
         for machine in self.machines() {

@@ -25,8 +25,8 @@ pub enum FaultKind {
     Jitter,
     /// Every connection between two nodes breaks once.
     ResetConnections,
-    /// The connections of one node break again and again, with what was on its way: what loss is to
-    /// streams.
+    /// The connections of one node break again and again, with the messages on their way: the form of
+    /// loss on streams.
     LossyLink,
     /// Single requests between nodes, or their answers, are lost: the caller waits until its deadline.
     LostMessages,
@@ -34,14 +34,13 @@ pub enum FaultKind {
     /// counts. A put that the receiver is to coordinate is never doubled: no caller sends such a one
     /// again unless it was certainly not carried out.
     DoubledMessages,
-    /// Single requests between nodes are held back, and overtaken by what comes after them on the same
-    /// connection.
+    /// Single requests between nodes are held back, and overtaken by later ones on the same connection.
     OvertakenMessages,
     /// A machine's clock jumps forward.
     ClockForward,
     /// A machine's clock jumps back.
     ClockBack,
-    /// A machine loses power, and what was not synced.
+    /// A machine loses power, and its unsynced bytes.
     Crash,
     /// All machines do, at once.
     CrashAll,
@@ -51,7 +50,7 @@ pub enum FaultKind {
     ReadError,
     /// Writes of a disk fail, the first of them torn.
     WriteError,
-    /// Syncs of a disk fail, and lose what they were to sync.
+    /// Syncs of a disk fail, and lose the bytes that they were to sync.
     SyncError,
     /// A disk is full for a while.
     DiskFull,

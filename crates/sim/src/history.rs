@@ -16,7 +16,7 @@ use kvorum_object::{Clock, Dot, Object, Sibling, Timestamp};
 pub(crate) enum Change {
     /// It gives the key this value.
     Put,
-    /// It deletes what its client had read.
+    /// It deletes the value that its client had read.
     Delete,
 }
 
@@ -49,7 +49,8 @@ pub(crate) struct Seen {
     at_least: FixedBitSet,
 }
 
-/// By what [`Resolution::NewestWins`](kvorum_object::Resolution::NewestWins) orders what is concurrent.
+/// The key by which [`Resolution::NewestWins`](kvorum_object::Resolution::NewestWins) orders concurrent
+/// versions.
 type Stamp = (Timestamp, bool, Dot);
 
 /// The history of one key.

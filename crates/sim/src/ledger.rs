@@ -31,7 +31,7 @@ pub struct Operations {
     pub listings: u64,
     /// Operations on data types that were acknowledged.
     pub told: u64,
-    /// Requests of which the client does not know what became.
+    /// Requests with an unknown outcome for the client.
     pub failed: u64,
 }
 

@@ -161,7 +161,7 @@ impl Machine {
         self.state.lock().is_retired
     }
 
-    /// The ring that its node knows, or knew last.
+    /// The present or last ring of its node.
     pub(crate) fn learned(&self) -> Arc<ClusterState> {
         let mut state = self.state.lock();
         if let Some(member) = state.running.as_ref().and_then(|it| it.member()) {
@@ -312,7 +312,7 @@ impl Machine {
         state.ailments.insert(fault, ailment);
     }
 
-    /// Undoes what one fault did to the disk; how many operations that made fail.
+    /// Undoes the effect of one fault on the disk; returns the number of operations that it made fail.
     pub(crate) fn mend_disk(&self, fault: usize) -> u64 {
         let mut state = self.state.lock();
         let Some(ailment) = state.ailments.remove(&fault) else {

@@ -77,7 +77,7 @@ impl Messages {
         self.troubles.lock().insert(fault, trouble);
     }
 
-    /// No further message is hit by a fault; what it holds back is under way.
+    /// No further message is hit by a fault; messages that it holds back are under way.
     pub(crate) fn let_be(&self, fault: usize) {
         if let Some(trouble) = self.troubles.lock().get_mut(&fault) {
             trouble.lasts = false;
@@ -141,7 +141,7 @@ fn is_new_write(message: &Message) -> bool {
     )
 }
 
-/// A node's services, behind what befalls messages to them.
+/// A node's services, behind the faults of messages to them.
 pub(crate) struct Front {
     number: u8,
     runtime: Runtime,
@@ -272,7 +272,7 @@ impl Front {
             Served::Later(answer) => answer,
             at_once => return at_once,
         };
-        // Dropped with the request, if its sender takes that back; what comes later is still to come.
+        // Dropped with the request, if its sender takes that back; later deliveries are still to come.
         Served::Later(Box::pin(async move {
             let first = async move {
                 let _first_or_second = sender.send(answer.await);

@@ -26,7 +26,7 @@ const PERIOD: Duration = Duration::from_millis(150);
 const MOVES_MAX: usize = 4;
 /// A move that waits for a machine that is down gives up its place after this long.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A receiver that dies confirms nothing more of what it was given: it is given all again after this.
+/// A receiver that ends confirms nothing more of its keys: it is given all again after this.
 const FILL_TIME_MAX: Duration = Duration::from_secs(10);
 
 impl Cluster {
@@ -108,7 +108,7 @@ impl Cluster {
             .await
     }
 
-    /// Gives one vnode what another has of the keys that are wanted, durably.
+    /// Gives one vnode the wanted keys of another, durably.
     async fn copy(
         &self,
         [source, target]: [(Partition, NodeId); 2],
@@ -182,7 +182,7 @@ impl Cluster {
         self.take_step(Command::Grow { from, step });
     }
 
-    /// Gives each vnode that newly has replicas of keys what it is to have of them, durably.
+    /// Gives each vnode that newly has replicas of keys those keys, durably.
     async fn fill_lists(&self, state: &ClusterState) -> anyhow::Result<()> {
         let ring = state.ring();
         let mut fills = BTreeMap::<Fill, BTreeSet<Partition>>::new();

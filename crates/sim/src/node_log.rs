@@ -19,7 +19,7 @@ const SETTINGS: ValueLogSettings = ValueLogSettings {
 };
 const UPKEEP_STEPS_MAX: usize = 8;
 
-/// Opens the log, before the stores whose entries are in it; what is damaged, in words.
+/// Opens the log, before the stores whose entries are in it; returns the damage in words.
 pub(crate) fn open(disk: Arc<dyn Disk>, id: u64) -> Result<(ValueLog, Vec<String>), BackendError> {
     let (log, found) = ValueLog::open(disk, Path::new(DIRECTORY), id, SETTINGS)?;
     Ok((log, found.damage))

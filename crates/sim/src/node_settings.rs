@@ -11,7 +11,7 @@ use kvorum_vnode::VnodeSettings;
 use crate::plan::RunPlan;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
-/// More siblings than clients make: what blind writes pile up is no failure here.
+/// More siblings than clients make: those that blind writes pile up are no failure here.
 pub(crate) const VNODE_SETTINGS: VnodeSettings = VnodeSettings {
     limits: Limits {
         size_warning_bytes: u64::MAX,
@@ -26,7 +26,7 @@ pub(crate) fn coordinator_settings(plan: &RunPlan) -> CoordinatorSettings {
     CoordinatorSettings {
         request_timeout: REQUEST_TIMEOUT,
         tombstones: match plan.is_early {
-            // A coordinator of a cluster has to know better than to do so.
+            // A coordinator of a cluster has to refrain from that by itself.
             false => TombstoneKeeping::Immediate,
             // With a single replica, removing it at once would be right; but then a check of later
             // writes could not see that something was deleted before.

@@ -31,8 +31,8 @@ const THOUGHT_MILLIS_MAX: u64 = 1_500;
 const FOUNDING_MAX: Duration = Duration::from_secs(240);
 
 impl Cluster {
-    /// The first node founds the cluster, the others of the plan join, and what comes of it is
-    /// committed. Unless clients are to see that, it is carried out when this returns.
+    /// The first node founds the cluster, the others of the plan join, and the plan is committed. It is
+    /// carried out when this returns, unless clients are to see that.
     pub(crate) async fn found(self: &Arc<Self>) -> anyhow::Result<()> {
         let founder = self.add_machine(1);
         founder.start().await.context("start the founder")?;
@@ -193,7 +193,7 @@ impl Cluster {
         bail!("node {} does not join: {last}", machine.number)
     }
 
-    /// Looks at the plan of what is staged and commits it, until it is.
+    /// Looks at the plan of the staged changes and commits it, until it is committed.
     pub(crate) async fn commit(self: &Arc<Self>) -> anyhow::Result<()> {
         let (begun, mut attempts) = (self.runtime.now(), 0);
         let mut last = String::new();
@@ -265,7 +265,7 @@ impl Cluster {
         bail!("not agreed within {} s: {last}", CHANGE_WAIT_MAX.as_secs())
     }
 
-    /// Has a command agreed on through one node; the state that it knows afterwards.
+    /// Has a command agreed on through one node; returns that node's state afterwards.
     async fn ask(
         &self,
         machine: &Arc<Machine>,

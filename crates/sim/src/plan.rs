@@ -29,8 +29,8 @@ pub enum Engine {
     Hanoidb,
     /// Pages, with the node's value log as their redo log, on disks that can fail.
     Innostore,
-    /// Bitcask and leveldb side by side, each with some buckets: which of them has a bucket is drawn anew every few
-    /// seconds and each time that a store is opened, and what was written before moves there.
+    /// Bitcask and leveldb side by side, each with some buckets: the backend of a bucket is drawn anew
+    /// every few seconds and each time that a store is opened, and earlier writes move there.
     Multi,
     /// Memory: quick, for faults that no disk has a part in.
     Memory,
@@ -97,14 +97,14 @@ pub struct RunPlan {
     pub allow_mult: bool,
     /// Buckets have `last_write_wins`. Only where versions do not stay side by side.
     pub last_write_wins: bool,
-    /// Also without siblings any client writes any key: which of two writes that know nothing of one
-    /// another stays is for time to say, and the same everywhere.
+    /// Any client writes any key, also without siblings: time decides which of two writes that have not
+    /// seen one another stays, and in the same way everywhere.
     pub has_rivals: bool,
     /// After all checks, all machines but one are lost for good. For members only.
     pub loses_majority: bool,
     /// Counters and sets are operated on beside all this.
     pub has_data_types: bool,
-    /// Nodes compare their replicas: what differs in the end has to come right without a read.
+    /// Nodes compare their replicas: differences at the end have to be mended without a read.
     pub has_exchanges: bool,
 }
 
@@ -142,7 +142,7 @@ impl RunPlan {
             95..98 => Engine::Innostore,
             _ => Engine::Memory,
         };
-        // Draws of their own: those of before stay what they were.
+        // Draws of their own, so that earlier draws stay the same.
         let kind = &mut Draw::new(seed ^ 0x6d65_6d62_6572);
         let control = match kind.below(3) {
             0 => Control::Members,
@@ -184,7 +184,7 @@ impl RunPlan {
         plan
     }
 
-    /// True when each key has one client that writes it, always over what it has read.
+    /// True when each key has one client that writes it, always over its own last read.
     pub(crate) fn has_one_writer_a_key(&self) -> bool {
         !self.allow_mult && !self.has_rivals
     }
@@ -265,7 +265,7 @@ impl RunPlan {
         self.faults.sort_by_key(|fault| fault.begin);
     }
 
-    /// True when a machine forgets what it confirmed.
+    /// True when a machine forgets confirmed writes.
     pub fn is_amnesiac(&self) -> bool {
         self.faults.iter().any(|fault| fault.kind.is_amnesia())
     }

@@ -1,7 +1,7 @@
 //! Known failures of such databases, each as a plan in which it would show again.
 //!
-//! The names are those under which the project keeps them: what happened, and what must hold instead.
-//! All are judged like any other run; what is special is what meets in them.
+//! The names are those under which the project keeps them, each with the failure and the property that
+//! must hold instead. All are judged like any other run; only the faults that meet in them are special.
 
 use std::time::Duration;
 
@@ -285,7 +285,7 @@ const SCENARIOS: [Scenario; 19] = [
     },
 ];
 
-/// Every other seed has a tree, for what each engine has to do in its own way.
+/// Gives every other seed a tree, for parts that each engine has in its own way.
 fn alternate_engines(plan: &mut RunPlan) {
     if plan.seed.is_multiple_of(2) {
         alternate_trees(plan);

@@ -31,7 +31,7 @@ use crate::node_log;
 use crate::plan::Engine;
 use crate::routes::DrawnRoutes;
 
-/// Stores have only in files of their own what the value log collected.
+/// Size of the stores' own files, which have only entries that the value log collected.
 const COLLECTED_FILE_BYTES_MAX: u64 = 8 << 10;
 const TABLE_BYTES_MAX: u64 = 16 << 10;
 /// Least time of a device's sync, in microseconds.
@@ -51,15 +51,15 @@ pub(crate) struct SimulatedStores {
     counted: Arc<Mutex<Upkeep>>,
     /// From the beginning on, where the engine has one.
     log: Mutex<Option<ValueLog>>,
-    /// Open stores as the log knows them.
+    /// Open stores as tenants of the log.
     tenants: Mutex<BTreeMap<StoreId, Weak<dyn Tenant>>>,
     /// Logged writes of the run before for the stores that were opened last.
     recovery: Mutex<Admission>,
-    /// The stores that make up a store of several, as the log knows them, by its identity.
+    /// The tenants of a store of several, by its identity.
     parts: Mutex<BTreeMap<StoreId, Vec<StoreId>>>,
     /// Batches that the log has lost, and that have not been reported to a member.
     losses: Mutex<Vec<(StoreId, Sequence)>>,
-    /// Those of which it was, as the log knows them.
+    /// Losses of tenants that have been reported.
     told_losses: Mutex<Vec<(StoreId, Sequence)>>,
     /// Damage found in logs, in words.
     damage: Mutex<Vec<String>>,
@@ -123,7 +123,7 @@ impl SimulatedStores {
         })
     }
 
-    /// Opens those that the node has when it starts, and makes good what the log has of them.
+    /// Opens the stores that the node has when it starts, and restores their logged writes.
     pub(crate) fn open_first(
         self: &Arc<Self>,
         size: RingSize,
@@ -160,7 +160,7 @@ impl SimulatedStores {
         Ok(())
     }
 
-    /// Gives stores what earlier runs logged; those that failed.
+    /// Gives stores the logged writes of earlier runs; returns those that failed.
     fn recover(&self, some: &[Arc<dyn Backend>]) -> anyhow::Result<Vec<(StoreId, BackendError)>> {
         let Some(log) = self.log.lock().clone() else {
             return Ok(Vec::new());
@@ -181,7 +181,7 @@ impl SimulatedStores {
         Ok(failed)
     }
 
-    /// The stores that a store is made of, as the log knows them: itself, unless it is one of several.
+    /// The tenants of a store: itself, unless it is one of several.
     fn parts_of(&self, store: StoreId) -> Vec<StoreId> {
         let parts = self.parts.lock();
         parts.get(&store).cloned().unwrap_or_else(|| vec![store])
@@ -194,7 +194,7 @@ impl SimulatedStores {
         whole.map_or(tenant, |(whole, _)| *whole)
     }
 
-    /// Begins to commit once the first stores have what earlier runs had for them.
+    /// Begins to commit once the first stores have their logged writes of earlier runs.
     fn begin_log(&self) {
         if let Some(log) = &*self.log.lock() {
             self.drive(log);
@@ -227,7 +227,7 @@ impl SimulatedStores {
         self.open.lock().get(&directory(size, which)).cloned()
     }
 
-    /// Opens the store of a partition that comes to the node; what is left of an earlier one goes.
+    /// Opens the store of a partition that comes to the node; files of an earlier one are removed.
     pub(crate) fn open_told(
         &self,
         size: RingSize,
@@ -256,8 +256,8 @@ impl SimulatedStores {
         Ok(store)
     }
 
-    /// Removes a store, or what is left of one. The value log keeps what a store has in it until it is
-    /// known to be erased: one that is not open is opened for that.
+    /// Removes a store, or its remains. The value log keeps a store's entries until it is known to be
+    /// erased: one that is not open is opened for that.
     fn remove(&self, path: &Path, open: Option<Arc<dyn Backend>>) -> anyhow::Result<()> {
         let is_left = || self.disk.info(path).map(|found| found.is_some());
         let there = match open {
@@ -433,7 +433,7 @@ impl SimulatedStores {
     }
 
     /// A block cache and a budget for each store, so that the order in which stores are dropped has no
-    /// part in what happens.
+    /// effect.
     fn shared(&self) -> Shared {
         Shared::new(1 << 20, 1 << 20)
     }
@@ -683,7 +683,7 @@ fn find_several(
     })
 }
 
-/// As the server has it by default, with small files: what was collected is merged again, and checkpoints
+/// Like the server's by default, with small files: collected entries are merged again, and checkpoints
 /// follow the log.
 fn bitcask_settings() -> BitcaskSettings {
     BitcaskSettings {

@@ -79,7 +79,7 @@ impl Cluster {
         ring.crowded(n_val).is_empty() && is_settled && is_grown
     }
 
-    /// Starts a node unless another fault keeps it down; a sick disk may take several attempts.
+    /// Starts a node unless another fault keeps it down; a failing disk may take several attempts.
     pub(crate) async fn revive(&self, machine: &Machine) {
         let begun = self.runtime.now();
         loop {

@@ -55,7 +55,7 @@ impl PeerService for Dispatch {
 }
 
 impl Machine {
-    /// Puts a node together that knows what the machine keeps.
+    /// Makes a node from the state that the machine keeps.
     pub(crate) fn told(
         &self,
         runtime: &Runtime,
@@ -176,7 +176,7 @@ impl Machine {
         })
     }
 
-    /// Its node learns a state, if it runs and does not know a newer one.
+    /// Gives its node a state, if it runs and does not have a newer one.
     pub(crate) fn learn(&self, news: &Arc<ClusterState>) -> anyhow::Result<bool> {
         let running = {
             let mut state = self.state.lock();

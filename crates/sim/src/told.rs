@@ -25,7 +25,7 @@ pub(crate) struct Told {
     pub(crate) places: Option<Arc<dyn TreePlacing>>,
 }
 
-/// A vnode that keeps trees, where there is something that says in which of them a key is.
+/// A vnode that keeps trees, if a placing of keys in trees is given.
 pub(crate) fn with_trees(vnode: Vnode, places: Option<&Arc<dyn TreePlacing>>) -> Arc<Vnode> {
     Arc::new(match places {
         Some(places) => vnode.with_trees(places.clone()),
@@ -52,7 +52,7 @@ impl Told {
         self.liveness.follow_members(members);
     }
 
-    /// Opens what comes and removes what is gone.
+    /// Opens stores that come and removes those that are gone.
     pub(crate) fn follow_stores(&self, news: &ClusterState, number: u8) -> anyhow::Result<()> {
         let ring = news.ring();
         let wanted = partitions_at(ring, node_id(number));

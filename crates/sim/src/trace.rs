@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Takes note of what happens; cheap enough to note every request.
+/// Takes note of events; cheap enough to note every request.
 #[derive(Debug, Default)]
 pub struct Trace {
     state: Mutex<State>,
@@ -61,7 +61,7 @@ impl Trace {
         self.state.lock().part = (part, at);
     }
 
-    /// The last part that began, and when: what a run that does not end is stuck in.
+    /// The last part that began, and its time: a run that does not end is stuck in it.
     pub fn part(&self) -> (&'static str, Duration) {
         self.state.lock().part
     }

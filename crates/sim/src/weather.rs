@@ -37,7 +37,7 @@ impl Weather {
         link
     }
 
-    /// True while a machine's node learns nothing of what is agreed.
+    /// True while a machine's node receives no agreed state.
     pub(crate) fn is_deaf(&self, number: u8) -> bool {
         self.deaf.values().any(|deaf| *deaf == number)
     }

@@ -11,12 +11,12 @@ use kvorum_cluster::{ClusterId, ClusterState};
 pub(crate) struct Witness {
     /// By version, the state of the first member seen with it.
     states: BTreeMap<(ClusterId, u64), Arc<ClusterState>>,
-    /// By machine, what its node knew last.
+    /// By machine, the last state of its node.
     last: BTreeMap<u8, Arc<ClusterState>>,
 }
 
 impl Witness {
-    /// Takes note of what the node of a machine knows; what is wrong with that, if anything.
+    /// Takes note of the state of a machine's node; returns the violation in it, if there is one.
     pub(crate) fn sees(&mut self, number: u8, state: &Arc<ClusterState>) -> Option<String> {
         let before = self.last.insert(number, state.clone());
         if before.as_ref().is_some_and(|it| Arc::ptr_eq(it, state)) {

@@ -164,7 +164,7 @@ impl std::fmt::Display for Name<'_> {
     }
 }
 
-/// A text with what would end it taken apart.
+/// A text with characters that would end it escaped.
 struct Escaped<'a>(&'a str);
 
 impl std::fmt::Display for Escaped<'_> {

@@ -54,12 +54,12 @@ impl Directory for Everybody {
     }
 }
 
-/// The nodes that are believed to be down, by all others alike.
+/// The nodes that all others take to be down.
 #[derive(Default)]
 pub struct Down(Mutex<BTreeSet<NodeId>>);
 
 impl Down {
-    /// From now on the node is believed to be down, or up.
+    /// Makes all others take the node to be down, or up.
     pub fn set(&self, node: NodeId, is_down: bool) {
         let mut down = self.0.lock();
         match is_down {

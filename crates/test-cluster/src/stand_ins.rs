@@ -56,7 +56,7 @@ impl ToldState {
         Self(Mutex::new(state))
     }
 
-    /// Replaces what is known.
+    /// Replaces the state.
     pub fn tell(&self, state: &Arc<ClusterState>) {
         *self.0.lock() = state.clone();
     }

@@ -39,7 +39,7 @@ impl Vnodes {
         self.open.lock().values().cloned().collect()
     }
 
-    /// Has those that are open refuse what is older than the ring.
+    /// Makes open vnodes refuse older epochs than the ring's.
     pub fn advance(&self, ring: &Ring) {
         for vnode in self.open.lock().values() {
             vnode.advance_epoch(ring.epoch(vnode.partition()));

@@ -21,7 +21,7 @@ pub struct LeafHash(u32);
 
 impl LeafHash {
     /// The hash of an entry: its storage key, the dots of its clock by ascending actor, the hash of its
-    /// body as heads carry it, and whether it is a tombstone.
+    /// body as heads carry it, and the mark of a tombstone.
     pub fn new(
         key: &[u8],
         clock: impl IntoIterator<Item = (u64, u64)>,

@@ -98,7 +98,7 @@ impl Tree {
         self.branch(branch)[leaf]
     }
 
-    /// Takes in the change of one entry, by its stored segment, from what was there to what is there.
+    /// Takes in the change of one entry, by its stored segment, from the old hash to the new one.
     pub fn change(&mut self, segment: u32, old: Option<LeafHash>, new: Option<LeafHash>) {
         match (old, new) {
             (None, Some(_)) => self.keys += 1,

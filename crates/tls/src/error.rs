@@ -12,7 +12,7 @@ pub enum Part {
     Certificate,
     /// The certificate's private key.
     Key,
-    /// The certificates of the authorities that are believed.
+    /// The certificates of the accepted authorities.
     Authority,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// Why a node cannot prove itself with what it was given.
+/// Why a node cannot prove its identity with its files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaterialError {
     /// There is nothing of the kind in the file.
@@ -116,19 +116,19 @@ pub enum HandshakeError {
     /// The other end ends the connection or answers without TLS: switch it on there.
     #[error("the other end does not answer with TLS; is `cluster.tls` off there?")]
     NotSpoken,
-    /// This end does not believe the other's certificate.
+    /// This end does not accept the other's certificate.
     #[error("its certificate is refused: {reason}")]
     Certificate {
         /// Why.
         reason: String,
     },
-    /// The other end does not believe the certificate of this one, or misses it.
+    /// The other end does not accept the certificate of this one, or misses it.
     #[error("it refuses this node's certificate: {reason}")]
     Refused {
         /// In the words of the protocol.
         reason: String,
     },
-    /// The certificate is believed, and another's.
+    /// The certificate is accepted, and another node's.
     #[error("its certificate speaks for {certified} where {expected} was expected")]
     OtherName {
         /// The names in the certificate.
@@ -212,7 +212,7 @@ fn alert_text(alert: AlertDescription) -> String {
 /// Why nothing can be issued.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// The files of the authority are not what they should be.
+    /// The files of the authority are invalid.
     #[error("the authority cannot be used: {0}")]
     Unusable(MaterialError),
     /// The library refuses.

@@ -26,9 +26,9 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
 /// A node of a cluster, by names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The cluster, as `cluster_name` says.
+    /// The cluster, as in `cluster_name`.
     pub cluster: String,
-    /// The node, as `nodename` says.
+    /// The node, as in `nodename`.
     pub node: String,
 }
 

@@ -21,7 +21,7 @@ pub struct Pem<'a> {
     pub certificate: &'a [u8],
     /// Its private key.
     pub key: &'a [u8],
-    /// The certificates of the authorities that are believed: two while one replaces the other.
+    /// The certificates of the accepted authorities: two while one replaces the other.
     pub authority: &'a [u8],
 }
 
@@ -37,7 +37,7 @@ impl Material {
     /// Reads the three and checks that they fit, at this time.
     ///
     /// # Errors
-    /// The first thing that is wrong; [`MaterialError::part`] says with which of the files.
+    /// The first error; [`MaterialError::part`] names the file.
     pub fn read(pem: Pem<'_>, now: WallTime) -> Result<Self, MaterialError> {
         let chain = certificates(pem.certificate, Part::Certificate)?;
         let authorities = certificates(pem.authority, Part::Authority)?;

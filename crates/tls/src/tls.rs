@@ -25,7 +25,7 @@ use crate::verifier::{AuthorityVerifier, unix_time};
 /// The first bytes of every TLS connection: a handshake record of some version 3.
 const HANDSHAKE_START: [u8; 2] = [0x16, 0x03];
 
-/// True for what begins a TLS connection.
+/// True for the beginning of a TLS connection.
 pub fn begins_handshake(start: &[u8]) -> bool {
     start.starts_with(&HANDSHAKE_START)
 }
@@ -76,7 +76,7 @@ impl Tls {
     /// certificate of this one once it has sent something.
     ///
     /// # Errors
-    /// One end does not believe the other, or there is no TLS at the other end.
+    /// One end does not accept the other, or there is no TLS at the other end.
     pub async fn connect(
         &self,
         stream: Stream,

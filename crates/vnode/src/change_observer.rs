@@ -7,7 +7,7 @@
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Head, Object};
 
-/// One key's change from what was stored to what is stored.
+/// One key's change from the former object to the present one.
 #[derive(Debug)]
 pub struct Change<'a> {
     /// The key.

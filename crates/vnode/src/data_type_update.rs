@@ -1,9 +1,10 @@
-//! Operations on data types as functions of objects: what an object holds of a type, and the object after
-//! an operation.
+//! Operations on data types as functions of objects: the part of an object that is of a type, and the
+//! object after an operation.
 //!
-//! Values of concurrent operations lie side by side as siblings, each under its own dot, and stay so at the
-//! replicas that merge objects. The next operation takes all of them up into one value, and a read merges
-//! them. So the object's clock alone says what a replica lacks, for values as for plain objects.
+//! Values of concurrent operations lie side by side as siblings, each under its own dot, and stay so at
+//! the replicas that merge objects. The next operation takes all of them up into one value, and a read
+//! merges them. So the object's clock alone shows if a replica lacks something, for values as for plain
+//! objects.
 
 use bytes::Bytes;
 use kvorum_data_types::{Actor, DataType, Kind, Operation, OperationError, Update};
@@ -38,7 +39,7 @@ struct Held {
     value: Option<DataType>,
     /// The metadata of the newest of them, which clients may have given it.
     metadata: Metadata,
-    /// The dots of what gives way to the next value: siblings of the type, and tombstones.
+    /// The dots that give way to the next value: siblings of the type, and tombstones.
     dots: Vec<Dot>,
 }
 

@@ -91,7 +91,7 @@ impl DotSource {
         self.state.lock().is_overtaken_by(lane, clock)
     }
 
-    /// True when what has this clock was written under the present actor, if only in part.
+    /// True when an object with this clock was written under the present actor, if only in part.
     pub(crate) fn has_written(&self, lane: Lane, clock: &Clock) -> bool {
         clock.get(lane.actor(self.actor())) > 0
     }

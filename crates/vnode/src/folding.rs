@@ -83,7 +83,7 @@ impl Vnode {
         for first in &doubtful {
             match first_living(&*snapshot, first, &filter)? {
                 Living::Found(key) => {
-                    // The part is over at any rate: whether there is room for more is no matter.
+                    // The part is over in any case, with or without room for more.
                     let _flow = visitor(&key);
                 }
                 Living::None => {}
@@ -101,7 +101,7 @@ impl Vnode {
     }
 }
 
-/// Fails where damage may have taken keys of what was visited.
+/// Fails where damage may have taken keys of the range visited.
 fn check_unharmed(snapshot: &dyn Snapshot) -> Result<(), ReplicaFailure> {
     match snapshot.has_met_damage() {
         true => Err(ReplicaFailure::Damaged(

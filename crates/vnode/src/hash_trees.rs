@@ -205,7 +205,7 @@ impl HashTrees {
         true
     }
 
-    /// Records no more: what was to be read could not be.
+    /// Records no more: the page could not be read.
     pub(crate) fn give_up(&self) {
         self.state.lock().recording = None;
     }
@@ -243,7 +243,7 @@ impl HashTrees {
         state.leaves_corrected += corrected;
     }
 
-    /// Shows one tree, and whether it lacks entries; an empty one if there is none.
+    /// Shows one tree, and true if it lacks entries; an empty one if there is none.
     pub(crate) fn look<T>(&self, name: TreeName, show: impl FnOnce(&Tree, bool) -> T) -> T {
         let state = self.state.lock();
         let is_building = state.progress != Progress::Built;

@@ -18,7 +18,7 @@ use crate::page::PageFailure;
 use crate::replica_request::ReplicaFailure;
 use crate::vnode::Vnode;
 
-/// Entries that a part looks at, whether they are wanted or not.
+/// Entries that a part looks at, wanted or not.
 const LOOKED_AT_MAX: usize = 50_000;
 /// Terms and keys of a part, in bytes; one entry may exceed it.
 const PART_BYTES_MAX: usize = 1 << 20;

@@ -30,7 +30,7 @@ pub struct Unreadable {
 }
 
 pub(crate) const MAGIC: &[u8; 8] = b"kvorlea1";
-/// A bound on what a damaged length can make us allocate; the largest ring needs a tenth.
+/// A bound on the memory that a damaged length can make us allocate; the largest ring needs a tenth.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Why bytes are no lease table.

@@ -139,7 +139,7 @@ impl LeaseTable {
         Ok(())
     }
 
-    /// Lets these sources of dots go on in the next run, each from what its store has made durable.
+    /// Lets these sources of dots go on in the next run, each from its store's durable sequence.
     pub(crate) fn seal_sources<'a>(
         &self,
         sources: impl Iterator<Item = (Partition, Sequence, &'a DotSource)>,

@@ -1,5 +1,5 @@
-//! Operations on data types, at the replica that coordinates them: what is stored is read, changed and
-//! written back under the key's lock, and takes one dot.
+//! Operations on data types, at the replica that coordinates them: the stored value is read, changed
+//! and written back under the key's lock, and takes one dot.
 
 use std::sync::Arc;
 

@@ -68,8 +68,8 @@ pub enum Operation {
         /// The durability that counts as stored.
         durability: Durability,
     },
-    /// Merge an object that other replicas have into what was found damaged here; what cannot be
-    /// read is replaced.
+    /// Merge an object that other replicas have into one that was found damaged here; unreadable parts
+    /// are replaced.
     Mend {
         /// The key.
         key: StorageKey,
@@ -90,7 +90,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// True when the answer says what is there, or depends on it.
+    /// True when the answer has the present object, or depends on it.
     pub(crate) fn tells_what_is_there(&self) -> bool {
         match self {
             Self::Get { .. } => true,
@@ -128,7 +128,7 @@ pub struct ClientUpdate {
     pub tag: ObjectTag,
 }
 
-/// A condition on what is stored. Tombstones count as absent.
+/// A condition on the stored object. Tombstones count as absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Any stored object, or none.
@@ -158,14 +158,14 @@ pub enum ReplicaReply {
     Found(Arc<Object>),
     /// The key has nothing.
     NotFound,
-    /// The client's write is applied, and stored when `durable` says so.
+    /// The client's write is applied, and stored as `durable` has it.
     Stored {
         /// The object that is stored now.
         object: Arc<Object>,
         /// When it counts as stored.
         durable: Durable,
     },
-    /// Another replica's object is merged, and what is there now is stored when `durable` says so.
+    /// Another replica's object is merged, and the result is stored as `durable` has it.
     Received {
         /// When it counts as stored.
         durable: Durable,
@@ -182,7 +182,7 @@ pub enum ReplicaReply {
     Failed(ReplicaFailure),
 }
 
-/// Why a replica did not do what it was asked.
+/// Why a replica did not carry out a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplicaFailure {
     /// The partition has moved on: look at the present ring and ask again.
@@ -234,8 +234,8 @@ pub enum ReplicaFailure {
     /// has learned that it has it no more.
     #[error("the partition is not served here now")]
     NotServing,
-    /// The store lacks what this replica has promised to hold, and is being repaired: another replica
-    /// has to be asked.
+    /// The store lacks data that this replica has promised to hold, and is being repaired: another
+    /// replica has to be asked.
     #[error("the partition is being repaired here")]
     Incomplete,
     /// The store failed before, and takes no writes until it is opened again; nothing was done.
@@ -250,7 +250,7 @@ pub enum ReplicaFailure {
     /// The store has no indexes; its name.
     #[error("the backend {0} has no secondary indexes")]
     IndexesNotSupported(String),
-    /// A remove without a context named what is not there; Riak's term for it.
+    /// A remove without a context named a missing target; Riak's term for it.
     #[error("{0}")]
     NotPresent(String),
     /// An operation on a data type cannot be carried out; why.

@@ -67,7 +67,7 @@ pub struct ScanPage<T> {
     pub entries: Vec<T>,
     /// Bytes of `entries`.
     pub bytes: u64,
-    /// Bytes of what was not wanted.
+    /// Bytes of entries that were not wanted.
     pub passed_over_bytes: u64,
     /// Wanted entries that are left out: their heads cannot be decoded.
     pub undecodable: u64,
@@ -126,7 +126,7 @@ impl StoredObject {
         })
     }
 
-    /// The object, once its body is what its head says.
+    /// The object, once its body fits its head.
     pub fn decode(&self) -> Result<Arc<Object>, DecodeError> {
         Object::from_engine(&self.head_bytes, self.body_bytes.clone())
     }

@@ -24,14 +24,15 @@ impl TermPattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// The error in the pattern.
     pub fn new(text: &str) -> Result<Self, InvalidPattern> {
         let built = RegexBuilder::new(text)
             .unicode(false)
             .size_limit(COMPILED_BYTES_MAX)
             .build();
         built.map(Self).map_err(|error| {
-            // The text of a syntax error draws the pattern and points into it; its last line says why.
+            // The text of a syntax error draws the pattern and points into it; its last line has the
+            // reason.
             let text = error.to_string();
             let reason = text.lines().last().unwrap_or_default();
             InvalidPattern {

@@ -1,4 +1,4 @@
-//! Builds a vnode's trees and puts their leaves right, from what is stored.
+//! Builds a vnode's trees and corrects their leaves, from the stored entries.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Scanned for (StorageKey, TreeEntry) {
 }
 
 impl Vnode {
-    /// Keeps trees of hashes over what is stored, for anti-entropy. They have to be built:
+    /// Keeps trees of hashes over the stored entries, for anti-entropy. They have to be built:
     /// [`Vnode::build_trees`].
     #[must_use]
     pub fn with_trees(mut self, placing: Arc<dyn TreePlacing>) -> Self {
@@ -64,8 +64,8 @@ impl Vnode {
         self.trees.as_ref().map(|trees| trees.status())
     }
 
-    /// Drops the trees, which are to be built anew: their keys may be in other trees now, or the store may
-    /// lack what they have.
+    /// Drops the trees, which are to be built anew: their keys may be in other trees now, or the store
+    /// may lack some of their entries.
     pub fn drop_trees(&self) {
         if let Some(trees) = &self.trees {
             trees.drop_all();
@@ -122,8 +122,8 @@ impl Vnode {
         })
     }
 
-    /// Puts leaves of a tree right by what is stored; nothing happens while the trees are being built or
-    /// other leaves are put right. Blocks.
+    /// Corrects leaves of a tree from the stored entries; nothing happens while the trees are being
+    /// built or other leaves are corrected. Blocks.
     pub(crate) fn recount(
         &self,
         trees: &HashTrees,

@@ -1,4 +1,4 @@
-//! The names of a vnode's trees, and what says in which of them a key is.
+//! The names of a vnode's trees, and the placing of keys in them.
 
 use kvorum_encoding::StorageKey;
 use kvorum_ring::Partition;
@@ -16,7 +16,7 @@ pub struct TreeName {
     pub n_val: u8,
 }
 
-/// Says in which tree a key is. Vnodes know neither ring nor buckets.
+/// The tree of each key. Ring and buckets are outside a vnode.
 pub trait TreePlacing: Send + Sync {
     /// The tree of a key; `None` for keys that are not compared, since their bucket type is unknown.
     ///

@@ -1,4 +1,4 @@
-//! Questions about the trees of a vnode, and their answers: what an exchange between replicas asks for.
+//! Questions about the trees of a vnode, and their answers: those of an exchange between replicas.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub enum TreeQuestion {
     },
     /// The entries in leaves.
     Keys(LeafKeys),
-    /// Leaves are to be put right by what is stored.
+    /// Leaves are to be corrected from the stored entries.
     Recount {
         /// The size of the tree whose leaves are meant.
         size: TreeSize,
@@ -92,7 +92,7 @@ pub enum TreeAnswer {
     },
     /// The leaves are right, unless the tree is being built or another recount goes on.
     Recounted,
-    /// The vnode keeps no trees, or its tree has become smaller than what was asked for.
+    /// The vnode keeps no trees, or its tree has become smaller than the requested size.
     Unknown,
 }
 

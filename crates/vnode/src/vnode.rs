@@ -1,4 +1,4 @@
-//! The vnode: one partition's identity, and the dispatch of what is asked of it.
+//! The vnode: one partition's identity, and the dispatch of requests to it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -31,7 +31,7 @@ pub struct VnodeSettings {
 pub struct Vnode {
     pub(crate) partition: Partition,
     epoch: AtomicU64,
-    /// It lacks what it has promised to hold: see [`Vnode::mark_incomplete`].
+    /// It lacks data that it has promised to hold: see [`Vnode::mark_incomplete`].
     is_incomplete: AtomicBool,
     pub(crate) backend: Arc<dyn Backend>,
     /// The store keeps indexes.
@@ -49,7 +49,7 @@ pub struct Vnode {
     /// The trees that anti-entropy compares; `None` where it is off.
     pub(crate) trees: Option<Arc<HashTrees>>,
     pub(crate) stopwatch: Option<Stopwatch>,
-    /// Why the store takes no more writes, once it has said so: what failed it says again.
+    /// The reason why the store takes no more writes, kept from its first failure.
     pub(crate) unwritable: OnceLock<String>,
     /// Shared with the tasks that have tombstones kept.
     tombstones_kept: Arc<()>,
@@ -155,7 +155,7 @@ impl From<ReplicaFailure> for Interrupted {
 }
 
 impl Vnode {
-    /// A vnode over an open store that nothing has been written to since. `leases` say under which
+    /// A vnode over an open store that nothing has been written to since. `leases` decide under which
     /// actor it writes; they must be renewed before the first write (all vnodes of a node share that
     /// one sync, and a write that comes earlier does it).
     pub fn new(
@@ -234,7 +234,7 @@ impl Vnode {
         &self.backend
     }
 
-    /// The identity of what is stored.
+    /// The identity of the store.
     pub fn store_id(&self) -> StoreId {
         self.backend.identity()
     }
@@ -314,10 +314,10 @@ impl Vnode {
         self.epoch.fetch_max(epoch.get(), Ordering::AcqRel);
     }
 
-    /// Notes that the store lacks what this replica has acknowledged: another store stands in its place,
-    /// or its partition has come here without a transfer. Until [`Vnode::mark_complete`] it takes writes
-    /// and answers no reads: that it has nothing says nothing, and what it has may be older than what it
-    /// had.
+    /// Notes that the store lacks acknowledged writes of this replica: another store stands in its
+    /// place, or its partition has come here without a transfer. Until [`Vnode::mark_complete`] it
+    /// takes writes and answers no reads: a missing key has no meaning there, and a present object may
+    /// be older than the lost one.
     pub fn mark_incomplete(&self) {
         self.is_incomplete.store(true, Ordering::Release);
     }
@@ -327,7 +327,7 @@ impl Vnode {
         self.is_incomplete.store(false, Ordering::Release);
     }
 
-    /// True unless it lacks what it has promised to hold.
+    /// True unless it lacks data that it has promised to hold.
     pub fn is_complete(&self) -> bool {
         !self.is_incomplete.load(Ordering::Acquire)
     }
@@ -340,7 +340,7 @@ impl Vnode {
         }
     }
 
-    /// Carries out a request, or says that it would have to wait for a device.
+    /// Carries out a request, or returns that it would have to wait for a device.
     pub fn handle(&self, request: &ReplicaRequest, now: Timestamp, reading: Reading) -> Handled {
         if !self.is_complete() && request.operation.tells_what_is_there() {
             return Handled::Done(ReplicaReply::Failed(ReplicaFailure::Incomplete));

@@ -1,4 +1,4 @@
-//! The wire form: what is sent arrives, and what is damaged is refused.
+//! The wire form: sent messages arrive, and damaged ones are refused.
 
 use std::ops::Bound;
 use std::sync::Arc;

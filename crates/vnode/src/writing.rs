@@ -25,7 +25,7 @@ use crate::stored_form::{Incoming, body_hash_of, fields_of, head_of};
 use crate::tree_building::{hash_of, hash_of_head};
 use crate::vnode::{Interrupted, Vnode};
 
-/// For what goes by no ring.
+/// For writes outside any ring.
 const ANY_EPOCH: Epoch = Epoch::new(u64::MAX);
 
 /// The entry that a write replaces, as found under the key's lock.
@@ -108,7 +108,7 @@ impl Vnode {
         self.take_in(key, &old, stored, incoming, durability)
     }
 
-    /// As [`Vnode::store`], over what may be damaged: what cannot be read is replaced.
+    /// Like [`Vnode::store`], over an object that may be damaged: unreadable parts are replaced.
     pub(crate) fn mend(
         &self,
         key: &StorageKey,
@@ -240,7 +240,7 @@ impl Vnode {
                     key = ?key,
                     detail,
                 );
-                // The present actor may have written what is lost, and a clock that counts from its
+                // The present actor may have written the lost entry, and a clock that counts from its
                 // first dot would claim to have seen that: other replicas would drop their copies.
                 self.change_actor("lost an entry");
                 Ok(None)

@@ -72,7 +72,7 @@ pub(super) fn describe(
     })
 }
 
-/// The exact fields that the client was given beside headers that say less, and sends back.
+/// The exact fields that the client was given beside less exact headers, and sends back.
 fn exact_fields(exchange: &Exchange<'_>) -> Result<ExactFields, Refusal> {
     let header = exchange.header(&HeaderName::from_static(EXACT_HEADER));
     let fields = header.map(|header| ExactFields::parse(&header)).transpose();

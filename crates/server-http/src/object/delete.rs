@@ -14,7 +14,7 @@ use crate::reply::{Outcome, empty};
 use crate::route::BucketPath;
 use crate::{failure, origin};
 
-/// Writes a tombstone over the version that the client names, or over what is there.
+/// Writes a tombstone over the version that the client names, or over the present one.
 pub(crate) async fn delete(exchange: &Exchange<'_>, path: &BucketPath, key: Key) -> Outcome {
     let parameters = Parameters::parse(exchange)?;
     let mut seen = context::vclock(exchange)?;

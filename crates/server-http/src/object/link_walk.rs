@@ -162,7 +162,7 @@ impl<'a> Walk<'a> {
         Ok(objects)
     }
 
-    /// Counts what is held beside the answer.
+    /// Counts bytes that are held beside the answer.
     fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
         let bytes = bytes + self.answer.bytes();
         if bytes > WALK_BYTES_MAX {

@@ -209,8 +209,8 @@ fn put_others(headers: &mut HeaderMap, stored: &ObjectHeaders) -> Vec<Vec<u8>> {
     index_names
 }
 
-/// Inserts a header. One whose value cannot stand in a header is left out, and so are those beyond
-/// what a set of headers can hold.
+/// Inserts a header. One whose value cannot stand in a header is left out, and so are those beyond the
+/// capacity of a set of headers.
 fn put(headers: &mut HeaderMap, name: HeaderName, value: &[u8]) {
     if headers.len() >= HEADERS_MAX {
         return;

@@ -33,7 +33,7 @@ fn an_object_is_gone_when_the_time_has_come_that_its_client_gave_it() {
         client.put("/buckets/b/keys/lasting", "v").await;
         let lasting = client.get("/buckets/b/keys/lasting").await;
         assert_eq!(lasting.header("x-kvorum-expires-at"), None);
-        // A write that says nothing takes the end away.
+        // A write without expiry takes the end away.
         let vclock = client.get("/buckets/b/keys/ttl").await;
         let vclock = vclock.header("x-riak-vclock").unwrap().to_owned();
         let path = "/buckets/b/keys/kept";

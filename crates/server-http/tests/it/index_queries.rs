@@ -1,4 +1,4 @@
-//! Index queries: what is found, in which form, and what is refused.
+//! Index queries: their results, the forms of these, and refusals.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Index queries: what is found, in which messages, and what is refused in which words.
+//! Index queries: their results, the messages of these, and the texts of refusals.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A node of one in memory, served on a simulated network, and what tests say to it.
+//! A node of one in memory, served on a simulated network, and the clients of tests.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -173,7 +173,7 @@ impl Node {
     }
 }
 
-/// A connection on which a test says what no client would.
+/// A connection on which a test sends bytes that no client would.
 pub(crate) struct RawConnection {
     pub(crate) stream: Stream,
     input: BytesMut,

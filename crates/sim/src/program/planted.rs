@@ -14,7 +14,7 @@ use crate::arguments::Arguments;
 use crate::console::{conclude, line};
 use crate::single::{Manner, one};
 
-/// Seeds that a defect may take to be found: what a run of the tests has time for.
+/// Seeds within which a defect has to be found: as many as a run of the tests has time for.
 const SEEDS_FOR_A_DEFECT: u64 = 100;
 
 /// Those that show in a cluster; tests of the crates that have them plant the others.
@@ -120,7 +120,7 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
     }
 }
 
-/// The engines with which it is looked for: what a log can have, under each of them.
+/// The engines with which it is looked for: defects of a log under each engine with one.
 fn engines(defect: PlantedDefect) -> &'static [Engine] {
     use PlantedDefect as Defect;
     match defect {
@@ -239,7 +239,7 @@ struct Search {
     keep_trace: bool,
 }
 
-/// Plants one defect or all, each alone; whether each was found, and only because it is there.
+/// Plants one defect or all, each alone; true if each was found, and only because it is there.
 pub(crate) fn find_all(
     runtime: &Runtime,
     only: Option<PlantedDefect>,

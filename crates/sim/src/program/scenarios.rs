@@ -14,7 +14,7 @@ use crate::sum::Sum;
 /// finds no node that it may strike at its time.
 const TRIES: usize = 10;
 
-/// Runs one scenario or `all`; whether nothing was found and each was shown.
+/// Runs one scenario or `all`; true if nothing was found and each was shown.
 pub(crate) fn run(
     runtime: &Runtime,
     arguments: &Arguments,

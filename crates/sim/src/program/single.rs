@@ -28,8 +28,8 @@ pub(crate) struct Manner {
     pub(crate) keep_trace: bool,
 }
 
-/// Carries a plan out. The thread is of its own because what the standard library draws once a thread
-/// must not outlive a run.
+/// Carries a plan out. The thread is of its own because values that the standard library draws once a
+/// thread must not outlive a run.
 pub(crate) fn one(runtime: &Runtime, plan: &RunPlan, manner: Manner) -> anyhow::Result<Outcome> {
     let trace = Arc::new(Trace::new(manner.keep_trace));
     let (plan, traced) = (plan.clone(), trace.clone());

@@ -35,7 +35,7 @@ fn a_put_of_which_the_sync_failed_is_not_coordinated_again() {
     }
 }
 
-/// Members as the server opens them: they elect, agree on plans, and fetch what moves.
+/// Members as the server opens them: they elect, agree on plans, and fetch moving partitions.
 #[test]
 fn members_run_the_same_way_twice_and_find_nothing() {
     let plan = RunPlan {

@@ -39,7 +39,7 @@ async fn accept(called: &Tls, mut stream: Stream) -> Shaken {
     called.accept(stream, &heard).await
 }
 
-/// A handshake, and a byte from the end that is called: by then the caller knows its verdict.
+/// A handshake, and a byte from the callee: by then the caller has its verdict.
 async fn shake(runtime: &Runtime, calling: &Tls, called: &Tls) -> (Shaken, Shaken) {
     let (one, other) = connection(runtime).await;
     let caller = async {

@@ -1,4 +1,4 @@
-//! Certificates and handshakes: what fits, and everything that does not.
+//! Certificates and handshakes: pairs that fit, and all kinds that do not.
 
 #![expect(
     clippy::unwrap_used,

@@ -11,7 +11,7 @@ pub(super) const KEY_BYTES_MAX: usize = 512 << 10;
 /// The longest explanation that is sent or taken.
 pub(super) const TEXT_BYTES_MAX: usize = 1024;
 
-/// A message: what is wanted or answered, and values.
+/// A message: the request or the answer, and values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WireMessage {
     /// Everything but values.
@@ -29,7 +29,7 @@ pub enum WireError {
         /// The version found.
         got: u8,
     },
-    /// The bytes end early, or say what cannot be.
+    /// The bytes end early, or are in no valid form.
     #[error("malformed message at byte {offset} of its head")]
     Malformed {
         /// The offset of the error, in bytes.
@@ -51,7 +51,7 @@ impl From<Truncated> for WireError {
     }
 }
 
-/// Reads the head of a message; what is taken from it shares its buffer.
+/// Reads the head of a message; the parts taken from it share its buffer.
 pub(super) struct Reader<'a> {
     whole: &'a Bytes,
     pub(super) bytes: ByteReader<'a>,

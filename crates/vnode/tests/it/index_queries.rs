@@ -1,4 +1,4 @@
-//! Index queries of one vnode, against what a look at each of its objects says.
+//! Index queries of one vnode, against a look at each of its objects.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

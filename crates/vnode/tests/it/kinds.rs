@@ -1,4 +1,5 @@
-//! Kinds of objects, each through a vnode: what comes back, what is stored, and what the indexes have.
+//! Kinds of objects, each through a vnode: the objects read, their stored form, and their index
+//! entries.
 
 use std::ops::Bound;
 use std::sync::Arc;

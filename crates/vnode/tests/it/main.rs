@@ -41,7 +41,7 @@ use crate::trick_backend::TrickBackend;
 
 pub(crate) const NOW: Timestamp = Timestamp(1_000_000);
 
-/// A vnode and what is below it.
+/// A vnode and the parts below it.
 pub(crate) struct Bench {
     pub(crate) vnode: Vnode,
     pub(crate) backend: Arc<TrickBackend>,

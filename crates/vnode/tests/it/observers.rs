@@ -21,7 +21,8 @@ use crate::{
 
 type Version = Option<Clock>;
 
-/// Notes what it is shown, as (key, version before, version after), and the last version of each key.
+/// Notes the changes that it is shown, as (key, version before, version after), and the last version of
+/// each key.
 #[derive(Default)]
 struct Noted {
     changes: Mutex<Vec<(StorageKey, Version, Version)>>,

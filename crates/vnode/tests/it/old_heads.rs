@@ -1,4 +1,4 @@
-//! The head of what a write replaces is read once, and a write never waits where it must not.
+//! The head of the replaced object is read once, and a write never waits where it must not.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -167,7 +167,7 @@ fn a_merge_is_written_once() {
     assert_eq!(bench.get("k").as_deref(), Some(&object));
     let keys = bench.backend.puts.load(Ordering::Relaxed);
     received(bench.done(store("k", &object)));
-    // The empty batch that takes a place behind what is stored.
+    // The empty batch that takes a place behind the stored object.
     assert_eq!(bench.backend.puts.load(Ordering::Relaxed), keys + 1);
     assert_eq!(bench.vnode.status().puts, 1);
     assert_eq!(bench.get("k").as_deref(), Some(&object));
@@ -379,7 +379,7 @@ fn an_overtaken_actor_is_left_on_every_path() {
         clock
     };
 
-    // A client has seen a write that this vnode knows nothing of.
+    // A client has seen a write that this vnode has no record of.
     let seen = overtake(&bench);
     let before = bench.vnode.status().actor;
     bench.put("k", "a", &seen);
@@ -450,7 +450,7 @@ fn an_erased_store_gets_a_fresh_actor() {
     let elsewhere = before.clone();
     kvorum_backend::Backend::erase(&*bench.backend).unwrap();
     bench.put("k", "b", &Clock::new());
-    // A replica still has what was erased here, and the new write has not seen it.
+    // A replica still has the object that was erased here, and the new write has not seen it.
     bench.done(store("k", &elsewhere));
     assert_eq!(values(&bench.get("k").unwrap()), ["a", "b"]);
 }
@@ -482,7 +482,7 @@ fn only_the_tombstone_that_was_meant_is_reaped() {
     }
     reap(tombstone.clock());
     assert_eq!(bench.get("k"), None);
-    // The next write is never taken for something older than what was reaped.
+    // The next write is never taken for something older than the reaped object.
     let object = bench.put("k", "c", &Clock::new());
     assert!(object.siblings()[0].dot.counter > tombstone.siblings()[0].dot.counter);
 }

@@ -1,4 +1,5 @@
-//! A store in memory that does on demand what devices do: wait, fail, fill up, damage, and sync late.
+//! A store in memory that behaves on demand like a device: waits, fails, fills up, damages, and syncs
+//! late.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,11 +28,11 @@ pub(crate) struct TrickBackend {
     refuses_reads: Mutex<Option<ErrorKind>>,
     /// The durabilities of the puts so far.
     pub(crate) asked: Mutex<Vec<Durability>>,
-    /// Puts are durable only when the test says so, unless they are buffered.
+    /// Puts are durable only when the test makes them so, unless they are buffered.
     pub(crate) syncs: Option<Arc<LateSync>>,
     damaged_heads: Mutex<BTreeSet<StorageKey>>,
     damaged_bodies: Mutex<BTreeSet<StorageKey>>,
-    /// Damage has taken keys and index entries: folds say so, and show none.
+    /// Damage has taken keys and index entries: folds report it, and show none.
     pub(crate) has_lost_keys: AtomicBool,
     pub(crate) gets: AtomicU64,
     pub(crate) puts: AtomicU64,
