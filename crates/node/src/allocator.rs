@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::figures::resident_bytes;
 
-    /// The allocator has one state for all tests: what needs it stands in one.
+    /// The allocator has one state for all tests: everything about it stands in one.
     #[test]
     #[expect(
         unsafe_code,

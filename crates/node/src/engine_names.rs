@@ -92,7 +92,7 @@ pub(crate) fn find_child(
     }
 }
 
-/// Options of a repair: whether it writes nothing, and whether it keeps what is in doubt.
+/// Options of a repair: true to write nothing, and true to keep doubtful entries.
 pub(crate) type RepairOptionsOf = fn(bool, bool) -> RepairOptions;
 
 /// The options for repairing stores of an engine over merge trees.

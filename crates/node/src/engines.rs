@@ -1,4 +1,4 @@
-//! The stores of a node, opened: the only place that knows all engines.
+//! The stores of a node, opened: the only place that names all engines.
 
 mod bitcask;
 mod hanoidb;
@@ -63,7 +63,7 @@ pub(crate) struct Engines {
     read_cache: Option<Arc<ReadCache>>,
     /// The free space that puts to the stores' own files leave alone, if there is no value log to do that.
     reserve: Option<Arc<Reserve>>,
-    /// Open stores as the value log knows them.
+    /// Open stores as tenants of the value log.
     tenants: Mutex<BTreeMap<StoreId, Weak<dyn Tenant>>>,
     /// The engines of the stores that make up a store, by their names; none but for `multi`.
     backends: Vec<(String, Engines)>,
@@ -131,7 +131,7 @@ impl Engines {
         Some(reserve)
     }
 
-    /// Those of these stores that have entries in the value log, as that knows them.
+    /// The tenants among these stores that have entries in the value log.
     pub(crate) fn tenants_of(&self, stores: &[Arc<dyn Backend>]) -> Vec<Arc<dyn Tenant>> {
         let known = stores.iter().flat_map(|it| self.parts_of(it.identity()));
         known.filter_map(|it| self.tenant(it)).collect()
@@ -143,7 +143,7 @@ impl Engines {
         own.or_else(of_backends)
     }
 
-    /// The stores that a store is made of, as the value log knows them: itself, but for `multi`.
+    /// The tenants that a store is made of: itself, but for `multi`.
     fn parts_of(&self, store: StoreId) -> Vec<StoreId> {
         let parts = self.parts.lock();
         parts.get(&store).cloned().unwrap_or_else(|| vec![store])
@@ -156,7 +156,7 @@ impl Engines {
         whole.map_or(tenant, |(whole, _)| *whole)
     }
 
-    /// Goes by this state from here on, where something of the stores depends on what is agreed.
+    /// Goes by this state from here on, if the stores depend on the agreed state.
     pub(crate) fn follow(&self, state: Arc<dyn AgreedState>) {
         self.routes.follow(state);
     }
@@ -172,7 +172,7 @@ impl Engines {
             .or_insert_with(|| Arc::downgrade(tenant));
     }
 
-    /// The cache of what was read, where there is one.
+    /// The read cache, if there is one.
     pub(crate) fn read_cache(&self) -> Option<&Arc<ReadCache>> {
         let of_backends = || self.backends.iter().find_map(|(_, it)| it.read_cache());
         self.read_cache.as_ref().or_else(of_backends)
@@ -210,7 +210,7 @@ impl Engines {
         }
     }
 
-    /// When stores may merge, and what they have in the value log may be collected.
+    /// Times at which stores may merge, and their entries in the value log may be collected.
     pub(crate) fn merge_policy(&self) -> MergePolicy {
         match self.settings.node.storage_backend {
             StorageBackend::Bitcask => bitcask::merge_policy(&self.settings),
@@ -229,8 +229,8 @@ impl Engines {
         }
     }
 
-    /// Opens the store of a partition, creating it if it is new. Blocks. `known` is the identity that the
-    /// node knows it by; `log` is the value log, for engines that use it.
+    /// Opens the store of a partition, creating it if it is new. Blocks. `known` is the identity in the
+    /// node's record; `log` is the value log, for engines that use it.
     pub(crate) fn open(
         &self,
         size: RingSize,
@@ -303,7 +303,7 @@ impl Engines {
     /// aside. Blocks.
     ///
     /// # Errors
-    /// Some directory does not say which store it holds.
+    /// Some directory does not name its store.
     pub(crate) fn identities_there(&self) -> anyhow::Result<BTreeSet<StoreId>> {
         let mut there = BTreeSet::new();
         for engine in WITH_FILES {
@@ -347,7 +347,7 @@ impl Engines {
         Some(self.settings.node.data_dir.join("hints").join(self.name()))
     }
 
-    /// Opens the store of what is kept for other nodes. Blocks.
+    /// Opens the store of the hints. Blocks.
     pub(crate) fn open_hints(&self, log: Option<&ValueLog>) -> anyhow::Result<Arc<dyn Backend>> {
         let directory = self.hints_directory();
         let belonging = Belonging {
@@ -396,7 +396,7 @@ impl Engines {
             StorageBackend::Innostore => {
                 kvorum_backend_innostore::check::identity_of(disk, directory).ok()
             }
-            // The value log knows the stores that it is made of, and not the whole.
+            // The value log has the stores that it is made of as tenants, and not the whole.
             StorageBackend::Memory | StorageBackend::Multi => None,
         };
         identity.flatten().map(StoreId)
@@ -705,7 +705,7 @@ fn belonging(size: RingSize, partition: Partition, known: Option<StoreId>) -> Be
     }
 }
 
-/// Says what a store has lost, the latest last. It serves the rest.
+/// Logs the losses of a store, the latest last. It serves the rest.
 fn tell_losses(directory: &Path, store: &dyn Backend) {
     let lost = store.status().lost;
     for range in lost.iter().skip(lost.len().saturating_sub(LOSSES_TOLD_MAX)) {

@@ -25,7 +25,7 @@ pub(crate) fn storage_backend(settings: &Settings) -> &'static str {
     }
 }
 
-/// Riak's name of what `storage_backend` stands for.
+/// Riak's name of the backend in `storage_backend`.
 pub(crate) fn riak_module(settings: &Settings) -> String {
     match storage_backend(settings) {
         "prefix_multi" => "riak_kv_multi_prefix_backend".to_owned(),

@@ -1,4 +1,4 @@
-//! The node's figures: what requests report, and how `/stats`, `/metrics` and the operator see them.
+//! The node's figures: reported by requests, shown by `/stats`, `/metrics` and to the operator.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -537,7 +537,7 @@ pub(crate) fn resident_bytes() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Carries what the vnodes count over for as long as it is polled.
+/// Carries the vnodes' counts over for as long as it is polled.
 pub(crate) async fn feed_always(figures: Arc<Figures>) {
     loop {
         figures.runtime.sleep(FED_EVERY).await;

@@ -66,15 +66,15 @@ pub(crate) enum ImportVerb {
     /// stopped before its end.
     #[command(name = "riak-multi")]
     Multi(RiakMultiArguments),
-    /// Stores of HanoiDB are not imported: says what to do instead.
+    /// Stores of HanoiDB are not imported: names the alternative.
     #[command(name = "riak-hanoidb", hide = true)]
     Hanoidb(NotImportedArguments),
-    /// Stores of Innostore are not imported: says what to do instead.
+    /// Stores of Innostore are not imported: names the alternative.
     #[command(name = "riak-innostore", hide = true)]
     Innostore(NotImportedArguments),
 }
 
-/// The stores of one backend, with what is to be done with them.
+/// The stores of one backend, with the options of their import.
 #[derive(Clone)]
 enum Source {
     Bitcask(RiakBitcaskArguments),
@@ -106,10 +106,10 @@ pub(crate) struct RiakBitcaskArguments {
     /// Directory for the import's index and progress
     #[arg(long, value_name = "DIR", default_value = "riak-bitcask-import")]
     state: PathBuf,
-    /// Leave out what was written longer ago than this, as bitcask.expiry would
+    /// Leave out objects written longer ago than this, as bitcask.expiry would
     #[arg(long, value_name = "SECONDS")]
     expiry_secs: Option<u64>,
-    /// Scan data files even where a hint file could be believed
+    /// Scan data files even where a hint file is valid
     #[arg(long)]
     ignore_hints: bool,
 }
@@ -126,7 +126,7 @@ pub(crate) struct RiakLeveldbArguments {
     /// DIR, in the same order
     #[arg(long, value_name = "DIR")]
     tiered_slow: Vec<PathBuf>,
-    /// Leave out what was written longer ago than this, as leveldb.expiration.retention_time would
+    /// Leave out objects written longer ago than this, as leveldb.expiration.retention_time would
     #[arg(long, value_name = "MINUTES")]
     retention_minutes: Option<u64>,
     /// Take all tables and logs that are there, ignoring manifests
@@ -284,7 +284,7 @@ impl Source {
     }
 }
 
-/// Imports as the command line says.
+/// Imports by the command line.
 pub(crate) fn main(verb: &ImportVerb) -> anyhow::Result<ExitCode> {
     // Refused before anything is begun.
     verb.common()?;
@@ -477,7 +477,7 @@ fn shared_options(
     }
 }
 
-/// Says what to do about an import that stopped.
+/// Adds advice to the error of an import that stopped.
 fn advise(error: ImportError) -> anyhow::Error {
     let advice = match &error {
         ImportError::MissingTypes { names } => {

@@ -24,7 +24,7 @@ pub(crate) struct InspectArguments {
     /// Print JSON, one piece a line, for programs
     #[arg(long)]
     json: bool,
-    /// Leave out what is whole
+    /// Show only pieces of this kind
     #[arg(long, value_enum)]
     only: Option<Only>,
 }

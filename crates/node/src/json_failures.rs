@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 const OPTION: &str = "--json";
 
-/// Verbs that print nothing for programs, each with where a program finds what it may want.
+/// Verbs that print nothing for programs, each with the place of the data that a program may want.
 const WITHOUT_JSON: [(&str, &str); 2] = [
     (
         "server",

@@ -1,4 +1,4 @@
-//! The value log: what writes are acknowledged by, one for all stores.
+//! The value log: it acknowledges writes, one for all stores.
 //!
 //! Engines leave their entries where they were logged.
 
@@ -37,7 +37,7 @@ impl NodeLog {
         self.values.drive();
     }
 
-    /// Lets what ready tasks write share a group, until [`NodeLog::stop`].
+    /// Lets writes of ready tasks share a group, until [`NodeLog::stop`].
     pub(crate) async fn call_driver(self, runtime: Runtime) {
         self.values.call_driver(&runtime).await;
     }
@@ -62,8 +62,8 @@ impl MaintainedLog for NodeLog {
 
     fn owed(&self, now: Timestamp) -> Told {
         let log = &self.values;
-        // A collection is a merge of the log: it copies what lives and frees the rest.
-        // It does not wait for the night if puts are refused for want of space.
+        // A collection is a merge of the log: it copies live entries and frees the rest. It does not
+        // wait for the night if puts are refused for want of space.
         let is_exhausted = log.reserve().seen().is_exhausted();
         let presses = is_exhausted && self.merges != MergePolicy::Never;
         log.hold_collections(!self.merges.allows(now) && !presses);

@@ -28,7 +28,7 @@ use crate::hints_opening::HintsOpening;
 use crate::node_log::{self, NodeLog};
 use crate::value_log_check::LogNote;
 
-/// Threads that give stores what the value log has for them; each reads the log.
+/// Threads that give stores their entries of the value log; each reads the log.
 const ADMISSION_THREADS_MAX: usize = 4;
 
 /// Opens and removes stores for the member that this node is.
@@ -199,16 +199,15 @@ impl NodeStores {
         Ok(Some((directory, found)))
     }
 
-    /// The stores of partitions that the node's record knows.
+    /// The stores of partitions in the node's record.
     fn recorded(&self) -> anyhow::Result<BTreeSet<StoreId>> {
         let recorded = known_stores(&*self.disk, self.engines.ring_directory())?;
         let stores = recorded.into_iter().flat_map(|it| it.stores.into_values());
         Ok(stores.collect())
     }
 
-    /// Has the value log keep nothing any more for stores that are gone. One that is open or in some
-    /// directory of a store is not gone, and neither is anything while a directory does not say which store
-    /// it holds.
+    /// Drops the value log's entries of stores that are gone. One that is open or in some directory of
+    /// a store is not gone, and neither is any store while a directory does not name its own.
     fn forget_gone(&self, gone: &BTreeSet<StoreId>) -> anyhow::Result<()> {
         let Some(log) = self.value_log.as_ref().filter(|_| !gone.is_empty()) else {
             return Ok(());
@@ -234,7 +233,7 @@ impl NodeStores {
             log: self.value_log.as_ref(),
             recorded: self.recorded()?,
         };
-        // It gets what earlier logs have for it, and the others find theirs when they are admitted.
+        // It gets its entries of earlier logs, and the others find theirs when they are admitted.
         let hints = opening.open(|hints| {
             let mut failed = self.recover(std::slice::from_ref(hints))?;
             match failed.pop() {
@@ -272,7 +271,7 @@ impl NodeStores {
         Ok(())
     }
 
-    /// Gives stores what earlier runs logged; returns those that failed.
+    /// Gives stores the logged writes of earlier runs; returns those that failed.
     fn recover(&self, stores: &[Arc<dyn Backend>]) -> anyhow::Result<Failed> {
         match &self.value_log {
             Some(log) => self.admit_to(log, stores),
@@ -369,8 +368,8 @@ impl NodeStores {
     }
 }
 
-/// The error says why what was found is not the store of its partition: it is neither the one that is known,
-/// nor, where none is known, one that carries the partition's label.
+/// The error is the reason why the store found is not the one of its partition: it is neither the
+/// recorded one, nor, without a record, one that carries the partition's label.
 fn is_of_partition(found: &FoundStore, known: Option<StoreId>) -> Result<(), String> {
     match found {
         FoundStore::Nothing => Ok(()),

@@ -19,9 +19,9 @@ use kvorum_settings::Settings;
 use crate::store_roots::StoreRoots;
 
 /// New files that each store may need beside those that it has: the next segment or table, its hint,
-/// what is being merged, and what is replaced.
+/// files that are being merged, and those that are replaced.
 const MORE_OF_STORE: u64 = 6;
-/// The program's own: sockets, logs, the cluster's files, what is being read of directories.
+/// The program's own: sockets, logs, the cluster's files, directories that are being read.
 const OWN: u64 = 128;
 /// A node for which fewer clients' connections are left is refused.
 const CLIENTS_MIN: u64 = 64;
@@ -44,8 +44,8 @@ pub(crate) struct OpenFiles {
     has_peers: bool,
 }
 
-/// Raises the limit, and says what there is and what stores need. Refuses a node that could not serve
-/// even alone.
+/// Raises the limit, and returns it with the files that there are and those that stores need. Refuses a
+/// node that could not serve even alone.
 pub(crate) fn settle(disk: &dyn Disk, settings: &Settings) -> anyhow::Result<OpenFiles> {
     let limit = [
         machine::raise_open_files(),

@@ -25,7 +25,7 @@ impl Progress {
         }
     }
 
-    /// Shows it if it is time to: bytes that were read, and what there is to be read.
+    /// Shows it if it is time to: the bytes read so far, and all bytes to read.
     pub(crate) fn show(&mut self, read: u64, all: u64) {
         let wait = if self.is_terminal { TICK } else { LINE };
         if self.shown.elapsed() < wait {

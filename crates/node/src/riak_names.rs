@@ -11,7 +11,7 @@ use std::path::Path;
 pub(crate) enum Called {
     /// These words, the first being the program's name.
     Words(Vec<OsString>),
-    /// It cannot apply; what to use instead.
+    /// It cannot apply; the alternative.
     CannotApply(String),
 }
 
@@ -143,7 +143,7 @@ fn without_level(words: Vec<OsString>) -> Vec<OsString> {
     left
 }
 
-/// A verb of `kvorum admin`, which prints what Riak's command does.
+/// A verb of `kvorum admin`, with the output of Riak's command.
 fn admin(verb: &str, mut words: Vec<OsString>) -> Called {
     if has_riaks_form(verb) {
         words.push("--as-riak".into());

@@ -56,7 +56,7 @@ pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()>
     if stops_with_input {
         let _for_the_life_of_the_process = std::thread::spawn(stop_with_input);
     }
-    // Before a port that the same process has is found taken, which would say less.
+    // Before a port of the same process is found taken, which would be a less useful error.
     check_unlocked(&settings.node.data_dir)?;
     let listeners = Listeners::open(&settings, &executor)?;
     let Listeners {
@@ -138,7 +138,7 @@ fn stop_with_input() {
     std::process::exit(1);
 }
 
-/// Says key by key what became of a configuration file, and warns of what is doubtful.
+/// Reports key by key the effect of a configuration file, and warns of likely mistakes.
 fn report(loaded: &Loaded) {
     if let Some(file) = &loaded.file {
         let text = loaded.configuration.report();
@@ -154,7 +154,7 @@ fn say_to_terminal(text: &str) {
     let _nobody_may_listen = writeln!(out, "{}", text.trim_end());
 }
 
-/// Sockets are opened first: a port in use is said at once, before any store is touched.
+/// Sockets are opened first: a port in use is reported at once, before any store is touched.
 struct Listeners {
     peer: Vec<Listener>,
     protobuf: Vec<Listener>,

@@ -83,7 +83,7 @@ fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Refuses to start where stores of leveldb are at another place than the settings say, and notes the
+/// Refuses to start where stores of leveldb are at another place than in the settings, and notes the
 /// place where it is not the default one: tools that look at a data directory have no settings.
 pub(crate) fn settle(disk: &dyn Disk, data: &Path, settings: &Settings) -> anyhow::Result<()> {
     let Some(roots) = StoreRoots::of(settings) else {

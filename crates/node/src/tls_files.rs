@@ -1,4 +1,4 @@
-//! The three files with which a node proves itself to others: read, checked, and what to do about them.
+//! The three files with which a node proves itself to others: read, checked, and advice about them.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -57,7 +57,7 @@ impl TlsFiles {
     /// Checks that they fit one another, this node and the time.
     ///
     /// # Errors
-    /// A line for what does not.
+    /// A line for a file that does not fit.
     pub(crate) fn material(&self, settings: &Settings, now: WallTime) -> Result<Material, String> {
         let pem = Pem {
             certificate: &self.certificate,

@@ -51,7 +51,7 @@ pub(crate) struct InitArguments {
 
 #[derive(Args)]
 pub(crate) struct IssueArguments {
-    /// The node's name, as its nodename says
+    /// The node's name, as in its nodename
     node: String,
     /// A further name of the same node, for one that is being renamed; may be repeated
     #[arg(long, value_name = "NODE")]
@@ -74,7 +74,7 @@ struct NewFile<'a> {
     is_secret: bool,
 }
 
-/// Makes the authority, and for the first node what it needs.
+/// Makes the authority, and the files of the first node.
 pub(crate) fn init(init: &InitArguments, arguments: &AdminArguments) -> anyhow::Result<ExitCode> {
     let loaded = configuration_file::load(&arguments.configuration.source())?;
     let settings = &loaded.configuration.settings;

@@ -17,7 +17,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(5);
 /// Time between two warnings that a certificate ends soon.
 const SAY_PERIOD: Duration = Duration::from_secs(kvorum_tls::DAY_SECONDS);
 
-/// Encryption as configured, and what keeps it up to date.
+/// Encryption as configured, and the task that keeps it up to date.
 pub(crate) struct TlsUpkeep {
     pub(crate) encryption: Encryption,
     renewal: Option<Renewal>,

@@ -141,8 +141,7 @@ impl LogNote {
     }
 }
 
-/// The logs that are named and not the one that is there, whose loss was not accepted; and what that is, in
-/// words.
+/// Named logs other than the present one, whose loss was not accepted; and the present one, in words.
 pub(crate) fn compare(
     disk: &dyn Disk,
     value_log: &Path,
@@ -182,7 +181,7 @@ pub(crate) fn settle(
         return Ok(());
     };
     let (value_log, mut note) = (data.value_log(), LogNote::read(disk, data.path())?);
-    // With another engine than before, what its stores have there is wanted by nothing any more.
+    // With another engine than before, entries of its stores there are not needed any more.
     let is_same_engine = match data.engine_left(disk)? {
         EngineFile::Whole(left) => left.engine == name_of(engine),
         EngineFile::Missing | EngineFile::Damaged => true,

@@ -1,4 +1,4 @@
-//! `kvorum verify`: every checksum of a directory, and whether its files say the same.
+//! `kvorum verify`: every checksum of a directory, and a check that its files agree.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

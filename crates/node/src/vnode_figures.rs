@@ -52,7 +52,7 @@ fn added(before: Counts, present: Counts) -> Counts {
     std::array::from_fn(|at| present[at] - before[at])
 }
 
-/// Counts what was added.
+/// Adds the differences to the statistics.
 fn count(added: Counts, stats: &Stats, now: Duration) {
     for ((_, counter_of), events) in CARRIED.iter().zip(added) {
         if events > 0 {
@@ -62,7 +62,7 @@ fn count(added: Counts, stats: &Stats, now: Duration) {
 }
 
 impl VnodeFigures {
-    /// Carries over what the vnodes have counted since the last time.
+    /// Carries over the vnodes' counts since the last time.
     pub(crate) fn feed(&self, vnodes: &VnodeTable, stats: &Stats, now: Duration) {
         let mut all = self.seen.lock();
         let mut sum = Counts::default();

@@ -67,8 +67,8 @@ struct Counts {
     /// Bytes written to the disk, by puts and by steps.
     written: u64,
     steps: BTreeMap<String, u64>,
-    /// Steps that moved more than twice what was declared: the order, what the step said that it cost,
-    /// and what was read and written.
+    /// Steps that moved more than twice their declaration: the order, the cost that the step reported,
+    /// and the bytes read and written.
     overruns: Vec<(Order, u64, u64)>,
     disk_bytes_max: u64,
 }
@@ -195,7 +195,7 @@ impl World {
         let stores = (0..STORES).map(|at| (Owner::Store(at), self.puts));
         let log = self.log.as_ref();
         let log = log.map(|log| (Owner::ValueLog, log.batches()));
-        // Requests suffer from every step: nothing runs for long but what the debt needs.
+        // Requests suffer from every step: only steps that the backlog needs run for long.
         let millis = if std::mem::take(&mut self.has_worked) {
             100
         } else {

@@ -38,7 +38,7 @@ use crate::node_log::NodeLog;
 const STORES: u16 = 4;
 const CAPACITY_BYTES: u64 = 32 << 20;
 const BLOCK_BYTES: u64 = 4096;
-/// Far more than the disk has room for, and so cut to what it has.
+/// Far more than the disk has room for, and so cut to its room.
 const LOG_SEGMENT_BYTES: u64 = 64 << 20;
 /// Length of the log's segments on a disk of this size.
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -196,7 +196,8 @@ impl World {
             let batch = Batch::of(write);
             let is_small = self.value_bytes_max == SMALL_VALUE_BYTES;
             let mut is_taken = self.write(store, &batch);
-            // Removals of small values take nearly what they free, and may have to wait for upkeep.
+            // Removals of small values take nearly the bytes that they free, and may have to wait for
+            // upkeep.
             for _ in 0..WAITS_MAX {
                 if is_taken || !is_small {
                     break;
@@ -476,8 +477,8 @@ fn overwrites_fill_it_and_it_heals(engine: Engine, value_bytes_max: u64) {
     world.check_values();
 }
 
-/// Fills the disk with what lives, so that nothing can be freed: puts are refused, deletes are not, and
-/// what they free is there for puts before long.
+/// Fills the disk with live data, so that nothing can be freed: puts are refused, deletes are not, and
+/// the room that they free is there for puts before long.
 fn deletes_make_room_on_a_disk_full_of_what_lives(engine: Engine, value_bytes_max: u64) {
     let mut world = World::new(engine, value_bytes_max, seed());
     let mut keys = 0_u64;

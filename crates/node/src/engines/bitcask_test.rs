@@ -114,7 +114,7 @@ fn loaded(lines: &[&str]) -> Settings {
         .settings
 }
 
-/// A store with these settings, on a disk that counts what is done to it.
+/// A store with these settings, on a disk that counts its operations.
 struct Opened {
     disk: FaultyDisk,
     store: Arc<dyn Backend>,
@@ -259,7 +259,7 @@ fn two_files(lines: &[&str], dead: [u32; 2]) -> Opened {
     opened.fill(0..20);
     opened.fill(0..dead[0]);
     opened.fill(10..10 + dead[1]);
-    // The second one is full, and what was overwritten is in later ones.
+    // The second one is full, and overwritten values are in later ones.
     opened.fill(20..40);
     // Both are finished before anything is merged.
     let tasks = opened.store.maintenance_due(NOW).into_iter();

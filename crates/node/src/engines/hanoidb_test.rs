@@ -83,7 +83,7 @@ fn run_node(disk: &MemoryDisk, lines: &[&str]) -> Running {
     Running::open(disk, &[&of_node, lines].concat())
 }
 
-/// A store with these settings and a log of its own, on a disk that counts what is done to it.
+/// A store with these settings and a log of its own, on a disk that counts its operations.
 struct Opened {
     disk: FaultyDisk,
     store: Hanoidb,
@@ -273,7 +273,7 @@ fn values_and_tables_are_packed_as_told() {
     let taken = |compress: &str| {
         let line = format!("hanoidb.compress = {compress}");
         let opened = open(&[&line, "hanoidb.top_level = 2"]);
-        // Flushes are not packed, and what they are merged to is.
+        // Flushes are not compressed, and the tables that they are merged to are.
         opened.fill(0..1_000, 300);
         opened.fill(1_000..1_200, 2_000);
         opened.flush();

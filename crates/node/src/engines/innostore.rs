@@ -15,7 +15,7 @@ use super::tree_memory::{Allowance, Memory};
 const DIRTY_BYTES_MAX: u64 = 32 << 20;
 /// The least, for a node with many partitions and little memory. Bytes.
 const DIRTY_BYTES_MIN: u64 = 64 << 10;
-/// While what one store has in memory is moved to pages, as much may be put.
+/// While one store's memory is moved to pages, as much may be put.
 const DIRTY_EACH: u64 = 2;
 /// Larger pages would be read and written for a few bytes.
 const PAGE_BYTES_MAX: u64 = 1 << 20;
@@ -32,7 +32,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// `machine` is what the machine or the container has, if that is known.
+    /// `machine` is the memory of the machine or the container, if that is known.
     pub(super) fn of(
         innostore: &settings::InnostoreSettings,
         machine: Option<u64>,
@@ -55,7 +55,7 @@ impl Pool {
     }
 }
 
-/// The settings of one store; `drawn` is a random number, so that not all move what they have at once.
+/// The settings of one store; `drawn` is a random number, so that not all move their entries at once.
 pub(super) fn settings_of(settings: &Settings, pool: &Pool, drawn: u64) -> InnostoreSettings {
     let innostore = &settings.innostore;
     let page_bytes = innostore.page_bytes.min(PAGE_BYTES_MAX);

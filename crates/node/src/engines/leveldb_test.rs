@@ -113,7 +113,7 @@ fn run_node(disk: &MemoryDisk, lines: &[&str]) -> Running {
     Running::open(disk, &[&of_node, lines].concat())
 }
 
-/// A store with these settings, on a disk that counts what is done to it.
+/// A store with these settings, on a disk that counts its operations.
 struct Opened {
     disk: FaultyDisk,
     store: Leveldb,
@@ -232,7 +232,7 @@ fn table_bytes(lines: &[&str]) -> u64 {
     opened.bytes(".sst")
 }
 
-/// The length of what 300 longer values take apart from their keys.
+/// The bytes of 300 longer values apart from their keys.
 fn value_bytes(lines: &[&str]) -> u64 {
     let opened = open(lines);
     opened.fill(0..300, 2_000);
@@ -717,7 +717,7 @@ fn partitions_of_a_node_write_their_buffers_at_different_sizes() {
     );
 }
 
-/// A cache and a budget for each store would come to many times what the node may take.
+/// A cache and a budget for each store would come to many times the node's limit.
 #[test]
 fn all_stores_of_a_node_have_one_cache_and_one_budget_for_memtables() {
     let lines = ["storage_backend = leveldb", "leveldb.data_root = /stores"];

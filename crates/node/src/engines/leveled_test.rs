@@ -136,7 +136,7 @@ impl Running {
         unreachable!("merges do not end");
     }
 
-    /// Gives what the value log lets go of to the journal's own files.
+    /// Moves entries that the value log lets go of to the journal's own files.
     fn collect(&self) {
         let log = self.log.as_ref().unwrap();
         let all = StepBudget { bytes: u64::MAX };
@@ -151,7 +151,7 @@ impl Running {
         unreachable!("collections do not end");
     }
 
-    /// Files of the journal, with what the next rewriting of some would cost in this hour, in bytes.
+    /// Files of the journal; returns the cost of the next rewriting of some in this hour, in bytes.
     fn rewriting_at(&self, hour: u64) -> Option<u64> {
         let due = self.store.maintenance_due(Timestamp(hour * HOUR_MICROS));
         let task = due.iter().find(|it| it.kind == TaskKind::Merge);

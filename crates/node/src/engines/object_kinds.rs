@@ -1,4 +1,4 @@
-//! The demands of the kinds of objects on a journal, for an engine that knows no objects.
+//! The demands of the kinds of objects on a journal, for an engine without objects.
 
 use std::collections::BTreeSet;
 

@@ -36,7 +36,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// `machine` is what the machine or the container has, if that is known.
+    /// `machine` is the memory of the machine or the container, if that is known.
     pub(super) fn of(allowed: Allowance, machine: Option<u64>, partitions: u64) -> Self {
         let share = machine.map(|bytes| bytes / 100 * u64::from(allowed.percent_max));
         let most = match (share, allowed.bytes_max) {

@@ -1,4 +1,4 @@
-//! `kvorum advise` from what is said, from a load test, and from a running node.
+//! `kvorum advise` from given facts, from a load test, and from a running node.
 
 use std::process::{Command, Output, Stdio};
 

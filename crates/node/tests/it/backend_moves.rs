@@ -62,7 +62,7 @@ fn refused(site: &Site, words: &[&str]) -> String {
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
-/// Moves that have not ended, by partition; at least one while what has to move is not known yet.
+/// Moves that have not ended, by partition; at least one while the data to move is not known yet.
 fn left(site: &Site) -> usize {
     let status = admin(site, &["status"]);
     let partitions = status["partitions"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! Backups of a running server: what is in them, what they share, and a server on a restored one.
+//! Backups of a running server: their contents, their shared files, and a server on a restored one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -168,7 +168,7 @@ async fn a_backup_is_a_data_directory_and_the_next_one_shares_its_files(engine: 
         let leases = fs::read(site.path().join("data/dot_leases")).unwrap();
         fs::remove_dir_all(site.path().join("data")).unwrap();
         copy(&site.path().join(name), &site.path().join("data"));
-        // As if what was here had not been taken away.
+        // Put back as if they had not been taken away.
         fs::write(site.path().join("data/dot_leases"), leases).unwrap();
         let server = site.start();
         let mut client = site.client().await;
@@ -226,7 +226,7 @@ async fn what_the_node_has_let_go_of_counts_as_the_backups_own_until_that_is_rem
     let mut client = site.client().await;
     put(&mut client, 0..KEYS, 1).await;
     let made = back_up(&site, "kept");
-    // Checkpoints, and what is the backup's by nature: next to all is shared.
+    // Checkpoints, and files that are a backup's own by nature: next to all is shared.
     let at_once = own_bytes(&site);
     assert!(at_once < VALUES_BYTES / 10, "{at_once}");
     assert!(made["linked_bytes"].as_u64().unwrap() > VALUES_BYTES);
@@ -301,7 +301,7 @@ async fn a_copied_data_directory_of_a_node_alone_starts_with_fresh_actors_and_a_
     put(&mut site.client().await, 0..KEYS, 1).await;
     let before = actors(&site);
     server.stop();
-    // Moved, it is what it was.
+    // It is the same after a move.
     fs::rename(site.path().join("data"), site.path().join("moved")).unwrap();
     fs::rename(site.path().join("moved"), site.path().join("data")).unwrap();
     let place = site.path().join("data/place");

@@ -24,7 +24,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The memory engine holds what is put, and lets go of what is deleted.
+/// The memory engine holds all objects put, and frees deleted ones.
 #[tokio::test]
 async fn r36_a_node_whose_memory_is_used_up_refuses_puts_until_deletions_have_made_room() {
     let mut site = Site::new();

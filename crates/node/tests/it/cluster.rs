@@ -112,7 +112,7 @@ fn join_all(sites: &[Site], peers: &[SocketAddr]) {
         let said = admin(site, &["cluster", "join", &first]);
         assert!(said.contains("Success: staged join request"), "{said}");
     }
-    // Whichever node is asked knows at once what another one has just agreed to, or says that it may
+    // Any node that is asked has the entry that another one has just agreed to, or warns that it may
     // not, as on a machine that is too busy for a leader to be heard.
     let planner = &sites[sites.len() - 1];
     until("a plan is not behind", || {
@@ -226,7 +226,7 @@ fn three_servers_become_one_cluster_and_outlive_a_kill() {
             .is_empty()
     });
     assert!(has(&sites[2], &late, "while one was away"));
-    // Without a majority a plan is shown all the same, and as what it is.
+    // Without a majority a plan is shown all the same, with a warning.
     servers.truncate(1);
     let plan = json(&sites[0], &["cluster", "plan"]);
     assert!(plan["behind"]["seconds"].as_u64() >= Some(1), "{plan}");

@@ -1,5 +1,5 @@
-//! Small files that decide, and directories, that are damaged or gone when a node starts: it comes up, or
-//! is refused with words that name the file and what helps; `kvorum verify` finds it either way.
+//! Small files that decide, and directories, that are damaged or gone when a node starts: it comes up,
+//! or is refused with words that name the file and the remedy; `kvorum verify` finds it either way.
 
 use std::fs;
 use std::path::Path;

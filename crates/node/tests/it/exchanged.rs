@@ -1,7 +1,7 @@
 //! Directories of partitions that are exchanged or missing, on a server alone.
 //!
-//! They were opened as they were: every key in them was answered as never written, with one warning in the
-//! log; `/health` said that the node is ready, and `verify` that nothing is damaged.
+//! They were opened as they were: every key in them was answered as never written, with one warning in
+//! the log; `/health` reported the node as ready, and `verify` found no damage.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -211,7 +211,7 @@ async fn a_copy_of_another_partitions_directory_is_refused_and_kept() {
     }
 }
 
-/// `all` moved away what a start could not open for a moment, too: stores that were whole.
+/// `all` moved away stores that a start could not open for a moment, too: whole ones.
 #[tokio::test]
 async fn all_losses_are_accepted_of_stores_that_are_refused_and_of_no_others() {
     let site = site_of("bitcask");

@@ -152,7 +152,8 @@ impl Fleet {
         plan
     }
 
-    /// The arbiter of background work knows what moves, on the node that it leaves and on the other.
+    /// The arbiter of background work has the bytes of a move, on the node that it leaves and on the
+    /// other.
     fn arbiters_are_asked(&self, plan: &Value) {
         let ends = plan["moves"].as_array().unwrap().iter();
         let ends = ends.flat_map(|it| [text(&it["from"]), text(&it["to"])]);
@@ -282,7 +283,7 @@ fn a_voter_that_is_gone_is_marked_as_down_and_replaced() {
         (&"down".into(), &false.into())
     );
 
-    // And it is replaced as a member, too, by one that repairs what was its.
+    // And it is replaced as a member, too, by one that repairs its partitions.
     fleet.ask_to_join(5);
     fleet.stage(&["force-replace", &name(gone), &name(5)]);
     let left: Vec<u8> = (1..=5).filter(|it| *it != gone).collect();
@@ -354,7 +355,7 @@ fn nodes_are_replaced_leave_and_are_removed() {
         fleet.voters() == [name(1), name(3), name(5)]
     });
 
-    // Gone for good: what it had is repaired from the two that are left.
+    // Gone for good: its partitions are repaired from the two that are left.
     fleet.kill(3);
     fleet.stage(&["force-remove", &name(3)]);
     let plan = fleet.carry_out(&[("force-remove", of(3))], &[1, 5]);

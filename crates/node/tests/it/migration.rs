@@ -1,5 +1,5 @@
-//! The published migration from one backend to another, node by node: what it shows, and what it refuses.
-//! While clients read and write it is run by the stage `cluster` of `cargo xtask test`.
+//! The published migration from one backend to another, node by node: its output, and its refusals. The
+//! stage `cluster` of `cargo xtask test` runs it while clients read and write.
 
 use serde_json::Value;
 

@@ -121,7 +121,7 @@ fn ask(site: &Site, method: &str, path: &str, body: &str) -> String {
     answer
 }
 
-/// Chosen when a bucket type is created, and refused for what exists.
+/// Chosen when a bucket type is created, and refused for existing ones.
 const AT_CREATION: [&str; 2] = ["datatype", "write_once"];
 
 fn over_http(site: &Site, property: &str, effect: Effect) {
@@ -345,7 +345,7 @@ fn the_kind_of_objects_is_chosen_while_a_bucket_is_empty() {
     assert!(reset.starts_with("HTTP/1.1 400 "), "{reset}");
     let got = ask(&site, "GET", "/buckets/kinds/keys/k", "");
     assert!(got.ends_with(value), "{got}");
-    // A type keeps what it was created with.
+    // A type keeps the properties of its creation.
     let create = [
         "admin",
         "bucket-type",

@@ -45,7 +45,8 @@ fn repair(site: &Site, words: &[&str], count: usize) {
     });
 }
 
-/// Removes what a node that is off has of a partition, as if that had been on a disk of its own.
+/// Removes the files of a partition from a node that is off, as if they had been on a disk of their
+/// own.
 fn lose(site: &Site, index: &str) {
     let directory = site.path().join("data/bitcask").join(index);
     std::fs::remove_dir_all(directory).unwrap();
@@ -75,8 +76,8 @@ fn what_a_replica_lacks_comes_back_from_the_others() {
     repair(&sites[1], &["repair-node", THIRD], own.len());
     until("all is repaired", || is_whole(&sites[2]));
 
-    // A store that is lost. It would be repaired without a word as well, but not by a node that fetches
-    // nothing: what it is asked for waits.
+    // A store that is lost. It would be repaired without a command as well, but not by a node that
+    // fetches nothing: its requests wait.
     let vnodes = json(&sites[2], &["vnode-status"]);
     let lost = vnodes.as_array().unwrap()[1].clone();
     servers.remove(2).stop();
@@ -95,7 +96,7 @@ fn what_a_replica_lacks_comes_back_from_the_others() {
         lost["keys"].as_u64()
     );
 
-    // Alone with what it has.
+    // Alone with its own data.
     servers.drain(..2);
     for key in keys {
         finds(&sites[2], &format!("{key}?r=1"));

@@ -171,7 +171,7 @@ fn asked(site: &Site, request: &str, body: &str) -> u16 {
     status.and_then(|it| it.parse().ok()).unwrap()
 }
 
-/// Only the hand of a test had moved the figures of what goes on between nodes.
+/// Only a test's own calls had moved the figures of the traffic between nodes.
 #[test]
 fn the_figures_of_nodes_that_lack_each_other_move() {
     // One request at a time, so that a second one is refused.
