@@ -4,9 +4,9 @@
 //! The remains of a torn record may be any bytes, zeros and its own end among them. It is the last one
 //! if no valid record follows it, and if the mark of the log's durable end (`end_mark`) is not behind
 //! it. A file that has failed to take a record is not written to again: its content is uncertain, so
-//! everything is written to a new file. The log is small (a cluster changes rarely, and snapshots end
-//! what it has to keep), so all of it is in memory as well, and the file is written anew when most of
-//! it is history.
+//! everything is written to a new file. The log is small, since a cluster changes rarely and snapshots
+//! replace old entries: so all of it is in memory as well, and the file is written anew when most of it
+//! is history.
 //!
 //! ```text
 //! header, 56 bytes

@@ -2,7 +2,7 @@
 //!
 //! A tool at the rim: it uses the wire protocol and nothing of the server behind it.
 //!
-//! - [`configuration`]: files of Erlang terms merged; [`settings`]: what all runs have.
+//! - [`configuration`]: files of Erlang terms merged; [`settings`]: the settings of all runs.
 //! - [`key_generator`], [`value_generator`]: the keys and the values of operations.
 //! - [`driver`]: the operations; [`worker`]: one closed loop of operations.
 //! - [`runner`]: a whole run; [`recorder`], [`server_probe`]: its measurements.

@@ -44,7 +44,7 @@ pub struct Claimant {
     settings: ClaimantSettings,
 }
 
-/// True if a node is believed to be up.
+/// True if a node is taken to be up.
 type IsUp = Arc<dyn Fn(NodeId) -> bool + Send + Sync>;
 /// Why a node that has handed over its partitions may not be removed yet.
 type KeptBack = Arc<dyn Fn(NodeId) -> Reason + Send + Sync>;

@@ -1,7 +1,7 @@
 //! The state that a node goes by at this moment, in a place of its own.
 //!
-//! It outlives the log that makes it: a node that joins a cluster changes its log, and nothing that
-//! reads the state notices but for the state.
+//! It outlives the log that makes it: a node that joins a cluster changes its log, and readers of the
+//! state notice only a new state.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! The agreed state of a single node: one file, and the generation before it.
 //!
-//! A state is written to a temporary name, synced, renamed into place, and the directory synced:
-//! a crash leaves the old or the new one whole. The generation before is kept the same way, for
-//! the day when the newest cannot be read (a full disk has left Riak with an empty ring file, and a
-//! node that then forgot its cluster). Never does a damaged file lead to a new cluster: that takes
-//! a call of [`LocalState::create`] over a directory that holds neither file.
+//! A state is written to a temporary name, synced, renamed into place, and the directory synced: a
+//! crash leaves the old or the new one whole. The generation before is kept the same way, for the day
+//! when the newest cannot be read (a full disk has left Riak with an empty ring file, and a node that
+//! then forgot its cluster). A damaged file never leads to a new cluster: that takes a call of
+//! [`LocalState::create`] over a directory that holds neither file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The room that reading and writing share: a request is planned by the ring of the moment, and tried
-//! again after a pause when another plan may end better or a store is still being opened.
+//! The part that reading and writing have in common: a request is planned by the ring of the moment,
+//! and tried again after a pause when another plan may end better or a store is still being opened.
 //!
 //! A node answers as soon as it listens, and its stores open one after the other. A request that meets a
 //! store before that waits for it within its own time-out: a client that connects at once would else have

@@ -138,7 +138,7 @@ impl CoverageRun {
         Ok(cover.vnodes)
     }
 
-    /// As [`CoverageRun::cover`], once the ring has had time to be heard of.
+    /// Like [`CoverageRun::cover`], after a pause in which a newer ring may arrive.
     pub(crate) async fn cover_after_pause(&mut self) -> Result<Vec<CoverageVnode>, RequestError> {
         let (attempts, pauses) = (&self.coverage.attempts, &mut self.pauses);
         let paused = attempts.pause_before_replanning(pauses, &self.progress);

@@ -405,7 +405,7 @@ impl GetMachine {
 
     fn push_repairs(&self, effects: &mut GetEffects) {
         if self.slots.len() == 1 {
-            return; // nobody knows better than a lone replica
+            return; // no other replica could mend a lone one
         }
         let Some(merged) = self.merged() else { return };
         for (index, slot) in self.slots.iter().enumerate() {

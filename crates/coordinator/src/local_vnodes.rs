@@ -81,7 +81,7 @@ impl LocalReplica {
         }
     }
 
-    /// As [`LocalReplica::handle`], where blocking is allowed.
+    /// Like [`LocalReplica::handle`], where blocking is allowed.
     pub(crate) fn handle_blocking(&self, request: &ReplicaRequest, now: Timestamp) -> ReplicaReply {
         match self.handle(request, now, Reading::MayBlock) {
             Handled::Done(reply) => reply,

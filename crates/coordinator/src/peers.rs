@@ -55,9 +55,9 @@ impl PeerFailure {
     }
 }
 
-/// The nodes that are believed to be up.
+/// The nodes that are taken to be up.
 pub trait Liveness: Send + Sync {
-    /// True if a node is believed to be up.
+    /// True if a node is taken to be up.
     fn is_up(&self, node: NodeId) -> bool;
 }
 
@@ -68,7 +68,7 @@ pub struct PeerReplicas {
 }
 
 impl PeerReplicas {
-    /// Asks through `peers` those that `liveness` believes to be up.
+    /// Asks through `peers` those that `liveness` takes to be up.
     pub fn new(peers: Peers, liveness: Arc<dyn Liveness>) -> Self {
         Self { peers, liveness }
     }

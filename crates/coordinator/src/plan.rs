@@ -311,8 +311,8 @@ impl Plan {
     }
 
     /// The value that counts, if n_val permits it. A quorum of the request is judged by the n_val that
-    /// counts for it; one of the bucket, by the bucket's: a request with a smaller n_val does not
-    /// violate it.
+    /// counts for the request, a quorum of the bucket by the bucket's: a request with a smaller n_val
+    /// does not violate it.
     fn permitted(&self, asked: Option<Quorum>, default: Quorum) -> Result<Quorum, RequestError> {
         let (quorum, n_val) = match asked {
             Some(quorum) => (quorum, self.n_val),

@@ -9,12 +9,12 @@
 //! - `conversation` drives one exchange: asks replicas, waits, has keys mended;
 //! - [`Exchanges`] begins exchanges as they fall due, and reports on them.
 //!
-//! The node of the first replica of a preference list that is up compares it. Two nodes that see different nodes
-//! up may both do so for a while, which costs questions and harms nothing.
+//! The node of the first replica of a preference list that is up compares it. Two nodes that see
+//! different nodes up may both do so for a while, which costs questions and harms nothing.
 //!
 //! Questions and repairs go through the coordinator: the machine that read repair uses mends each key.
 //!
-//! Outside this crate: the keeping of trees, engines, the way of questions to other nodes.
+//! Outside this crate: the keeping of trees, engines, the transport of questions to other nodes.
 
 mod building;
 mod conversation;

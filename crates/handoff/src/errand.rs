@@ -73,8 +73,8 @@ impl Errand {
     }
 
     /// True when every source lacks something itself, or cannot be asked: all of them together may have
-    /// nothing, and the vnode would then answer with that. Checked before anything is fetched: an
-    /// incomplete source may have more later.
+    /// nothing, and the vnode would then answer without the data. Checked before anything is fetched:
+    /// an incomplete source may have more later.
     async fn lacks_source(&self) -> bool {
         let parts = &self.errands.parts;
         if !parts.settings.are_stores_kept || self.legs.is_empty() {

@@ -37,7 +37,7 @@ pub struct Parts {
     pub peers: Peers,
     /// The agreed state.
     pub cluster: Arc<dyn AgreedCluster>,
-    /// True for a node that is believed to be up; others are not asked for anything.
+    /// True for a node that is taken to be up; others are not asked for anything.
     pub is_up: Arc<dyn Fn(NodeId) -> bool + Send + Sync>,
     /// This node's vnodes, those that fill included.
     pub vnodes: Arc<dyn LocalVnodes>,

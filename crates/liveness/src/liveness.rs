@@ -32,8 +32,8 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// Starts the detector. `generation` has to be higher than in any earlier run of this node; the
-    /// time in microseconds is, unless clocks jump, and a node that is taken for its own past finds out
+    /// Starts the detector. `generation` has to be higher than in any earlier run of this node. The
+    /// time in microseconds is, unless clocks jump; a node that is then taken for its own past notices,
     /// and takes a higher one.
     pub fn start(
         runtime: &Runtime,

@@ -91,7 +91,7 @@ impl CheckedFile {
     /// The newest intact body that satisfies `is_own`. Repairs nothing.
     ///
     /// # Errors
-    /// As [`CheckedFile::bodies`].
+    /// Those of [`CheckedFile::bodies`].
     pub(crate) fn newest_own(
         &self,
         disk: &dyn Disk,
@@ -102,10 +102,10 @@ impl CheckedFile {
         Ok(newest.map(|it| it.1))
     }
 
-    /// As [`CheckedFile::load`], but only a body that satisfies `is_own` counts.
+    /// Like [`CheckedFile::load`], but only a body that satisfies `is_own` counts.
     ///
     /// # Errors
-    /// As [`CheckedFile::load`].
+    /// Those of [`CheckedFile::load`].
     pub(crate) fn load_own(
         &self,
         disk: &dyn Disk,

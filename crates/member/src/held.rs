@@ -124,9 +124,9 @@ impl HeldFile {
         }
     }
 
-    /// The record; `None` where it is missing or only damaged ones are there: every store is then accepted as
-    /// it is. Another node's record counts as damaged. An unreadable one is an error, for the next save would
-    /// replace it.
+    /// The record; `None` where it is missing or all its files are damaged: every store is then
+    /// accepted as it is. Another node's record counts as damaged. An unreadable one is an error, for
+    /// the next save would replace it.
     pub(crate) fn load(&self) -> Result<Option<Held>, DiskError> {
         match self.file.load(&*self.disk)? {
             Found::Nothing => {

@@ -22,8 +22,8 @@ const PURGE_DELAY_MILLIS: c_long = 60_000;
 ///
 /// The allocator asks the kernel for transparent huge pages, with which memory is taken 2 MB at a time
 /// and a key in memory costs up to a third more than its bytes. The setting is made on the process, and
-/// not in the allocator: so it also holds where the machine gives huge pages to all processes. See
-/// `docs/performance.md` for both costs.
+/// not in the allocator: so it also holds where the machine gives huge pages to all processes.
+/// `docs/performance.md` has both costs.
 pub(crate) fn refuse_huge_pages() {
     let _older_kernels_have_no_such_call = rustix::thread::disable_transparent_huge_pages(true);
 }

@@ -4,7 +4,7 @@
 //! A store keeps each of its files open. Closing and opening them again by need was left out: a file
 //! that readers still hold after it was merged away has no name any more to be opened by, and each
 //! miss would be a wait for the device in a read that memory could answer. Files are few (a bitcask
-//! store aims at some dozens), and work that makes them fewer presses when they are not.
+//! store aims at some dozens), and the work that makes them fewer is pressing when they are many.
 //!
 //! Other nodes come before clients: a node that its cluster does not reach is of no use. Their number
 //! is bounded where they connect (`peer_connections_max`), and reserved here.

@@ -121,8 +121,8 @@ fn threads(settings: &Settings) -> ProductionOptions {
 
 /// Stops this process when its standard input ends, gracefully if that goes quickly.
 ///
-/// The kernel can signal the death of a parent, too, but means the thread that started the child, and
-/// only Linux has it; a pipe ends with the process that holds its other end, everywhere.
+/// The kernel can signal the death of a parent, too, but only on Linux, and by "parent" it means the
+/// thread that started the child; a pipe ends with the process that holds its other end, everywhere.
 fn stop_with_input() {
     let mut nothing = [0; 64];
     loop {

@@ -74,7 +74,7 @@ pub(crate) fn run(plan: &Plan) -> Checked {
     all
 }
 
-/// As many as there are cores.
+/// One for each core.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(THREADS_MIN, |it| it.get().max(THREADS_MIN))
 }

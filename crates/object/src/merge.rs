@@ -182,7 +182,7 @@ fn combine(left: &Object, right: &Object, resolution: Resolution) -> Object {
     joined(left.clock(), right.clock(), siblings.collect())
 }
 
-/// As [`combine`], when no stored value survives that the incoming object does not have.
+/// Like [`combine`], when no stored value survives that the incoming object does not have.
 fn combine_head(stored: &Head, incoming: &Object, resolution: Resolution) -> Object {
     let picks = plan(
         (stored.clock(), stored.siblings()),

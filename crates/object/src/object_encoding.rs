@@ -62,10 +62,10 @@ impl Object {
     /// Reads the bytes that a storage engine of this node returned; names and values share the two
     /// buffers.
     ///
-    /// An engine answers for every byte that it returns: it has compared a checksum over head and
-    /// body since it read them, bound to the place where they stand. So neither the head's checksum
-    /// nor the body's hash is computed again; both are there for bytes on their way to another
-    /// machine ([`Head::decode`], [`Object::from_parts`]). The layout is checked all the same.
+    /// An engine vouches for every byte that it returns: it has compared a checksum over head and body
+    /// since it read them, bound to the place where they stand. So neither the head's checksum nor the
+    /// body's hash is computed again; both are there for bytes on their way to another machine
+    /// ([`Head::decode`], [`Object::from_parts`]). The layout is checked all the same.
     ///
     /// Concurrent readers share the object, so it is made where it can be shared.
     pub fn from_engine(head: &Bytes, body: Bytes) -> Result<Arc<Self>, DecodeError> {

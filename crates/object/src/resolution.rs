@@ -18,7 +18,7 @@ pub enum Resolution {
 }
 
 impl Resolution {
-    /// The resolution that a bucket's properties ask for.
+    /// The resolution that a bucket's properties set.
     ///
     /// `last_write_wins` needs no third way: a write here is stamped later than all that its
     /// coordinator has stored, so the newest is the last written.

@@ -1,7 +1,8 @@
 //! A connection after its hello: one task writes the outbox, one reads frames.
 //!
 //! A connection on which nothing comes for a while is pinged, and given up when nothing comes then
-//! either: a peer that vanished without a word must not keep requests waiting until their deadlines.
+//! either: a peer that vanished without closing it must not keep requests waiting until their
+//! deadlines.
 
 use std::future::{Future as _, poll_fn};
 use std::io;

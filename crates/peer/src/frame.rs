@@ -5,7 +5,7 @@
 //! 4     length of what follows the checksum, at most FRAME_BYTES_MAX
 //! 4     CRC-32C of what follows
 //! 1     kind
-//! 8     stream: the number of the request, chosen by who asks
+//! 8     stream: the number of the request, chosen by its sender
 //!       kind 0, request begins:
 //! 4       milliseconds that its sender will wait
 //! 4       length of its head
@@ -17,13 +17,14 @@
 //! ...     the first bytes of head and body
 //!       kind 2, a message goes on:
 //! ...     the next bytes
-//!       kind 3, cancelled: nobody waits for the answer any more
+//!       kind 3, cancelled: the answer is not needed any more
 //!       kind 4, overload: the request was not carried out
 //!       kind 5, ping; kind 6, pong: stream is 0
 //!       kind 7, farewell: what is not answered was not carried out and never will be; stream is 0
 //! ```
 //!
-//! A node of before the farewell takes it for damage and ends the connection, as it would have ended.
+//! A node of a version without the farewell takes it for damage and ends the connection, which ends in
+//! any case.
 //!
 //! Numbers are little-endian. A message's fragments come in order; fragments of several messages
 //! alternate.

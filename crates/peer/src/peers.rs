@@ -56,7 +56,7 @@ impl Peers {
         Self::encrypted(runtime, directory, settings, Encryption::Off)
     }
 
-    /// As [`Peers::new`], with connections that are encrypted or not.
+    /// Like [`Peers::new`], with connections that are encrypted or not.
     pub fn encrypted(
         runtime: Runtime,
         directory: Arc<dyn Directory>,

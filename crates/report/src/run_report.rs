@@ -22,7 +22,7 @@ pub fn write_report(directory: &Path) -> anyhow::Result<PathBuf> {
 /// Makes the report of a run as this page.
 ///
 /// # Errors
-/// As [`write_report`].
+/// Those of [`write_report`].
 pub fn write_page(directory: &Path, page: &Path) -> anyhow::Result<()> {
     let run = RunResult::read(directory)?;
     write_atomically(page, &page::run(&run, &[]))

@@ -379,10 +379,10 @@ impl Plan {
         keyed.into_iter().map(|(.., member)| member).collect()
     }
 
-    /// Whole rounds, from which single places are dropped at even distances until the ring's size
-    /// is met. A round closes upon itself around the circle, and a dropped place shortens the
-    /// distances around it by one, where an incomplete last round would end in a heap. With no node to
-    /// spare each drop makes lists crowded, and the fewest when all are in one round.
+    /// Whole rounds, from which single places are dropped at even distances until the ring's size is
+    /// met. A round closes upon itself around the circle. A dropped place shortens the distances around
+    /// it by one; an incomplete last round would shorten some by many. With no node to spare each drop
+    /// makes lists crowded, and the fewest when all are in one round.
     fn equal_rounds(&self) -> Vec<Member> {
         let round = self.round();
         let members = round.len();

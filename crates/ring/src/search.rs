@@ -183,7 +183,7 @@ impl<'a> Search<'a> {
     }
 
     /// The change of place `at` that crowds least and then moves least. It may leave the ring as
-    /// crowded as it is, or even more for a moment: standing still would end the search in the first
+    /// crowded as it is, or more crowded for a moment: otherwise the search would end in the first
     /// local minimum.
     fn best_change(
         &mut self,

@@ -82,7 +82,7 @@ impl Transition {
         self.startable_of(ring, count, |_| true)
     }
 
-    /// As [`Transition::startable`], of those partitions that `may` move at all.
+    /// Like [`Transition::startable`], of those partitions that `may` move at all.
     pub fn startable_of(
         &self,
         ring: &Ring,

@@ -7,8 +7,8 @@
 //! from a seed, and whose sockets are pipes in memory. A [`World`] is a simulation of several machines,
 //! with links between them that can be slow, cut or broken.
 //!
-//! Code that needs only the time or random numbers takes an `Arc<dyn `[`Clock`]`>` or an `Arc<dyn
-//! `[`Randomness`]`>`, not a runtime.
+//! Code that needs only the time takes an `Arc<dyn `[`Clock`]`>`, and for random numbers an
+//! `Arc<dyn `[`Randomness`]`>`, not a runtime.
 //!
 //! The simulated runtime does not decide the branch that an unbiased `tokio::select!` takes, the first
 //! task that `tokio::sync::watch` wakes, and the order of a `std` hash map. Our code uses `biased;`,

@@ -1,7 +1,7 @@
 //! A value that some tasks wait to see changed.
 //!
-//! As tokio's `watch`, but that waits end in the order in which they began: tokio draws that order, by
-//! randomness that no seed reaches, and a simulation would not go the same way twice.
+//! Like tokio's `watch`, except that waits end in the order in which they began: tokio draws that
+//! order, by randomness that no seed reaches, and a simulation would not go the same way twice.
 
 use std::pin::pin;
 use std::sync::Arc;

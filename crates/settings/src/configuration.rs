@@ -84,7 +84,7 @@ impl Configuration {
     /// relative paths made absolute: see [`Anchors`].
     ///
     /// # Errors
-    /// As [`Configuration::load`].
+    /// Those of [`Configuration::load`].
     pub fn load_at(
         text: &str,
         terms: &[(TermsFile, Vec<u8>)],

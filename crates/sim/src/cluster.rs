@@ -1,9 +1,9 @@
-//! The machines, their agreed state, and the way that it reaches them.
+//! The machines, their agreed state, and its way to them.
 //!
 //! Members agree by their own log, and the agreed state is read there. With a stand-in for the control
 //! plane, the agreed state is the real one, changed by the real commands; only the log that carries it
-//! is simulated. Every machine learns of every change some time later, and a machine that is down when
-//! it comes up.
+//! is simulated. Every change reaches every machine some time later, and a machine that is down when it
+//! comes up.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 //!
 //! Values are unique, so that a value read names the write that made it. A write replaces the value
 //! that its client had read, and everything which that value had replaced. Objects are judged by values
-//! and not by their clocks: a clock that covers a write which no client ever saw is the very defect to
-//! be found.
+//! and not by their clocks: a clock that covers a write unseen by all clients is the very defect to be
+//! found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -194,7 +194,7 @@ impl History {
     }
 
     /// The violation of not showing the last write that must show, where siblings are not kept and each
-    /// key has one writer. Two writes may stand in its place. One is a write with an unknown outcome:
+    /// key has one writer. Two other writes may show instead. One is a write with an unknown outcome:
     /// the clocks decide which of the two is later. The other is a write that the last write had not
     /// seen, because a node had been put back to an older copy of its data: the check of the read
     /// before that write reports it.

@@ -1,7 +1,7 @@
 //! A machine of the simulation: its disk, its clock, and the node while it runs.
 //!
-//! Nodes are of two kinds: members as the server opens them (`agreeing`), and those whose control plane
-//! is stood in for (`telling`). Both are put together from the parts that the server is made of.
+//! Nodes are of two kinds: members as the server opens them (`agreeing`), and nodes with a stand-in for
+//! their control plane (`telling`). Both are put together from the parts that the server is made of.
 
 use std::collections::BTreeMap;
 use std::path::Path;

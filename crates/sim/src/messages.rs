@@ -1,11 +1,11 @@
 //! Faults of single messages between nodes: lost, delivered twice, overtaken by later ones.
 //!
-//! It stands where messages from a connection are handed to a node's services, and is no part of a
+//! It sits where messages from a connection are handed to a node's services, and is no part of a
 //! network: connections are ordered streams, on which a message is lost only with all that follow. It
-//! stands for the effects of streams in the end. One that breaks loses requests and answers. One that
-//! was clogged brings a request after its sender has asked again over another, so that it is there
-//! twice. Requests on one stream are cut into fragments that take turns, are carried out side by side,
-//! and overtake one another.
+//! imitates the effects that streams have in the end. A stream that breaks loses requests and answers.
+//! A stream that was clogged brings a request after its sender has repeated it over another, so that it
+//! is there twice. Requests on one stream are cut into fragments that take turns, are carried out side
+//! by side, and overtake one another.
 //!
 //! A request that is never repeated does not come twice: a put that a replica is to coordinate. It gets
 //! its dot when it is carried out, so that a second time would be a second write. So its sender tries

@@ -1,4 +1,4 @@
-//! A node with a stand-in for its control plane: it gets each ring late, and the ring of before
+//! A node with a stand-in for its control plane: it gets each ring late, and the ring of an earlier run
 //! survives with its machine.
 //!
 //! Everything else is the server's: stores and value log, vnodes and leases, hints, the failure

@@ -60,7 +60,7 @@ impl Tls {
     /// Has connections that are made from now on use this material. Those that stand go on.
     ///
     /// # Errors
-    /// As [`Tls::new`]; the former material stays.
+    /// Those of [`Tls::new`]; the former material stays.
     pub fn replace(&self, material: Material) -> Result<(), MaterialError> {
         let current = Current::new(material, &self.time)?;
         self.current.store(Arc::new(current));
@@ -92,7 +92,7 @@ impl Tls {
     /// certificate.
     ///
     /// # Errors
-    /// As [`Tls::connect`].
+    /// Those of [`Tls::connect`].
     pub async fn accept(
         &self,
         stream: Stream,

@@ -63,7 +63,7 @@ impl Vnode {
     /// search for a key that is none.
     ///
     /// # Errors
-    /// As [`Vnode::fold_keys`].
+    /// Those of [`Vnode::fold_keys`].
     pub fn fold_buckets(
         &self,
         request: &FoldRequest,

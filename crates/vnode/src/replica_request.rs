@@ -260,8 +260,8 @@ pub enum ReplicaFailure {
 
 impl ReplicaFailure {
     /// True when a write that failed with this may be there all the same, and may outlive the failure:
-    /// a store that has applied a batch hears afterwards that the log in front of it was not synced.
-    /// Making such a write again makes a second one.
+    /// a store may have applied a batch before the sync of the log in front of it fails. Making such a
+    /// write again makes a second one.
     pub fn may_have_written(&self) -> bool {
         match self {
             Self::Full(_) | Self::Damaged(_) | Self::Storage(_) | Self::Internal(_) => true,

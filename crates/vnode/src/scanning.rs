@@ -155,7 +155,7 @@ impl Vnode {
         self.scan_admitted(request, |_| {}, is_wanted)
     }
 
-    /// As [`Vnode::scan`], of those entries that the narrowed filter admits as well.
+    /// Like [`Vnode::scan`], of those entries that the narrowed filter admits as well.
     pub(crate) fn scan_admitted<T: Scanned>(
         &self,
         request: &ScanRequest,

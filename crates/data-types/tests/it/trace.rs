@@ -105,7 +105,7 @@ impl Trace {
         changes.iter().all(|change| draft.field(&[], change)) && self.finish(known, draft)
     }
 
-    /// As [`Trace::update`], of a set.
+    /// Like [`Trace::update`], of a set.
     pub(crate) fn update_set(
         &mut self,
         known: &mut Known,

@@ -1,8 +1,8 @@
 //! The table of properties, walked: a running server's treatment of each over HTTP, over protocol buffers
 //! and by its verb.
 //!
-//! Hooks that never ran, a consistency that was none and seventeen more were once stored without effect and
-//! acknowledged without a word.
+//! Hooks that never ran, a consistency that was none and seventeen more were once stored without effect
+//! and acknowledged without a warning.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -431,7 +431,7 @@ fn callers_that_say_nothing_are_bounded_and_do_not_disturb_members() {
     });
 }
 
-/// As after links that broke without a word: the connections in use are the newest.
+/// Like after links that broke without closing: the connections in use are the newest.
 #[test]
 fn a_member_with_too_many_connections_on_a_lane_loses_the_oldest() {
     simulated(|runtime| async move {
