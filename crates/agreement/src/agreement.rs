@@ -27,8 +27,8 @@ use crate::snapshot_file::SnapshotFiles;
 
 /// The log in its directory.
 pub(crate) const LOG_NAME: &str = "log";
-/// The mark of the log's durable end beside it. It sorts before the log, so that a copy of the directory made
-/// in the order of names has a mark that is not ahead of its log.
+/// The mark of the log's durable end beside it. It sorts before the log, so that in a copy of the
+/// directory made in the order of names the mark is not ahead of the log.
 pub(crate) const MARK_NAME: &str = "end";
 /// Time within which a new log has to be begun on its disk.
 const FOUNDING_WAIT: Duration = Duration::from_secs(10);

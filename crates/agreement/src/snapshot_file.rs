@@ -79,8 +79,8 @@ impl SnapshotFiles {
         Ok(())
     }
 
-    /// The newest snapshot that can be read; `None` when there never was one. The path that comes
-    /// with it is that of one that could not.
+    /// The newest snapshot that can be read; `None` when there never was one. The path is that of an
+    /// unreadable one.
     pub(crate) fn load(&self) -> Result<(Option<Stored>, Option<PathBuf>), OpenError> {
         let (newest, previous) = load_both(&*self.disk, &self.newest, &self.previous)?;
         let found = [&newest, &previous].into_iter().flatten().flatten();

@@ -1,8 +1,8 @@
 //! The merged configuration of a run: key-value pairs of one or more files and overrides.
 //!
 //! Like basho_bench, every pair is kept, read or not; unlike it, the run reports the keys that were not
-//! read. For this the configuration remembers each key that is read, which needs no list of keys that
-//! could fall behind the code that reads them.
+//! read. For this the configuration remembers each key that is read: a list of keys could fall behind
+//! the code.
 
 pub(crate) mod scale;
 

@@ -169,7 +169,7 @@ impl Draws {
         self.verified(key, []).unwrap_or(Outcome::Missed)
     }
 
-    /// The outcome of a read that found nothing, where that is an error if the key must exist.
+    /// The outcome of a read that found nothing: an error if the key must exist.
     fn judge_missing(&self, key: &[u8], must_exist: bool) -> Outcome {
         match self.judge_absent(key) {
             Outcome::Missed if must_exist => {

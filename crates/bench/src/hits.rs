@@ -1,8 +1,8 @@
 //! The share of a run's gets that could find anything at all, beside the share that did.
 //!
-//! The published comparisons were measured with misses counted as successes, which makes a store that
-//! has nothing to return look fast. So every run reports both numbers: the share that its keys allow,
-//! computed from their law, and the share that was found.
+//! The published comparisons were measured with misses counted as successes, which makes an empty store
+//! look fast. So every run reports both numbers: the share that its keys allow, computed from their
+//! law, and the share that was found.
 
 use std::collections::BTreeMap;
 

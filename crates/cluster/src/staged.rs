@@ -99,7 +99,7 @@ impl Content {
         Ok(())
     }
 
-    /// Ends changes under way that would wait for a node that is gone for good, or that the plan would undo.
+    /// Ends changes under way that would wait for a removed node, or be undone by the plan.
     ///
     /// A move to such a node goes back to its source, even from its last phase: until it settles, writes need
     /// their quorums in the old list as well, so that nothing is missing there. A closing move from such a

@@ -1,8 +1,8 @@
 //! Coverage: the fewest vnodes that together hold everything.
 //!
-//! A plan names vnodes and, for each, the owner partitions that it answers for, so that a key with
-//! several replicas is found once. Listings and index queries go by it. Partitions that a vnode cannot
-//! answer for are covered anew by the ring of that moment.
+//! A plan names vnodes, each with the owner partitions that it answers for: so a key with several
+//! replicas is found once. Listings and index queries go by it. Partitions that a vnode cannot answer
+//! for are covered anew by the ring of that moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -200,9 +200,8 @@ impl RequestError {
         }
     }
 
-    /// True for failures that an operator wants to see: neither those that a client asked for by
-    /// setting a condition, nor those that were logged for the vnode and would be logged again for each
-    /// request.
+    /// True for failures that an operator wants to see: not those of a client's own condition, and not
+    /// those that the vnode has logged already.
     pub fn is_logged(&self) -> bool {
         !matches!(
             self,

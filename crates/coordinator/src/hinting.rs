@@ -173,9 +173,9 @@ async fn is_stored_at(
     replicas.parts.runtime.blocking(work).await
 }
 
-/// The nodes that a hint of a partition is for: its owner, and while it moves its receiver too. Where
-/// that node has no replica of the key any more, since lists have changed, all nodes that have one are
-/// among them as well.
+/// The nodes that a hint of a partition is for: its owner, and while it moves its receiver too. If
+/// lists have changed and the partition holds no replica of the key any more, the nodes of all its
+/// replicas are added.
 fn targets(
     ring: &Ring,
     partition: Partition,

@@ -1,8 +1,8 @@
 //! Hints: objects that a node keeps in place of others that are down.
 //!
 //! A stand-in merges, reads and gives dots like the replica whose place it takes. So the store of hints
-//! is a vnode of its own, on a store of its own, in which each key is preceded by the partition that it
-//! is kept for: one path for reads and writes, and hints are as durable as everything else.
+//! is a vnode of its own, on a store of its own, in which each key is preceded by its partition: one
+//! path for reads and writes, and hints are as durable as everything else.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -98,7 +98,7 @@ impl ReplicaPeers for PeerReplicas {
     }
 }
 
-/// The value that a replica which stores just that need not send back.
+/// The value of a request: a replica that stores just that need not send it back.
 pub(crate) fn value_sent(request: &PeerRequest) -> Bytes {
     match request {
         PeerRequest::Replica { request, .. } => match &request.operation {

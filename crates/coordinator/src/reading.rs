@@ -22,8 +22,8 @@ use crate::replicas::{Asked, ReplicaWork, Replicas, Replied, WorkDone, no_reply}
 use crate::request::{GetOptions, PutOptions};
 use crate::waiting::Waiting;
 
-/// One get in so many asks every replica from the start, so that a replica which is behind is found and
-/// repaired by reading even where the quorum never needs it.
+/// One get in so many asks every replica from the start: so reads also find and repair outdated
+/// replicas that no quorum needs.
 const GETS_THAT_ASK_ALL_EVERY: u64 = 16;
 /// Time for which the replicas asked first are waited for before the others are asked: a multiple of a
 /// replica's time on a busy node, and less than a client notices.

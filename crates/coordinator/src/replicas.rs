@@ -28,8 +28,8 @@ const REPAIR_TIMEOUT: Duration = Duration::from_secs(30);
 /// Read repairs in progress beyond which further ones are left to later reads.
 const REPAIRS_MAX: usize = 1_000;
 
-/// See the module's description. Shared with work that outlives a request: replicas that the client did
-/// not wait for are still to be written, and those that were behind are still to be repaired.
+/// See the module's description. Shared with work that outlives a request: further replicas are still
+/// to be written, and outdated ones are still to be repaired.
 pub(crate) struct Replicas {
     pub(crate) parts: Parts,
     pub(crate) remote: Option<Remote>,

@@ -4,8 +4,8 @@
 //! The relay takes the caller's identity from the hello that connections begin with. Nothing passes
 //! between the sides of a cut: data waits in both directions, as in TCP while packets get lost, and new
 //! connections get no answer. Rejected: rules of a firewall, which need root; and a switch in the
-//! server that refuses peers, which would be a way to break a cluster in every server, and would not
-//! show that silence is noticed.
+//! server to refuse peers: it would be a way to break a cluster in every server, and would not test the
+//! detection of silence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};

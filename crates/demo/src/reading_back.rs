@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::account::{self, Account, KeyId};
 use crate::load;
 
-/// A key that cannot be read, or of which something is missing, is read so often before that counts.
+/// Number of reads of a key before a failure or a missing part counts.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 

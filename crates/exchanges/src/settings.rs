@@ -21,7 +21,7 @@ pub struct ExchangeSettings {
     pub step_entries_max: usize,
     /// Trees are built again after this long (Riak's `tictacaae_rebuildwait`).
     pub rebuild_wait: Duration,
-    /// The most that chance adds to that, so that the vnodes of a node do not come all at once.
+    /// The largest random addition to that, so that the vnodes of a node do not come all at once.
     pub rebuild_delay_max: Duration,
     /// Several replicas of a key may live on one node.
     pub colocated_replicas: bool,

@@ -3,8 +3,8 @@
 //!
 //! The detector alone is slow to see that the network is split: it probes one member at a time, and
 //! gives each one time to be heard of through others. A request has neither that time nor that detour:
-//! it depends on an answer to this node. Questions are counted rather than time, so that a node that
-//! was suspended for a while does not take all others to be silent.
+//! it depends on an answer to this node. Questions are counted rather than time: otherwise a node that
+//! was suspended for a while would take all others to be silent.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,12 +6,12 @@
 //!
 //! Stores that the node has when it starts are opened by `opening`, and left alone until they are.
 //!
-//! A partition that this node owns and whose store is not the one that was complete is marked as
-//! incomplete: it takes writes, answers no reads, and is repaired from the other replicas. That is so
-//! for a store that was lost or exchanged, and for a partition that came here without a transfer. A
-//! store that a transfer fills is incomplete from its beginning until all is here. Its source may be
-//! removed for good at any time, and this node may learn of that after a crash: only the record then
-//! distinguishes half a store from a whole one.
+//! A partition of this node is marked as incomplete if its store is not the recorded complete one: it
+//! takes writes, answers no reads, and is repaired from the other replicas. Examples are a lost or
+//! exchanged store, and a partition that came here without a transfer. A store that a transfer fills is
+//! incomplete from its beginning until all is here. Its source may be removed for good at any time, and
+//! this node may learn of that after a crash: only the record then distinguishes half a store from a
+//! whole one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -178,7 +178,7 @@ pub(crate) fn begin(
     })
 }
 
-/// A file of this name in the data directory, which an operator makes, has the next start go on without
+/// A file of this name in the data directory, made by an operator, has the next start go on without
 /// stores that are lost for good.
 pub const ACCEPT_LOST_STORES: &str = "accept_lost_stores";
 
@@ -189,10 +189,10 @@ pub(crate) struct Loss {
     pub(crate) is_accepted: bool,
 }
 
-/// Refuses to start where none of the stores is there that this node had. Each of them alone is replaced
-/// and repaired from the other replicas; all of them are missing where a disk is not mounted, and so they
-/// may be on the other nodes, which would repair themselves from empty stores. On a node alone each
-/// partition is refused by itself.
+/// Refuses to start when all stores of this node are missing. A single one is replaced and repaired
+/// from the other replicas; all of them are missing where a disk is not mounted. The same may be so on
+/// the other nodes, and all would repair themselves from empty stores. On a node alone each partition
+/// is refused by itself.
 fn check_stores(
     ground: &Ground,
     held: &mut Held,

@@ -3,9 +3,9 @@
 //!
 //! A node that has come up may not have its stores open yet, and a connection may break without any
 //! node being taken to be down. A node that restarts may be back before the next look, and a request
-//! that was planned while it was away may leave its hint when all others have gone. So the first hints
-//! after there were none are tried at once. A hint that waits for long is more than a delay: if its
-//! replicas are lost meanwhile, it holds an old object.
+//! planned while it was away may leave its hint when all others have gone. So the first hints after
+//! there were none are tried at once. A hint that waits for long is more than a delay: if its replicas
+//! are lost meanwhile, it holds an old object.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -107,8 +107,8 @@ pub trait Stores: Send + Sync {
         self.engine_before().is_some()
     }
 
-    /// Has the log that all stores share keep nothing any more for stores that are not among `known`, are not
-    /// open and lie in no directory of a store: they were replaced or given up.
+    /// Lets the shared log drop the entries of stores that are not among `known`, are not open and have
+    /// no directory: they were replaced or given up.
     fn forget_others(&self, _known: &BTreeSet<StoreId>) -> Result<(), StoreError> {
         Ok(())
     }

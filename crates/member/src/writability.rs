@@ -1,9 +1,9 @@
 //! The ability of this node's stores to take writes.
 //!
 //! A log or a store that failed for good stays so until the node is restarted. A disk is full when it
-//! has no room for a small put beside the room held back for merges. That is measured at each look, so
-//! that a node which starts on a full disk, or whose disk another program fills, reports it before a
-//! put is lost to it.
+//! has no room for a small put beside the room held back for merges. That is measured at each look: so
+//! a node reports it before a put is lost, also when it starts on a full disk or when another program
+//! fills the disk.
 //!
 //! A put can be refused where a small one would still find room. That counts until a put is committed;
 //! deletions do not end it, since they may use the room held back. It also ends when the disk has more

@@ -1,9 +1,9 @@
 //! The process's allocator, and the return of its free memory to the system.
 //!
 //! By default, the next thread that frees a page of its own returns everything that became free since
-//! the last return. On a node that has just flushed that was half a gigabyte and took 140 ms on a
-//! thread that served requests, under the lock of a store for which others waited. A server returns
-//! memory itself instead, on the thread of its maintenance. See `docs/performance.md`.
+//! the last return. After a flush that was half a gigabyte, and took 140 ms on a thread that served
+//! requests, under the lock of a store for which others waited. A server returns memory itself instead,
+//! on the thread of its maintenance. See `docs/performance.md`.
 
 use std::ffi::c_long;
 

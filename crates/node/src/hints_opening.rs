@@ -1,10 +1,10 @@
 //! Opens the store of hints, whose damage must not keep a node from starting.
 //!
-//! It holds copies of objects for nodes that were down, and nothing that this node answers with. A damaged
-//! one is therefore repaired; if that does not help it is set aside (in `hints/lost`) and an empty one takes
-//! its place. Its objects are lost to their nodes unless other replicas have them: that is an error in the
-//! log. A store that merely cannot be opened at present (no right, no file handle, a device that fails) is no
-//! damaged one, and refused.
+//! It holds copies of objects for nodes that were down, and nothing that this node answers with. A
+//! damaged one is therefore repaired; if that does not help it is set aside (in `hints/lost`) and an
+//! empty one takes its place. Its objects are lost to their nodes unless other replicas have them: that
+//! is an error in the log. A store that merely cannot be opened at present (no permission, no file
+//! handle, a failing device) does not count as damaged, and the start is refused.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

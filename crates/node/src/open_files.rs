@@ -2,9 +2,9 @@
 //! of its stores and the connections of its cluster open is refused, and clients have the rest.
 //!
 //! A store keeps each of its files open. Closing and opening them again by need was left out: a file
-//! that readers still hold after it was merged away has no name any more to be opened by, and each
-//! miss would be a wait for the device in a read that memory could answer. Files are few (a bitcask
-//! store aims at some dozens), and the work that makes them fewer is pressing when they are many.
+//! that readers still hold after a merge has lost its name and could not be opened again, and each miss
+//! would make a read wait for the device though memory could answer it. Files are few (a bitcask store
+//! aims at some dozens), and the work that makes them fewer is pressing when they are many.
 //!
 //! Other nodes come before clients: a node that its cluster does not reach is of no use. Their number
 //! is bounded where they connect (`peer_connections_max`), and reserved here.

@@ -29,8 +29,8 @@ use crate::data_directory::{DataDirectory, EngineFile, VALUE_LOG_NAME};
 use crate::engine_names::{Find, find_of, name_of};
 use crate::store_roots::StoreRoots;
 
-/// A file of this name in the data directory, which an operator makes, has the next start go on without
-/// the entries of a value log that is lost for good.
+/// A file of this name in the data directory, made by an operator, has the next start go on without the
+/// entries of a value log that is lost for good.
 pub(crate) const ACCEPT_LOST_VALUE_LOG: &str = "accept_lost_value_log";
 
 const NOTE_NAME: &str = "value_logs";

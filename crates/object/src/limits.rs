@@ -83,8 +83,8 @@ pub enum LimitExceeded {
 impl Limits {
     /// Judges the object that a client's write would leave behind.
     ///
-    /// A write that makes the object no larger than `stored` is never refused, since a client needs it
-    /// to reduce an object that a merge has brought above its limits.
+    /// A write that makes the object no larger than `stored` is never refused, since clients must be
+    /// able to reduce an object that a merge has brought above its limits.
     pub fn judge_write(&self, written: ObjectSize, stored: Option<ObjectSize>) -> LimitVerdict {
         let stored = stored.unwrap_or_default();
         let (size, siblings) = (self.size_level(written), self.siblings_level(written));

@@ -145,8 +145,8 @@ impl Object {
         self.clock() == other.clock() && same_versions(self.siblings(), other.siblings())
     }
 
-    /// True when this one has seen writes that the other has not, or has seen the same ones and has let
-    /// go of siblings that the other keeps.
+    /// True when this one has seen more writes than the other, or has seen the same ones and dropped
+    /// siblings that the other keeps.
     pub fn is_news_to(&self, other: &Self) -> bool {
         match self.clock().compare(other.clock()) {
             Causality::Before => false,

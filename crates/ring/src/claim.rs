@@ -110,7 +110,7 @@ pub fn claim(
     Ok(plan.ring(&owners, Some(previous)))
 }
 
-/// Where a fresh layout is crowded, a ring that grows may be twice as crowded, plus one pair in one
+/// If a fresh layout is crowded, a ring that grows may be twice as crowded, plus one pair in one
 /// location (of the widest apart) for this many partitions: less crowding would take moving most of it.
 const SLACK: Crowding = 4;
 
@@ -307,7 +307,7 @@ impl Plan {
     /// The arrangement with its places given to nodes so that most partitions stay.
     ///
     /// Members that are alike (in share and location) trade all their places, so that each gets the
-    /// places of which it already owns most.
+    /// places where it already owns most partitions.
     fn keep_most(&self, mut owners: Vec<Member>, goal: &Goal) -> Vec<Member> {
         let all_apart = self.all_apart();
         let shares = &self.rules.shares;

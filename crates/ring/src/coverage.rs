@@ -1,7 +1,7 @@
 //! Coverage plans: the fewest vnodes that together hold every key of a bucket.
 //!
-//! The vnode of partition p holds the keys of the n owner partitions p-n+1 to p. A plan picks vnodes so
-//! that each owner partition is held by one of them, and lists for each the owner partitions that it
+//! The vnode of partition p holds the keys of the n owner partitions p-n+1 to p. A plan picks vnodes
+//! that together hold each owner partition, and lists for each vnode the owner partitions that it
 //! answers for: every key is reported exactly once although the vnodes overlap.
 
 use crate::detour::Detours;

@@ -17,8 +17,8 @@ use crate::ring::{Epoch, Ring};
 pub enum Role {
     /// On the owner of its partition.
     Primary,
-    /// On a stand-in, which keeps it under the partition of the primary that is down and hands it
-    /// over when that is back.
+    /// On a stand-in: kept under the partition of the primary that is down, and handed over when the
+    /// primary is back.
     Fallback,
 }
 

@@ -3,8 +3,8 @@
 //! Pure: every member that has the same ring and the same target comes to the same answer.
 //! Notifications, transfers and the passing of gates are decided elsewhere.
 //!
-//! No two partitions move together whose places could stand in one preference list, so that any list
-//! differs from the one before it in one replica at most.
+//! Two partitions do not move together if their places could stand in one preference list: so each list
+//! differs from its predecessor in one replica at most.
 
 use crate::moving::MoveError;
 use crate::node_id::NodeId;

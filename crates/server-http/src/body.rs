@@ -21,7 +21,7 @@ const BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
 const RESERVED_BYTES_MAX: u64 = 1 << 20;
 
 /// Bytes of an unwanted body that are read, and the time for it, so that the client is not cut off
-/// while it writes and gets to read the answer.
+/// while it writes, and can read the answer.
 const DISCARDED_BYTES_MAX: u64 = 128 << 20;
 const DISCARD_TIME_MAX: Duration = Duration::from_secs(10);
 

@@ -1,7 +1,7 @@
 //! Index queries: in one JSON object, or as a `multipart/mixed` stream of them.
 //!
 //! As with listings, an answer in one object is held back so that a failure has its status, up to a
-//! size from which on it is sent as it comes. A stream waits for its first results before the answer
+//! size; beyond that it is sent as it comes. A stream waits for its first results before the answer
 //! begins, for the same reason: a query that is refused is refused at once.
 
 use std::num::NonZeroU32;

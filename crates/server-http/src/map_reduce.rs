@@ -1,9 +1,8 @@
 //! `/mapred`: a MapReduce job is posted, and its results are the answer, whole or as a `multipart/mixed`
 //! stream with a part for some results of a phase.
 //!
-//! A stream waits for its first results before the answer begins, so that a job that fails over its
-//! first inputs has the status of a failure. One that fails later ends with the bare JSON of its
-//! failure, as in Riak.
+//! A stream waits for its first results before the answer begins, so that a failure over the first
+//! inputs has its status. One that fails later ends with the bare JSON of its failure, as in Riak.
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};

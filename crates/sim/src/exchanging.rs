@@ -12,8 +12,8 @@ use crate::cluster::Cluster;
 const EXCHANGES_WAIT_MAX: Duration = Duration::from_secs(240);
 
 impl Cluster {
-    /// Waits until each preference list has been compared, from a time at which all was calm, by an
-    /// exchange that finds all of its replicas equal.
+    /// Waits until an exchange that began without faults has found all replicas equal, for each
+    /// preference list.
     pub(crate) async fn repair_by_exchanges(&self) {
         let begun = self.runtime.now();
         loop {

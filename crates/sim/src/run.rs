@@ -91,7 +91,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Panics of anything that runs, which tasks would swallow, by the thread that the run is on.
+/// Panics in tasks, which would swallow them, by the thread of the run.
 static PANICS: Mutex<Vec<(ThreadId, String)>> = Mutex::new(Vec::new());
 
 /// From here on panics are collected instead of printed.
@@ -346,8 +346,8 @@ impl Cluster {
         None
     }
 
-    /// Reads everything once from all replicas, and so repairs the writes that a replica missed without
-    /// a hint and those that a machine forgot.
+    /// Reads everything once from all replicas: this repairs writes that a replica missed without a
+    /// hint or that a machine forgot.
     async fn repair_by_reading(&self) {
         let busy = (0..usize::from(self.plan.keys)).map(|key| (BUCKET, key_name(key)));
         let steady = (0..STEADY_KEYS).map(|key| (STEADY_BUCKET, key_name(key)));

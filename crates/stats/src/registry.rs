@@ -1,9 +1,9 @@
 //! The table of everything that is recorded, under Riak's names.
 //!
-//! The names are an interface that dashboards and collectors have been built on for years, so they
-//! are Riak's to the letter, also where they are odd (`fsm`: every request was one). Names of events that
-//! cannot happen to a Kvorum node are absent rather than zero for ever: hooks, queues of vnodes that
-//! overflow, a stand-in that is read-repaired because it has nothing.
+//! The names are an interface of dashboards and collectors, so they are Riak's to the letter, also
+//! where they are odd (`fsm`: every request was one). Names of events that cannot happen to a Kvorum
+//! node are absent rather than zero for ever: hooks, queues of vnodes that overflow, a stand-in that is
+//! read-repaired because it has nothing.
 
 use std::time::Duration;
 

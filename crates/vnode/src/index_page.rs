@@ -1,8 +1,8 @@
 //! One part of an index query to one vnode, on any node.
 //!
-//! A part is bounded in its results and in the entries that it looks at, so that a query over any range
-//! holds a thread and memory for a short while only. It goes on behind the position that the part ended
-//! at, on another snapshot.
+//! A part is bounded in its results and in the entries that it reads: so a query over any range holds a
+//! thread and memory for a short while only. It goes on behind the position that the part ended at, on
+//! another snapshot.
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering;

@@ -260,8 +260,7 @@ impl Vnode {
         self.unwritable.get().map(String::as_str)
     }
 
-    /// Notes that a full disk refused a write, where that became known only when the write was to be made
-    /// durable.
+    /// Notes that a full disk refused a write, if that was found only when the write was made durable.
     pub fn note_disk_full(&self) {
         self.counts
             .disk_full_refusals

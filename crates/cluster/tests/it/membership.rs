@@ -153,8 +153,8 @@ fn a_node_that_is_gone_for_good_while_it_leaves_can_be_removed() {
     assert_eq!(state.ring(), exiting.ring());
 }
 
-/// A node that had stopped introduced itself by the state that it knew, which took back the weight that
-/// was committed meanwhile; one that had begun to leave went on as a full member, and never left.
+/// A node that had stopped introduced itself by its old state, which took back the weight committed
+/// meanwhile; one that had begun to leave went on as a full member, and never left.
 #[test]
 fn who_comes_back_with_an_old_state_takes_nothing_back() {
     let state = cluster(4);

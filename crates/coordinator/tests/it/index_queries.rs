@@ -368,8 +368,8 @@ fn any_node_of_several_answers_even_with_one_down() {
     check(5);
 }
 
-/// A vnode of which damage took index entries answered with those that it had, and a query that came by it
-/// was short of some.
+/// A vnode that had lost index entries to damage answered with the rest, and a query that used it
+/// missed some.
 #[test]
 fn a_query_asks_another_replica_where_entries_may_be_missing() {
     let world = World::new(&colocated());

@@ -144,7 +144,8 @@ fn a_read_repairs_replicas_that_are_behind() {
 }
 
 /// Concurrent values of many writers, of which each replica has others: after one read all are the
-/// same, and no clock has lost an entry on the way, which would bring back the values that it covered.
+/// same, and no clock has lost an entry on the way: a lost entry would bring back values that it
+/// covered.
 #[test]
 fn r09_one_read_repairs_all_and_prunes_no_clock() {
     let world = World::new(&colocated());

@@ -140,8 +140,8 @@ impl Race {
         }
     }
 
-    /// Cuts nodes off for moments that no node notices, breaks connections, and kills processes, whose
-    /// stores stay as they were.
+    /// Cuts nodes off for moments too short to be noticed, breaks connections, and kills processes,
+    /// whose stores stay as they were.
     async fn storm(self: Arc<Self>) {
         while self.is_stormy && !self.is_over() {
             let node = u8::try_from(self.draw(3)).unwrap() + 1;

@@ -234,8 +234,8 @@ async fn listed(machine: &Machine) -> Result<usize, RequestError> {
 }
 
 /// A node that was found to lack something was asked for no listing for ten seconds, also when all was
-/// repaired long before; when three nodes had their turn within that time, keys had no replica left that
-/// was asked, and listings were refused.
+/// repaired long before; when three nodes had their turn within that time, all replicas of some keys
+/// were left out, and listings were refused.
 #[test]
 fn listings_go_on_while_nodes_lose_their_stores_one_after_the_other() {
     simulated(83, |world| async move {

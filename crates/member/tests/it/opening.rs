@@ -218,7 +218,7 @@ fn health_says_which_stores_are_not_open_and_which_partitions_nobody_serves() {
 }
 
 /// A node on a full disk reported that it was ready: from its start to the first put that was refused,
-/// and again as soon as a deletion had been committed, which may use the room held back.
+/// and again as soon as a deletion had been committed: deletions may use the room held back.
 #[test]
 fn health_counts_the_disk_as_full_before_puts_are_refused_and_until_one_is_committed() {
     let (executor, machine) = alone();

@@ -73,8 +73,8 @@ fn a_killed_node_misses_nothing_in_the_end() {
     });
 }
 
-/// A node that stopped dropped the writes that it was giving their versions for clients of other nodes, and
-/// those were answered `timeout`: each restart of a node cost a client of another one a request.
+/// A stopping node dropped the writes that it coordinated for clients of other nodes, and those were
+/// answered `timeout`: each restart of a node cost a client of another one a request.
 #[test]
 fn a_node_that_stops_fails_no_request_of_another() {
     simulated(12, |world| async move {

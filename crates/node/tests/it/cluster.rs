@@ -112,8 +112,8 @@ fn join_all(sites: &[Site], peers: &[SocketAddr]) {
         let said = admin(site, &["cluster", "join", &first]);
         assert!(said.contains("Success: staged join request"), "{said}");
     }
-    // Any node that is asked has the entry that another one has just agreed to, or warns that it may
-    // not, as on a machine that is too busy for a leader to be heard.
+    // Every node shows the entry that another one has just agreed to, or warns that it may be behind
+    // (the leader may not be heard on a busy machine).
     let planner = &sites[sites.len() - 1];
     until("a plan is not behind", || {
         let plan = json(planner, &["cluster", "plan"]);

@@ -250,8 +250,8 @@ async fn all_losses_are_accepted_of_stores_that_are_refused_and_of_no_others() {
     server.stop();
 }
 
-/// Killed before its first stores were open, a node that had kept its objects in memory missed those of the
-/// run before, which had never had any files.
+/// A node that had kept its objects in memory was killed before its first stores were open. It then
+/// missed stores of the run before, which had never had any files.
 #[tokio::test]
 async fn a_change_from_memory_that_is_killed_half_way_misses_no_stores() {
     let mut site = site_of("memory");

@@ -251,7 +251,7 @@ fn erlang(property: &str) -> String {
     }
 }
 
-/// The same table for defaults in `advanced.config`, which dropped members without a word, and refused a
+/// The same table for defaults in `advanced.config`, which dropped members silently, and refused a
 /// function that buckets could have.
 #[test]
 fn every_default_in_advanced_config_is_honoured_refused_or_named() {

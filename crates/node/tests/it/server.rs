@@ -12,8 +12,8 @@ use rustix::process::Signal;
 /// Far more than a start takes; the machine may be busy.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// Below those that the system gives to outgoing connections, any of which may come between the choice of
-/// a port and its use.
+/// Below the ports of outgoing connections, any of which may be taken between the choice of a port and
+/// its use.
 const PORTS: std::ops::Range<u16> = 10_000..20_000;
 
 /// Number of ports tried; every test gets others.

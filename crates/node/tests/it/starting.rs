@@ -138,8 +138,8 @@ fn a_start_that_fails_prints_its_own_reason_and_nothing_older() {
     assert!(!second.contains("listener.http.internal"), "{second}");
 }
 
-/// Paths in a file were relative to the directory that a start was called from, which began an empty data
-/// directory in each.
+/// Paths in a file were relative to the working directory of the start, so that each began an empty
+/// data directory.
 #[test]
 fn relative_paths_in_a_file_go_by_the_file_and_data_elsewhere_is_not_passed_over() {
     let directory = tempfile::tempdir().unwrap();

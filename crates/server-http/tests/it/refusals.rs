@@ -1,4 +1,4 @@
-//! Requests that are refused: which status, which text, and which of several wins.
+//! Requests that are refused: the status, the text, and the precedence of several reasons.
 
 use kvorum_object::Limits;
 
