@@ -25,7 +25,7 @@ pub struct Advice {
     pub is_one_of_several: bool,
     /// Value of the property `backend` of this subject in that case; none for the default backend.
     pub backend_property: Option<String>,
-    /// The best engine of all, where that is another one, not built in yet.
+    /// The best engine of all, if that is another one, not built in yet.
     pub better_later: Option<String>,
     /// All engines, the best first.
     pub engines: Vec<JudgedEngine>,

@@ -39,7 +39,7 @@ pub struct Engine {
 pub struct Costs {
     /// Memory for each key.
     pub memory_per_key: Figure,
-    /// Memory for each key at most while a node has few, where that is more.
+    /// The most memory for each key while a node has few, if that is more.
     pub memory_per_key_few: Option<Figure>,
     /// Fewer keys on a node than this are few.
     pub few_keys: Option<Figure>,

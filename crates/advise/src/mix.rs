@@ -25,11 +25,11 @@ pub struct Mix {
     pub properties: Vec<(String, String)>,
 }
 
-/// The bucket type that is there from the start, whose backend is the default one.
+/// The bucket type that exists from the start; its backend is the default one.
 const DEFAULT_TYPE: &str = "bucket type default";
 
-/// The mix that suits all subjects best, each in its own backend; none where one backend is the best
-/// for all subjects that have one. The recommendations are changed accordingly.
+/// The mix that suits all subjects best, each in its own backend; none if one backend is the best for
+/// all subjects with a best one. The recommendations are changed accordingly.
 pub fn mix(advices: &mut [Advice]) -> Option<Mix> {
     let backends: BTreeSet<String> = advices
         .iter()

@@ -35,7 +35,8 @@ pub(crate) enum Call {
     Snapshot(InstallSnapshotRequest<Types>),
     /// To the leader: put this command into the log.
     Propose(String),
-    /// Asks the leader for the index up to which a node has to apply to have all that is agreed now.
+    /// Asks the leader for the index of the present end of what is agreed: a node that has applied up
+    /// to it has everything.
     Read,
 }
 

@@ -28,8 +28,8 @@ pub(crate) struct LeaderSearch {
 }
 
 impl LeaderSearch {
-    /// The node to ask next. `asked` (this node, if none) has answered that it does not lead, and that
-    /// `known` does, if it had a leader. `None` is this node.
+    /// The node to ask next. `asked` (this node, if none) has answered that it does not lead; `known`
+    /// is the leader it named, if any. `None` is this node.
     pub(crate) async fn next(
         &mut self,
         agreement: &Agreement,

@@ -429,7 +429,7 @@ impl Exchange {
         request.hint.is_none() && request.after.is_none() && !is_cut
     }
 
-    /// Puts the leaves right that have no key that differs.
+    /// Corrects the leaves without a differing key.
     fn recount(&mut self, differ: &KeyTable, effects: &mut Vec<ExchangeEffect>) {
         let with_differences = differ.seen().map(|it| self.size.leaf_of(it.segment));
         let with_differences: BTreeSet<u32> = with_differences.collect();

@@ -50,7 +50,7 @@ fn world_of(replicas: usize, sizes: &[TreeSize], everywhere: u64, puts: &[Put]) 
     world
 }
 
-/// The keys that replicas have different entries of, or that some lack.
+/// The keys of which replicas have different entries, or of which some lack the entry.
 fn differing(world: &World) -> BTreeSet<StorageKey> {
     let all = world.replicas.iter().flat_map(|it| it.entries.keys());
     let differs = |key: &&StorageKey| {

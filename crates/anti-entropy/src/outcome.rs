@@ -40,7 +40,7 @@ pub struct Outcome {
     pub branches: u32,
     /// Leaves that differed twice and were looked into.
     pub leaves: u32,
-    /// Leaves in which trees differed and keys did not, and which were put right.
+    /// Leaves that differed without a differing key, and were corrected.
     pub leaves_recounted: u32,
     /// Entries that replicas listed, over all of them.
     pub keys_read: u64,

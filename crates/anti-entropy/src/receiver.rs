@@ -1,4 +1,4 @@
-//! The entries that a replica that was away may give.
+//! The entries that a replica may give after an absence.
 //!
 //! Tombstones go once all replicas hold them. A replica whose data is from before that, since it was
 //! restored from a backup or rolled back, may have deleted entries and lack every trace of the

@@ -39,7 +39,7 @@ pub struct Order {
     pub target: Target,
     /// The range to compare; everything without one.
     pub hint: Option<RangeHint>,
-    /// The key behind which it goes on, where the one before was cut.
+    /// The key behind which it goes on, if the exchange before was cut.
     pub after: Option<StorageKey>,
     /// Counts the exchanges of the target, those that go on behind a cut apart.
     pub turn: usize,
@@ -118,7 +118,7 @@ impl Schedule {
     }
 
     /// Takes over the targets of a ring's epoch. Records of targets that stay are kept. Returns the
-    /// targets that are gone and have an exchange under way, which is to be stopped.
+    /// targets that are gone while their exchange is under way: it is to be stopped.
     pub fn set_targets(
         &mut self,
         epoch: u64,

@@ -154,7 +154,7 @@ impl Settings {
         self.key_generator = scale::scaled_keys(&self.key_generator, factor);
     }
 
-    /// Notes the keys of generators that are set and that the chosen generators do not use.
+    /// Notes the keys of generators that are set but not used by the chosen generators.
     pub fn note_unused(&self, configuration: &Configuration) {
         let is_set = |key| configuration.get(key).is_some();
         let is_sequential = self.key_generator.to_string().contains("sequential_int");

@@ -1,9 +1,9 @@
 //! Verification of reads: marks in values, and a ledger of writes against which reads are checked.
 //!
 //! The mark shows that a value is whole and was written for its key. The [`Ledger`] decides whether a
-//! value may still be there: not a value that an acknowledged write replaced, and not nothing where a
-//! write was acknowledged. A write without an answer may or may not have happened, and a read may or
-//! may not see a write that overlaps it; both are accepted.
+//! value may still be there: not a value that an acknowledged write replaced, and not nothing after an
+//! acknowledged write. A write without an answer may or may not have happened, and a read may or may
+//! not see a write that overlaps it; both are accepted.
 
 mod ledger;
 mod mark;

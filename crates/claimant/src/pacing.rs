@@ -1,4 +1,4 @@
-//! Choice of the moves that begin and of those that give up their place: pure.
+//! Choice of the moves that begin and of the moves that give up their place: pure.
 //!
 //! A move whose source or receiver is away makes no progress and takes no other's place. It stays as it
 //! is for a while, since a node that restarts goes on where it was. When it holds others up, it is
@@ -12,7 +12,7 @@ use kvorum_cluster::{ClusterState, Command, GrowthStep, MoveStep};
 use kvorum_ring::{Move, NodeId, Partition, Phase};
 use kvorum_runtime::Moment;
 
-/// The longest that one that was given up waits until it is begun anew.
+/// The longest wait of a move that was given up until it is begun anew.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
 /// A leader's record of the moves that it saw. A new leader begins with an empty record and the same

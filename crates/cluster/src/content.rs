@@ -98,7 +98,7 @@ pub(crate) struct Content {
 /// Members that have confirmed the present phase of a change of the number of replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GrowthConfirmed {
-    /// While it fills: the vnodes that have the keys that they newly need.
+    /// While it fills: the vnodes that have received their new keys.
     pub(crate) filled: BTreeSet<Partition>,
     /// While it closes: the nodes that have confirmed it.
     pub(crate) known: BTreeSet<NodeId>,

@@ -180,8 +180,8 @@ impl ClusterState {
     }
 
     /// The number of replicas to change to now, by one from the present: as many as there are members
-    /// that own partitions, and as the buckets want. The present number where that is right and lists
-    /// need other detours for it. Only when nothing else moves.
+    /// that own partitions, and as the buckets want. The present number if it is right and lists need
+    /// other detours for it. Only when nothing else moves.
     pub fn next_growth(&self) -> Option<u16> {
         let ring = self.ring();
         if self.transition().is_some() || ring.growth().is_some() || !ring.moves().is_empty() {
@@ -199,7 +199,7 @@ impl ClusterState {
         }
     }
 
-    /// While the number of replicas changes: the vnodes that have the keys that they newly need.
+    /// While the number of replicas changes: the vnodes that have received their new keys.
     pub fn growth_filled(&self) -> &BTreeSet<Partition> {
         &self.content.growth_confirmed.filled
     }

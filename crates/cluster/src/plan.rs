@@ -13,8 +13,8 @@ use crate::content::{Content, Member, MemberStatus};
 use crate::staged_change::StagedChange;
 use crate::state::ClusterState;
 
-/// Any this many consecutive partitions are kept on distinct nodes where that is possible, at any
-/// largest n_val: Riak's `target_n_val`.
+/// Any so many consecutive partitions are kept on distinct nodes if possible, at any largest n_val:
+/// Riak's `target_n_val`.
 pub const TARGET_N_VAL: u16 = 4;
 
 /// The result of a commit.

@@ -453,7 +453,7 @@ impl Coordinator {
         self.comparisons.ask(node, request, timeout).await
     }
 
-    /// Hands over the hints of nodes that are up, all that there are when it begins, until `deadline`.
+    /// Hands over the present hints of nodes that are up, until `deadline`.
     pub async fn hand_off_hints(&self, deadline: Moment) -> HandedOff {
         hinting::hand_off(&self.replicas, deadline).await
     }

@@ -65,7 +65,7 @@ struct Cover {
     size: RingSize,
 }
 
-/// Vnodes that do not have all that one listing or query asks for. It asks them no more.
+/// Vnodes that lack some of the data of one listing or query. It asks them no more.
 #[derive(Default)]
 struct DamagedVnodes {
     vnodes: BTreeSet<(NodeId, Partition)>,
@@ -93,7 +93,7 @@ impl DamagedVnodes {
 }
 
 impl CoverageRun {
-    /// Begins as one of those that the gate counts, with the vnodes that are to be asked.
+    /// Begins, counted by the gate, with the vnodes to ask.
     pub(crate) fn begin(
         coverage: &Arc<Coverage>,
         gate: &Arc<Gate>,

@@ -35,7 +35,7 @@ pub struct HandedOff {
     pub kept: u64,
 }
 
-/// Hands over the hints of nodes that are up, all that there are when it begins, until `deadline`.
+/// Hands over the present hints of nodes that are up, until `deadline`.
 pub(crate) async fn hand_off(replicas: &Arc<Replicas>, deadline: Moment) -> HandedOff {
     let mut outcome = HandedOff::default();
     let Some(remote) = &replicas.remote else {

@@ -109,7 +109,7 @@ enum Stage {
 }
 
 impl PutMachine {
-    /// Starts a put that the first of `coordinators` coordinates, or the next where one declines.
+    /// Starts a put, coordinated by the first of `coordinators` that does not decline.
     pub fn start(
         replicas: impl Iterator<Item = WriteReplica>,
         coordinators: &[usize],

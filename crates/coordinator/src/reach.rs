@@ -1,7 +1,7 @@
 //! Partitions that refuse requests at the default quorums, because too few of their nodes are up.
 //!
 //! They are part of a node's health. Each partition is planned like a request for its keys, so that the
-//! report agrees with the results that clients get.
+//! report agrees with clients' results.
 
 use kvorum_cluster::ClusterState;
 use kvorum_encoding::{BucketType, StorageKey};

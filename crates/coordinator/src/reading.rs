@@ -58,8 +58,7 @@ struct GetRun {
     effects: GetEffects,
     executed: usize,
     reply: Option<GetReply>,
-    /// A replica has a newer ring than the one that the plan was made with, or has not received that
-    /// one yet.
+    /// A replica has a newer ring than the plan, or has not received the plan's ring yet.
     is_misplanned: bool,
     /// The replicas that are asked for heads while the client wants values.
     heads: SlotSet,
@@ -380,7 +379,7 @@ impl GetRun {
                 {
                     Ok(Some(done)) => run.take_answer(&replicas, done.slot, done.replied),
                     Ok(None) => return,
-                    // Those that did answer are not to stay behind for one that does not.
+                    // Replicas that did answer are repaired all the same.
                     Err(_) => {
                         is_over = true;
                         run.step(GetEvent::Deadline);

@@ -1,7 +1,7 @@
 //! Tombstones that wait to be removed.
 //!
-//! A tombstone may go once every replica of its key holds it: then no older value is left anywhere that
-//! could come back. The queue has those for which a delete has just shown that; a restart forgets it,
+//! A tombstone may go once every replica of its key holds it: then no older value is left that could
+//! come back. The queue has the tombstones of deletes that have just shown that; a restart forgets it,
 //! and the tombstones stay. Counters of dots never restart, so a later write to the key is never taken
 //! for something older than the removed one.
 

@@ -233,7 +233,7 @@ impl Replicas {
         }
     }
 
-    /// Sends a replica that is behind the object that it lacks, behind the client's back.
+    /// Sends an outdated replica the object that it lacks, independent of the client.
     pub(crate) fn repair(
         self: &Arc<Self>,
         plan: &Plan,

@@ -60,7 +60,7 @@ pub trait Meter: Send + Sync {
         now: Moment,
     );
 
-    /// A replica that was behind was sent the object that it lacked.
+    /// An outdated replica was sent the object that it lacked.
     fn read_repaired(&self, now: Moment);
 
     /// The replica that was behind, in more detail. Called beside [`Meter::read_repaired`].

@@ -94,7 +94,7 @@ impl Unopened {
 /// Vnodes of other nodes, and how long each is passed over.
 #[derive(Default)]
 struct Noted {
-    /// So that requests need no lock where there is nothing to be found.
+    /// False when the table is empty: requests then need no lock.
     is_any: AtomicBool,
     until: Mutex<BTreeMap<(NodeId, Partition), Moment>>,
 }

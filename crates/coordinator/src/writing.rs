@@ -68,8 +68,7 @@ struct PutRun {
     made: Option<Arc<Object>>,
     /// The coordinating replica failed in a way that leaves open if it did anything.
     is_in_doubt: bool,
-    /// A replica has a newer ring than the one that the plan was made with, or has not received that
-    /// one yet.
+    /// A replica has a newer ring than the plan, or has not received the plan's ring yet.
     is_misplanned: bool,
 }
 

@@ -72,8 +72,8 @@ impl Counter {
         Ok(())
     }
 
-    /// Takes in another replica's counter that stands alone. Tallies of one that stands alone are never
-    /// removed, so its own entries are the clock that it has seen.
+    /// Takes in another replica's counter that stands alone. Tallies of a counter that stands alone are
+    /// never removed, so its entries are its clock.
     pub fn merge_alone(&mut self, other: Self) {
         let (ours, theirs) = (clock_of(self), clock_of(&other));
         self.reconcile(other, &ours, &theirs);

@@ -35,7 +35,7 @@ pub struct Touched<E> {
     pub part: Option<E>,
 }
 
-/// A delta came to a replica that has not seen the writes that it builds on: the whole value is needed.
+/// A delta came to a replica that has not seen the writes before it: the whole value is needed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the update builds on updates that this replica has not seen")]
 pub struct Gap {

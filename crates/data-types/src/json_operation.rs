@@ -13,8 +13,7 @@ use crate::field_name::{FieldKind, FieldName};
 use crate::kind::Kind;
 use crate::operation::{FieldChange, FieldOperation, Operation, SetChange};
 
-/// A body that is no operation. The texts are those that Riak answers with, for which the request is
-/// to be refused with status 400.
+/// A body that is no operation. The texts are Riak's; the request is to be refused with status 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// The body is no JSON, or has another shape.

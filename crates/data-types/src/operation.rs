@@ -36,7 +36,7 @@ pub enum SetChange {
 pub enum FieldChange {
     /// Removes a field with all that is in it, as far as it was seen.
     Remove(FieldName),
-    /// Changes a field, which is made where it is not there.
+    /// Changes a field; creates a missing one.
     Update {
         /// The field's name; the operation has its kind.
         name: Bytes,

@@ -81,7 +81,7 @@ impl Account {
         ledger.map_or_else(Vec::new, |ledger| ledger.judge(siblings))
     }
 
-    /// A key of which a write was missed for so long that it is to be looked for again.
+    /// A key with a write that the first look missed, when the second look is due.
     pub(crate) fn second_look(&self, now: Duration) -> Option<KeyId> {
         let missed = self.missed.iter();
         let mut due = missed

@@ -105,7 +105,7 @@ impl TransfersView {
 
 impl Observation {
     /// True if `nodes` are all the members, see one another, and no partition moves: every read that
-    /// begins now has to find every write that was acknowledged before.
+    /// begins now has to find every write acknowledged before.
     pub(crate) fn is_whole(&self, nodes: &[NodeNumber]) -> bool {
         let all_settled = nodes.iter().all(|node| {
             self.nodes.get(node).is_some_and(|view| {

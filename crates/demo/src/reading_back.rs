@@ -1,4 +1,4 @@
-//! The last reading: every key that was written, held to everything that was acknowledged.
+//! The last reading: every written key, compared with all acknowledged writes.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

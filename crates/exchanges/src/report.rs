@@ -21,7 +21,7 @@ pub struct ExchangesReport {
     pub repairs_failed: u64,
     /// Exchanges that have ended since the start.
     pub exchanges: u64,
-    /// Exchanges among them after which all replicas had every entry that any had.
+    /// Exchanges among them after which all replicas had the same entries.
     pub exchanges_complete: u64,
 }
 

@@ -16,8 +16,8 @@ pub(crate) struct Interrupted;
 pub(crate) struct Interruption(Arc<AtomicBool>);
 
 impl Interruption {
-    /// Listens to SIGINT and SIGTERM from now on. Where that is not possible, they end the process as
-    /// they always do.
+    /// Listens to SIGINT and SIGTERM from now on. If that is not possible, they end the process, as is
+    /// their default.
     pub(crate) fn listen() -> Self {
         let interruption = Self::default();
         for signal in [SIGINT, SIGTERM] {

@@ -65,7 +65,7 @@ pub(crate) struct Errands {
 }
 
 impl Errands {
-    /// The vnode that a transfer fills, or the reason that it cannot be filled yet.
+    /// The vnode that a transfer fills, or the reason why it cannot be filled yet.
     pub(crate) fn target(&self, id: TransferId) -> Result<Arc<Vnode>, &'static str> {
         let vnode = self.parts.vnodes.vnode(id.partition);
         let vnode = vnode.ok_or("the partition is not open here yet")?;
@@ -121,8 +121,8 @@ impl Errands {
         matches!(self.ask(source, question).await, Ok(Answer::Knows(true)))
     }
 
-    /// Confirms that this node has learned that a change of the number of replicas closes, once its
-    /// vnodes have.
+    /// Confirms that this node has the closing phase of a change of the number of replicas, once all
+    /// its vnodes have it.
     pub(crate) async fn know(self: Arc<Self>, at: Epoch) -> Ended {
         let node = self.parts.node;
         loop {

@@ -24,12 +24,12 @@ use crate::wire::{Content, Entry, Page, PageQuestion, Question, Session};
 
 /// Consecutive failures of a session under way after which other transfers have their turn.
 const FAILURES_MAX: u32 = 3;
-/// Consecutive times that the source of a session under way is not ready, after which others have their
-/// turn. A session that cannot begin is not waited for at all.
+/// Consecutive answers "not ready" of the source of a session under way, after which other transfers
+/// have their turn. A session that cannot begin is not waited for at all.
 const WAITS_MAX: u32 = 5;
 /// Consecutive waits of a transfer that keeps its turn while its source is not ready: a planted defect.
 const WAITS_MAX_PLANTED: u32 = 20;
-/// The least that the budget is asked for a page: the page's length is known only on arrival, and is paid
+/// The least that a page takes from the budget: the page's length is known only on arrival, and is paid
 /// for with the next page.
 const PAGE_BYTES_MIN: u64 = 4 << 10;
 /// Digests in a row that do not match, after which a leg begins anew.
@@ -460,7 +460,7 @@ impl Machine {
         self.next(now)
     }
 
-    /// Handles entries that are not those that were sent: the page is asked for again, and after a few
+    /// Handles entries that differ from the sent ones: the page is asked for again, and after a few
     /// times the whole leg.
     fn mismatch(&mut self, reason: String) -> Effect {
         self.mismatches += 1;

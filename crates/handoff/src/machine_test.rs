@@ -61,7 +61,7 @@ fn key(number: u64) -> StorageKey {
 
 type Store = BTreeMap<StorageKey, Object>;
 
-/// Two vnodes that have something, and a third that is to have it.
+/// Two vnodes with entries, and a third that is to receive them.
 struct World {
     sources: BTreeMap<u16, Store>,
     epoch: Epoch,

@@ -102,7 +102,7 @@ impl Merging {
         Ok(tickets)
     }
 
-    /// Checks that the stored object has seen the one that was sent.
+    /// Checks that the stored object has seen the sent one.
     fn check(&self, key: &StorageKey, sent: &Object) -> Result<(), String> {
         let get = Operation::Get {
             key: key.clone(),

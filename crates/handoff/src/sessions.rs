@@ -47,7 +47,7 @@ pub(crate) struct Remembered {
 }
 
 impl Remembered {
-    /// True when the page that was sent last is the one that the session has come to.
+    /// True when the last sent page is the present one of the session.
     fn is_at(&self, session: Session) -> bool {
         self.number == session.number && self.sequence == session.sequence
     }

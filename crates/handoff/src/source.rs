@@ -228,7 +228,7 @@ impl Source {
         })
     }
 
-    /// Waits for the budget; an answer where that takes long.
+    /// Waits for the budget; returns an answer if that takes long.
     async fn until_admitted(&self, bytes: u64) -> Option<Answer> {
         let until = self.runtime.now().plus(BUDGET_WAIT_MAX);
         loop {

@@ -12,7 +12,7 @@ use crate::transfer_id::{TransferId, TransferKind};
 pub struct TransfersStatus {
     /// Transfers into this node, under way and waiting.
     pub inbound: Vec<TransferStatus>,
-    /// Partitions that are here in full, and wait for the node that they come from to learn it.
+    /// Partitions that are here in full, but their source has not learned it yet.
     pub settling: Vec<Partition>,
     /// Transfers of others from this node.
     pub outbound: Vec<OutboundStatus>,
@@ -60,7 +60,7 @@ pub struct TransferStatus {
     pub bytes_per_second: u64,
     /// The remaining time at this rate.
     pub remaining: Option<Duration>,
-    /// Why it did not get on, when that was the last that happened.
+    /// The reason for its last delay, if nothing happened since.
     pub hindrance: Option<String>,
 }
 

@@ -79,8 +79,8 @@ pub(crate) struct Leg {
 pub(crate) enum Wanted {
     /// All that it has.
     All,
-    /// Those of these owner partitions that are the receiving vnode's where a key has up to `replicas`
-    /// replicas.
+    /// The keys of these owner partitions of which the receiving vnode holds a replica when keys have
+    /// up to `replicas`.
     Owners {
         owners: Vec<Partition>,
         replicas: u16,

@@ -192,8 +192,8 @@ impl Detector {
         Ok(())
     }
 
-    /// The members that are up, this node included: those that some node hears of and that do not leave
-    /// this node without an answer.
+    /// The members that are up, this node included: those that some node hears and that are not silent
+    /// to this node.
     pub(crate) fn up(&self) -> BTreeSet<NodeId> {
         let mut up = self.known();
         up.retain(|node| !self.hearing.is_silent(*node));

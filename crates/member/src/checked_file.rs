@@ -44,7 +44,7 @@ pub(crate) enum Found {
         body: String,
         stale: Option<PathBuf>,
     },
-    /// Files, none of which holds the bytes that were written.
+    /// Files are there, and none holds the bytes that were written.
     Damaged,
 }
 
@@ -73,8 +73,8 @@ impl CheckedFile {
     /// Reads the files; mends the file that does not have the newest content, if it can.
     ///
     /// # Errors
-    /// If reading fails. Where a device does not give one of the files, the other one serves. Where it
-    /// gives neither, that is an error, and not damage: the next attempt may succeed.
+    /// If reading fails. Where a device does not give one of the files, the other one serves. If
+    /// neither can be read, that is an error, and not damage: the next attempt may succeed.
     pub(crate) fn load(&self, disk: &dyn Disk) -> Result<Found, DiskError> {
         self.load_own(disk, |_| true)
     }

@@ -589,7 +589,7 @@ impl Follower {
     }
 }
 
-/// Writes down which stores lack nothing any more, and which have been found to lack something.
+/// Records the stores that have become complete, and those that were found incomplete.
 pub(crate) fn note_repaired(ground: &Ground, held: &mut Held) -> Result<(), DiskError> {
     let mut has_changed = false;
     for vnode in ground.table.all() {

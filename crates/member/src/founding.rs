@@ -111,7 +111,7 @@ fn refuse_remnants(
     }
 }
 
-/// Begins a log with `first`; files of it that are there are of an attempt that was not completed.
+/// Begins a log with `first`; existing files of it are from an attempt that was not completed.
 fn begin(
     disk: &Arc<dyn Disk>,
     cards: &CardFile,
@@ -158,7 +158,7 @@ pub(crate) struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// The directory of contacts, which shows nothing yet, and the connections that go by it.
+    /// The directory of contacts, still empty, and the connections that use it.
     pub(crate) fn peers(&self, card: &Card) -> (Arc<Contacts>, Peers) {
         let unknown = unknown_state(card.cluster, card.node, &self.settings.name);
         let contacts = Arc::new(Contacts {

@@ -316,7 +316,7 @@ impl Member {
         Ok(member)
     }
 
-    /// True for a member that reaches none of the others, or that is missing in its own state.
+    /// True for a member that reaches no other, or is missing in its own state.
     fn looks_removed(&self) -> bool {
         let state = self.state.current();
         if is_unknown(&state) {
@@ -565,7 +565,7 @@ impl Member {
     }
 }
 
-/// Has it agreed how this node is called and where it is, if that is not known.
+/// Proposes this node's name and address to the cluster, if they are not agreed yet.
 async fn introduce(
     state: &ReplicatedState,
     node: NodeId,

@@ -306,7 +306,7 @@ impl Ground {
         }
     }
 
-    /// Notes that a store is incomplete of which the log has lost batches.
+    /// Notes a store as incomplete if the log has lost batches of it.
     fn note_if_lossy(
         &self,
         held: &mut Held,

@@ -121,7 +121,7 @@ pub struct TransfersView {
     pub inbound: Vec<TransferView>,
     /// Vnodes that others fetch from it.
     pub outbound_active: usize,
-    /// Partitions that are here in full, and wait for the node that they come from to learn it.
+    /// Partitions that are here in full, but their source has not learned it yet.
     pub settling: Vec<u16>,
     /// Objects that it keeps for other nodes.
     pub hints: u64,
@@ -158,7 +158,7 @@ pub struct TransferView {
     pub bytes_per_second: u64,
     /// The remaining time at this rate.
     pub remaining_ms: Option<u64>,
-    /// Why it did not get on, when that was the last that happened.
+    /// The reason for its last delay, if nothing happened since.
     pub hindrance: Option<String>,
 }
 

@@ -129,8 +129,8 @@ pub trait Stores: Send + Sync {
         false
     }
 
-    /// Bytes that puts can still take, where that is known: without those that are held back for merges
-    /// and collections. Measured anew at each call.
+    /// Bytes that puts can still take, if known: without those held back for merges and collections.
+    /// Measured anew at each call.
     fn room_for_puts(&self) -> Option<u64> {
         None
     }

@@ -53,7 +53,7 @@ pub enum Unopened {
     },
 }
 
-/// Numbers of a node's vnodes that serve and that do not.
+/// Numbers of a node's serving and other vnodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
     /// They serve.
@@ -96,7 +96,7 @@ impl VnodeTable {
         open.chain(changing.unopened.keys().copied()).collect()
     }
 
-    /// Numbers of vnodes that serve and that do not at this moment.
+    /// Present numbers of serving and other vnodes.
     pub fn readiness(&self) -> Readiness {
         self.readiness.get()
     }

@@ -69,7 +69,7 @@ pub(crate) struct Look {
     pub(crate) stored: u64,
     /// All stores share one log: a refusal of one is one of all.
     pub(crate) is_log_shared: bool,
-    /// Bytes that puts can still take, where that is known.
+    /// Bytes that puts can still take, if known.
     pub(crate) room: Option<u64>,
 }
 

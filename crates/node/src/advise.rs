@@ -104,7 +104,7 @@ pub(crate) fn main(verb: Option<&AdviseVerb>) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The declared engines, of which those are marked that this program has.
+/// The declared engines, with those marked that this program has.
 fn engine_table() -> anyhow::Result<EngineTable> {
     Ok(EngineTable::built_in()?.with_built_in(&BUILT_IN))
 }

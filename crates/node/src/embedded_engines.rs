@@ -20,7 +20,7 @@ use kvorum_value_log::{Tenant, ValueLog, ValueLogSettings};
 
 use crate::data_directory::VALUE_LOG_NAME;
 
-/// Every engine that is built in, with the names that basho_bench has for its driver and keys.
+/// Every built-in engine, with basho_bench's names of its driver and keys.
 pub(crate) const EMBEDDED: [Engine; 6] = [
     Engine {
         name: "bitcask",

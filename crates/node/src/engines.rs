@@ -61,7 +61,8 @@ pub(crate) struct Engines {
     pages: Option<(Pool, kvorum_backend_innostore::Shared)>,
     /// The read cache of all stores of bitcask.
     read_cache: Option<Arc<ReadCache>>,
-    /// The free space that puts to the stores' own files leave alone, if there is no value log to do that.
+    /// The free space that is held back from puts to the stores' own files, if there is no value log to
+    /// do that.
     reserve: Option<Arc<Reserve>>,
     /// Open stores as tenants of the value log.
     tenants: Mutex<BTreeMap<StoreId, Weak<dyn Tenant>>>,

@@ -51,7 +51,7 @@ const EXCHANGE_ANSWER_WAIT_MAX: Duration = Duration::from_secs(600);
 /// Entries that a step takes into trees: some milliseconds of work.
 const TREE_STEP_ENTRIES_MAX: usize = 5_000;
 
-/// The time that a request has whose client gives none.
+/// The time-out of a request whose client gives none.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open node.

@@ -56,10 +56,10 @@ pub(crate) struct NodeStores {
 struct FoundInLog {
     /// Damage that was reported.
     damage: BTreeSet<String>,
-    /// Lost batches that have not been reported to the member, by the tenants of the log that lost
-    /// them.
+    /// Lost batches not yet reported to the member, by the tenants of the log that lost them.
     losses: Vec<(StoreId, Sequence)>,
-    /// Those of which it was, which are noted in the log when it has noted them.
+    /// Lost batches that were reported to the member; they are noted in the log when the member has
+    /// noted them.
     told_losses: Vec<(StoreId, Sequence)>,
 }
 

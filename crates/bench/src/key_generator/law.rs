@@ -31,8 +31,8 @@ pub struct KeyLaw {
 }
 
 impl KeyLaw {
-    /// The law of a generator; none of one whose draws depend on each other (sequences, files), or
-    /// that is not known here. Wrappers change how keys look and not how many there are.
+    /// The law of a generator; none if draws depend on each other (sequences, files) or the generator
+    /// is not known here. Wrappers change how keys look and not how many there are.
     pub fn of(term: &Term) -> Option<Self> {
         if term
             .as_atom()

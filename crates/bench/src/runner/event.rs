@@ -1,6 +1,6 @@
-//! Events that the thread that reports waits for.
+//! Events for the reporting thread.
 
-/// An event from the workers' threads for the thread that reports.
+/// An event from the workers' threads for the reporting thread.
 pub(super) enum Event {
     /// All workers of a thread have ended; this many had to be given up in an operation.
     Ended { abandoned: usize },

@@ -514,8 +514,8 @@ fn a_forward_that_nobody_answers_is_an_error_and_not_a_second_write() {
     );
 }
 
-/// The replicas that were to coordinate next are all up: that they are not asked is no reason to answer
-/// that all nodes are down.
+/// The next coordinating replicas are all up, though they are not asked: the answer must not be that
+/// all nodes are down.
 #[test]
 fn a_write_whose_coordinating_replica_goes_away_over_it_is_in_doubt_and_not_made_again() {
     let mut outcomes = Vec::new();

@@ -13,7 +13,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Makes the directory; results that are there are kept only if that is wanted.
+    /// Makes the directory; present results are kept only if that is wanted.
     pub(super) fn open(root: &Path, is_resumed: bool) -> anyhow::Result<Self> {
         let site = Self {
             // Servers and loads run in directories of their own.

@@ -38,7 +38,7 @@ struct Closed {
     held: BTreeSet<u16>,
     /// A thread that reads one gets an error of the device.
     refused: BTreeSet<u16>,
-    /// The room that puts have, where that is known.
+    /// The room for puts, if known.
     room: Option<u64>,
 }
 

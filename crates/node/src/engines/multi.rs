@@ -22,7 +22,7 @@ pub(super) struct AgreedRoutes {
     default: ChildNumber,
     /// Beginnings of names of buckets.
     prefixes: Vec<(String, ChildNumber)>,
-    /// From the time on at which the member has it, which is before any partition's store is opened.
+    /// Set when the member has it, before any partition's store is opened.
     state: OnceLock<Arc<dyn AgreedState>>,
     /// By the version of the agreed state that it was made of; 0 for none.
     made: ArcSwap<(u64, Arc<RouteTable>)>,
