@@ -17,7 +17,7 @@ pub(crate) fn state_of(unopened: &Unopened) -> &'static str {
     }
 }
 
-/// Why it does not, if that is a failure.
+/// The reason why it does not, if that is a failure.
 pub(crate) fn error_of(unopened: &Unopened) -> Option<&str> {
     match unopened {
         Unopened::Opening { .. } => None,

@@ -46,14 +46,14 @@ pub struct JudgedEngine {
     pub reasons: Vec<Reason>,
 }
 
-/// Why an engine is judged as it is.
+/// The reason why an engine is judged as it is.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reason {
     /// The verdict.
     pub verdict: Verdict,
     /// True if it counts here.
     pub counts: bool,
-    /// Why.
+    /// The reason.
     pub text: String,
     /// The publication.
     pub source: String,

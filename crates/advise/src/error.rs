@@ -48,7 +48,7 @@ pub enum AdviseError {
     BadInput {
         /// The form that was expected.
         expected: &'static str,
-        /// Why it is not.
+        /// The reason why it is not.
         reason: String,
     },
 }

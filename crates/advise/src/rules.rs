@@ -43,7 +43,7 @@ pub struct Rule {
     pub verdict: Verdict,
     /// The conditions, all of which have to hold.
     pub when: Vec<Condition>,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// The publisher.
     pub source: String,

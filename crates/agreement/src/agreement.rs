@@ -104,7 +104,7 @@ pub struct AgreementStatus {
     pub listeners: BTreeSet<NodeId>,
     /// A generation of the snapshot that could not be read when the log was opened.
     pub unreadable_snapshot: Option<PathBuf>,
-    /// Why its files cannot be written at present; it waits until they can.
+    /// The reason why its files cannot be written at present; it waits until they can.
     pub hindrance: Option<String>,
 }
 
@@ -120,7 +120,7 @@ pub struct Agreement {
     unreadable_snapshot: Option<PathBuf>,
     pub(crate) persistence: Persistence,
     store: LogStore,
-    /// When a leader was last followed here.
+    /// The last time that this node followed a leader.
     pub(crate) heard: Arc<Mutex<Option<Moment>>>,
 }
 

@@ -94,7 +94,7 @@ pub(crate) async fn ask<T: DeserializeOwned>(
     serde_json::from_slice(&answer.head).map_err(|error| Unanswered::Garbled(error.to_string()))
 }
 
-/// Why a question has no answer.
+/// The reason why a question has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unanswered {
     #[error(transparent)]

@@ -1,11 +1,11 @@
-//! Why something could not be agreed or opened, by what the reader can do.
+//! The reasons why something could not be agreed or opened, by what the reader can do.
 
 use std::path::{Path, PathBuf};
 
 use kvorum_disk::DiskError;
 use kvorum_ring::NodeId;
 
-/// Why a proposal has no outcome.
+/// The reason why a proposal has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AgreementError {
     /// No majority of the voters can be reached: try again once it can. The command may or may not
@@ -18,12 +18,12 @@ pub enum AgreementError {
     /// The log cannot be kept any more: mend the disk, then restart.
     #[error("the agreed log stopped: {detail}")]
     Stopped {
-        /// Why.
+        /// The reason.
         detail: String,
     },
 }
 
-/// Why a log cannot be opened.
+/// The reason why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The log is missing, and there was one. Restore the directory.

@@ -26,7 +26,7 @@ pub(crate) struct Persistence {
 struct Shared {
     is_stopping: AtomicBool,
     stopping: Notify,
-    /// Why the last write failed, until one succeeds.
+    /// The reason why the last write failed, until one succeeds.
     hindrance: Mutex<Option<String>>,
 }
 
@@ -38,7 +38,7 @@ impl Persistence {
         }
     }
 
-    /// Why nothing can be written at present.
+    /// The reason why nothing can be written at present.
     pub(crate) fn hindrance(&self) -> Option<String> {
         self.shared.hindrance.lock().clone()
     }

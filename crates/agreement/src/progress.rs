@@ -19,7 +19,7 @@ pub(crate) struct Progress<T> {
     changed: Arc<Notify>,
 }
 
-/// Why a wait ended without its goal.
+/// The reason why a wait ended without its goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WaitEnd {
     #[error("the time is over")]

@@ -532,7 +532,7 @@ fn is_usable(is_building: bool) -> bool {
     !is_building || is_planted!(TreeTrustedWhileBuilt)
 }
 
-/// So many of the differences found, ascending, another part in each turn.
+/// At most `max` of the differences found, ascending, another part in each turn.
 fn part_of(mut found: Vec<u32>, max: usize, turn: usize) -> Vec<u32> {
     let max = max.max(1);
     if found.len() <= max {

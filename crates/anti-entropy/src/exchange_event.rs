@@ -121,7 +121,7 @@ pub enum ExchangeEffect {
         hint: Option<RangeHint>,
         /// Only entries behind this key.
         after: Option<StorageKey>,
-        /// So many at most.
+        /// The largest number of entries.
         keys_max: usize,
     },
     /// Wait, so that writes under way arrive, and answer with [`ExchangeEvent::PauseOver`].

@@ -4,7 +4,7 @@ use kvorum_encoding::StorageKey;
 
 use crate::range_hint::RangeHint;
 
-/// Why an exchange ended.
+/// The reason why an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndedBy {
     /// The replicas have the same.
@@ -28,7 +28,7 @@ pub enum EndedBy {
 /// Outcome and cost of an exchange.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Why it ended.
+    /// The reason why it ended.
     pub ended_by: EndedBy,
     /// Everything that was stored on any replica when the exchange began is on all of them now.
     pub is_complete: bool,

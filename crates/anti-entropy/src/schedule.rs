@@ -52,9 +52,9 @@ pub struct Order {
 pub struct TargetReport {
     /// The target.
     pub target: Target,
-    /// When the last exchange ended in which replicas were compared to the end.
+    /// The end of the last exchange in which replicas were compared to the end.
     pub compared_at: Option<u64>,
-    /// When the last exchange began that was complete.
+    /// The beginning of the last complete exchange.
     pub complete_at: Option<u64>,
     /// The last complete exchange was in the present epoch.
     pub is_complete_in_epoch: bool,
@@ -72,12 +72,12 @@ pub struct TargetReport {
 
 #[derive(Debug, Default)]
 struct Record {
-    /// When its last exchange began, and in which epoch of the ring.
+    /// The beginning of its last exchange, and the epoch of the ring.
     began: Option<(u64, u64)>,
     /// The number of the order under way.
     under_way: Option<u64>,
     compared_at: Option<u64>,
-    /// When its last complete exchange began, and in which epoch.
+    /// The beginning of its last complete exchange, and the epoch.
     complete: Option<(u64, u64)>,
     hint: Option<RangeHint>,
     after: Option<StorageKey>,
@@ -177,7 +177,7 @@ impl Schedule {
         })
     }
 
-    /// When an exchange will be due, if none ends meanwhile; `None` for never.
+    /// The next due time of an exchange, if none ends meanwhile; `None` for never.
     pub fn next_due(&self) -> Option<u64> {
         if !self.is_enabled || self.under_way() >= self.settings.at_once {
             return None;

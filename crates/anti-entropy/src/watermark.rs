@@ -61,7 +61,7 @@ pub enum DeleteMode {
     Keep,
     /// As long as is needed.
     Immediate,
-    /// So many microseconds.
+    /// This many microseconds.
     After(u64),
 }
 
@@ -80,7 +80,7 @@ pub struct PresentFacts<'a> {
     pub request_micros_max: u64,
 }
 
-/// Why a tombstone stays.
+/// The reason why a tombstone stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptBecause {
     /// The settings keep it, for ever or for this age.

@@ -91,7 +91,7 @@ impl Activity {
 /// A time in which operations were under way and none ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stall {
-    /// When it began, since the run's start.
+    /// Its beginning, since the run's start.
     pub at: Duration,
     /// Its length.
     pub length: Duration,

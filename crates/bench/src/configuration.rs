@@ -25,7 +25,7 @@ pub enum ConfigurationError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
     /// A file holds something that is no Erlang term.

@@ -228,7 +228,7 @@ pub trait Plan {
     /// The driver of the worker with this id (from 1).
     fn worker(&self, id: u32) -> Self::Worker;
 
-    /// Why a key that belongs to this driver in basho_bench has no effect here.
+    /// The reason why a key that belongs to this driver in basho_bench has no effect here.
     fn why_without_effect(_key: &str) -> Option<&'static str> {
         None
     }

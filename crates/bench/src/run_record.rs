@@ -31,7 +31,7 @@ pub struct RunRecord {
     pub configuration_file: String,
     /// Every key that is set, and its value as an Erlang term.
     pub configuration: BTreeMap<String, String>,
-    /// When measuring began, warm-up excluded.
+    /// The beginning of measuring, warm-up excluded.
     pub started_unix_seconds: f64,
     /// For how long was measured, warm-up excluded.
     pub duration_seconds: f64,
@@ -129,7 +129,7 @@ pub struct OperationTotals {
 /// A time in which operations were under way and none ended.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct StallRecord {
-    /// When it began, since measuring began.
+    /// Its beginning, since measuring began.
     pub at_seconds: f64,
     /// Its length.
     pub seconds: f64,

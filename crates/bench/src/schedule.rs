@@ -38,7 +38,7 @@ impl Schedule {
         }
     }
 
-    /// When the next operation is due.
+    /// The due time of the next operation.
     pub fn take(&self) -> Instant {
         let start = *self.start.get_or_init(Instant::now);
         let offset = self.offset(self.taken.fetch_add(1, Ordering::Relaxed));
@@ -70,8 +70,8 @@ impl Schedule {
     }
 }
 
-/// From when the latency of an operation counts that was due at one time, taken from the schedule
-/// at another, and begun at a third.
+/// The time from which an operation's latency counts, by its due time, the time when it was taken from
+/// the schedule, and its beginning.
 pub(crate) fn counts_from(due: Instant, taken: Instant, begun: Instant) -> Instant {
     let worker_was_free = taken <= due;
     if worker_was_free && begun.saturating_duration_since(due) <= TIMER_SLACK {

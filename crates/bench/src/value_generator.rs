@@ -321,7 +321,7 @@ fn unknown(term: &Term) -> String {
         .to_owned()
 }
 
-/// Why a generator that names an Erlang function is refused.
+/// The reason why a generator that names an Erlang function is refused.
 pub(crate) fn function_refusal() -> String {
     "it names a function of an Erlang module, and there is no Erlang here to run it; \
      choose one of the built-in generators"

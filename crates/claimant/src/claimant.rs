@@ -46,7 +46,7 @@ pub struct Claimant {
 
 /// True if a node is taken to be up.
 type IsUp = Arc<dyn Fn(NodeId) -> bool + Send + Sync>;
-/// Why a node that has handed over its partitions may not be removed yet.
+/// The reason why a node that has handed over its partitions may not be removed yet.
 type KeptBack = Arc<dyn Fn(NodeId) -> Reason + Send + Sync>;
 type Reason = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 

@@ -37,7 +37,7 @@ pub struct MayBeBehind {
     pub version: u64,
     /// Time since this node last had the state of a majority; `None` if it had not since its start.
     pub heard_ago: Option<Duration>,
-    /// Why nothing newer is known.
+    /// The reason why nothing newer is known.
     pub detail: String,
 }
 

@@ -50,8 +50,8 @@ impl Deref for Look {
     }
 }
 
-/// Why a proposal did not succeed. Displayed as clients may read it; paths of the server are only in
-/// [`ProposeError::in_full`].
+/// The reason why a proposal did not succeed. Displayed as clients may read it; paths of the server are
+/// only in [`ProposeError::in_full`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProposeError {
@@ -72,7 +72,7 @@ pub enum ProposeError {
     /// and restart it.
     #[error("agree on the cluster state: the agreed log of a node stopped, see this node's log")]
     Stopped {
-        /// Why.
+        /// The reason.
         detail: String,
     },
     /// The new state has no written form. A bug to report.

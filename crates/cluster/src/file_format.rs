@@ -6,7 +6,7 @@ use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 const FORMAT: u32 = 1;
 pub(crate) const TITLE: &str = "kvorum cluster state, format ";
 
-/// Why a file does not hold a cluster state.
+/// The reason why a file does not hold a cluster state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The file is of a format that a later version writes. Run that version.

@@ -69,17 +69,17 @@ pub struct Opened {
 pub struct OpenNote {
     /// The file that could not be read.
     pub file: PathBuf,
-    /// Why not.
+    /// The reason.
     pub reason: Unreadable,
     /// The copy that is kept for inspection, if there was anything to keep.
     pub kept_as: Option<PathBuf>,
     /// The version of the state that is used instead, when it may be an older one.
     pub older_version: Option<u64>,
-    /// Why the file could not be written anew, if it could not.
+    /// The reason why the file could not be written anew, if it could not.
     pub not_restored: Option<ProposeError>,
 }
 
-/// Why one of the two files does not serve.
+/// The reason why one of the two files does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     /// It is not there.
@@ -93,7 +93,7 @@ pub enum Unreadable {
     Disk(DiskError),
 }
 
-/// Why the state of a node cannot be opened or created.
+/// The reason why the state of a node cannot be opened or created.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is none: the directory is new, or was emptied.
@@ -112,9 +112,9 @@ pub enum OpenError {
     BothUnreadable {
         /// The directory of the two files.
         directory: PathBuf,
-        /// Why the newest generation cannot be read.
+        /// The reason why the newest generation cannot be read.
         newest: Box<Unreadable>,
-        /// Why the one before cannot be read.
+        /// The reason why the one before cannot be read.
         previous: Box<Unreadable>,
     },
     /// A later version wrote it. Run that version, or one after it.

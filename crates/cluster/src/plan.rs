@@ -46,7 +46,7 @@ pub struct Transfer {
     pub to: NodeId,
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// Nothing is staged.

@@ -7,7 +7,7 @@ use kvorum_ring::{Epoch, MoveError, NodeId, Partition, RingSize};
 use crate::plan::PlanError;
 use crate::resolved::UnknownBucketType;
 
-/// Why a command does not fit the state.
+/// The reason why a command does not fit the state.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -125,7 +125,7 @@ pub enum Refusal {
     },
 }
 
-/// Why a change cannot be staged or committed. The texts are Riak's.
+/// The reason why a change cannot be staged or committed. The texts are Riak's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StagingRefusal {
     /// The node is no member.

@@ -179,7 +179,7 @@ pub(crate) fn in_place_of(
     })
 }
 
-/// Why a vnode gives no page.
+/// The reason why a vnode gives no page.
 pub(crate) enum PageError {
     /// It has another ring.
     OtherRing,

@@ -1,4 +1,4 @@
-//! Why a request failed, in terms of both protocols.
+//! The reasons why a request failed, in terms of both protocols.
 
 use kvorum_vnode::ReplicaFailure;
 

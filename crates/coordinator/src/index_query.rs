@@ -40,7 +40,7 @@ pub struct IndexOptions {
     pub after: Option<Continuation>,
     /// In order, even if all of them are wanted.
     pub is_sorted: bool,
-    /// When to give up; `None` for never.
+    /// The deadline; `None` for never.
     pub timeout: Option<Duration>,
 }
 
@@ -62,7 +62,7 @@ pub struct IndexSelection {
     is_range: bool,
 }
 
-/// Why words are no index query. The texts are Riak's terms.
+/// The reason why words are no index query. The texts are Riak's terms.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexQueryError {
     /// The field ends in neither `_bin` nor `_int`.
@@ -88,7 +88,7 @@ pub enum IndexQueryError {
     InvalidPattern {
         /// The pattern.
         pattern: Bytes,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The continuation was not made by a server of this kind.

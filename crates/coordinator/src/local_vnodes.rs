@@ -41,7 +41,7 @@ pub trait LocalVnodes: Send + Sync {
 /// See [`LocalVnodes::next_opening`].
 pub type NextOpening = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Why a node has no vnode of a partition.
+/// The reason why a node has no vnode of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
     /// It does not have the partition, or has not learned yet that it does.

@@ -78,7 +78,7 @@ impl BackendNames {
 pub struct CoordinatorSettings {
     /// Several replicas of a key may live on one node, as in Riak.
     pub colocated_replicas: bool,
-    /// When a request that names no timeout is given up.
+    /// The time-out of a request that names none.
     pub request_timeout: Duration,
     /// Requests that take at least this long are logged.
     pub slow_request_threshold: Duration,

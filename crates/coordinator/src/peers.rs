@@ -26,7 +26,7 @@ pub trait ReplicaPeers: Send + Sync {
     fn request(&self, node: NodeId, request: PeerRequest, deadline: Moment) -> Asking;
 }
 
-/// Why there is no answer, by the known fate of the request.
+/// The reason why there is no answer, by the known fate of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerFailure {
     /// The node could not be reached. Nothing was done.

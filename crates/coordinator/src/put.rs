@@ -40,14 +40,14 @@ pub enum PutEvent {
     Declined {
         /// Its place in the preference list.
         slot: usize,
-        /// Why.
+        /// The reason.
         error: RequestError,
     },
     /// A replica could not.
     Failed {
         /// Its place in the preference list.
         slot: usize,
-        /// Why.
+        /// The reason.
         error: RequestError,
     },
     /// The request's deadline passed.

@@ -28,7 +28,7 @@ const GETS_THAT_ASK_ALL_EVERY: u64 = 16;
 /// Time for which the replicas asked first are waited for before the others are asked: a multiple of a
 /// replica's time on a busy node, and less than a client notices.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// So long an answer is waited for that no client waits for.
+/// The longest wait for an answer that no client waits for.
 const REST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The result of a get.

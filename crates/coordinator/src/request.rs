@@ -30,7 +30,7 @@ pub struct GetOptions {
     pub n_val: Option<u32>,
     /// Stand-ins for primaries that are down may answer; `None` means that they may.
     pub sloppy_quorum: Option<bool>,
-    /// When to give up.
+    /// The deadline.
     pub timeout: Option<Duration>,
     /// The part of the object that is wanted.
     pub detail: Detail,
@@ -53,7 +53,7 @@ pub struct PutOptions {
     pub n_val: Option<u32>,
     /// Stand-ins for primaries that are down may be used; `None` means that they may.
     pub sloppy_quorum: Option<bool>,
-    /// When to give up.
+    /// The deadline.
     pub timeout: Option<Duration>,
 }
 
@@ -98,7 +98,7 @@ pub struct DeleteOptions {
     pub n_val: Option<u32>,
     /// True if other nodes may stand in for primaries that are down; the default is true.
     pub sloppy_quorum: Option<bool>,
-    /// When to give up.
+    /// The deadline.
     pub timeout: Option<Duration>,
 }
 

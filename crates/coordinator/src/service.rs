@@ -184,7 +184,7 @@ impl PeerService for ReplicaService {
 }
 
 impl Shared {
-    /// Why there is no vnode.
+    /// The reason why there is no vnode.
     fn absent(&self, partition: Partition) -> ReplicaFailure {
         self.parts.vnodes.absence(partition).into()
     }

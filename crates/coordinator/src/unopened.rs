@@ -36,7 +36,7 @@ impl Unopened {
         }
     }
 
-    /// Why this node has no vnode of a partition.
+    /// The reason why this node has no vnode of a partition.
     pub(crate) fn absent(&self, partition: Partition) -> RequestError {
         RequestError::of_replica(self.parts.vnodes.absence(partition).into())
     }

@@ -48,7 +48,7 @@ pub struct PagedSet {
 
 /// The source of pages.
 pub trait PageSource {
-    /// Why a page cannot be read.
+    /// The reason why a page cannot be read.
     type Error: std::error::Error + 'static;
 
     /// The bytes of a page; `None` when there is none of this number.
@@ -72,7 +72,7 @@ pub enum PagedSetError<E: std::error::Error + 'static> {
     Source {
         /// The page.
         number: u32,
-        /// Why.
+        /// The reason.
         #[source]
         source: E,
     },
@@ -87,7 +87,7 @@ pub enum PagedSetError<E: std::error::Error + 'static> {
     Page {
         /// The page.
         number: u32,
-        /// Why.
+        /// The reason.
         #[source]
         source: DecodeError,
     },

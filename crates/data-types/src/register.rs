@@ -15,7 +15,7 @@ use crate::dot_store::DotStore;
 pub struct Assignment {
     /// The update.
     pub dot: Dot,
-    /// When it was made, in microseconds since the Unix epoch.
+    /// The time of its making, in microseconds since the Unix epoch.
     pub micros: u64,
     /// The value.
     pub value: Bytes,

@@ -1,4 +1,4 @@
-//! Why an operation was refused, in Riak's words.
+//! The reasons why an operation was refused, in Riak's words.
 
 use std::fmt::Write as _;
 

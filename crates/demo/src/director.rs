@@ -114,14 +114,14 @@ struct Director {
     /// The number of disturbances when the nodes were asked.
     viewed_at: u64,
     is_silence_told: bool,
-    /// When the load began, or the demo.
+    /// The beginning of the load, or of the demo.
     began: Instant,
     findings: Vec<String>,
     events: mpsc::UnboundedSender<Event>,
     heard: mpsc::UnboundedReceiver<Event>,
 }
 
-/// Why a wait is over.
+/// The reason why a wait is over.
 enum Over {
     Interrupted,
     Reached,

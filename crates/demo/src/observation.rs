@@ -118,7 +118,7 @@ impl Observation {
         all_settled && all_told && self.transfers.is_quiet()
     }
 
-    /// Why it is not whole, in a few words.
+    /// The reason why it is not whole, in a few words.
     pub(crate) fn hindrance(&self, nodes: &[NodeNumber]) -> String {
         for node in nodes {
             let Some(view) = self.nodes.get(node) else {

@@ -27,7 +27,7 @@ pub(crate) struct Picture {
     pub(crate) elapsed: Duration,
     pub(crate) left: Option<Duration>,
     pub(crate) is_whole: bool,
-    /// Why it is not whole.
+    /// The reason why it is not whole.
     pub(crate) hindrance: String,
     pub(crate) nodes: Vec<NodeRow>,
     pub(crate) ring: Vec<Cell>,
@@ -50,7 +50,7 @@ pub(crate) struct NodeRow {
     pub(crate) number: NodeNumber,
     pub(crate) state: &'static str,
     pub(crate) is_selected: bool,
-    /// On which side of a cut.
+    /// The side of a cut.
     pub(crate) side: Option<char>,
     /// Number of members that it sees, of all members.
     pub(crate) sees: Option<(usize, usize)>,

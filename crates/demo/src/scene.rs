@@ -40,7 +40,7 @@ impl Stage {
     }
 }
 
-/// Why an action cannot be.
+/// The reason why an action cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// As things are; something has to be done first.
@@ -142,7 +142,7 @@ impl Scene {
         self.cut.is_none() && self.nodes.values().all(|stage| *stage == Stage::Up)
     }
 
-    /// Why it is not whole.
+    /// The reason why it is not whole.
     pub(crate) fn hindrance(&self) -> Option<String> {
         let mut nodes = self.nodes.iter();
         let other = nodes.find(|(_, stage)| **stage != Stage::Up);

@@ -62,7 +62,7 @@ impl Script {
         self.cues
     }
 
-    /// When the last cue is.
+    /// The time of the last cue.
     pub(crate) fn length(&self) -> Duration {
         self.cues.last().map_or(Duration::ZERO, |cue| cue.at)
     }

@@ -48,7 +48,7 @@ pub(crate) struct Builder {
 #[derive(Clone, Copy)]
 struct Built {
     at: Moment,
-    /// When they are to be built again.
+    /// The time of the next building.
     until: Moment,
     /// Losses of the store by then.
     losses: u64,

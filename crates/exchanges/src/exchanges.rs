@@ -20,7 +20,7 @@ use crate::targets::{epoch_of, replicas_of, targets_of, tree_of};
 
 /// The schedule is looked at this often at least: the ring or the nodes that are up may have changed.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
-/// So many repairs may go at once after a rest.
+/// Repairs that may go at once after a rest.
 const REPAIRS_AT_ONCE: u32 = 16;
 
 /// The parts that exchanges use.

@@ -32,6 +32,6 @@ pub struct BuildingReport {
     pub partition: Partition,
     /// The state of its trees.
     pub trees: TreesStatus,
-    /// When they were built, in microseconds of the same clock; `None` before.
+    /// The time of building, in microseconds of the same clock; `None` before.
     pub built_at_micros: Option<u64>,
 }

@@ -16,7 +16,7 @@ use crate::status::{Activity, Observed};
 use crate::transfer_id::{Leg, TransferId, TransferKind};
 use crate::wire::{Answer, Question};
 
-/// Why a repair rests whose sources lack something themselves.
+/// The reason why a repair rests whose sources lack something themselves.
 const NO_SOURCE: &str = "no other replica is there that lacks nothing; if none will be, `kvorum admin cluster accept-loss` goes on with what is here";
 
 /// A transfer under way.

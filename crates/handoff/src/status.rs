@@ -52,9 +52,9 @@ pub struct TransferStatus {
     pub bytes: u64,
     /// About how many objects there are in all; 0 while that is not known.
     pub keys_about: u64,
-    /// When it began or was resumed.
+    /// The time of its beginning, or of its resumption.
     pub begun_at: Option<Moment>,
-    /// When objects were confirmed last.
+    /// The time of the last confirmation of objects.
     pub updated_at: Option<Moment>,
     /// Bytes a second since it began or was resumed.
     pub bytes_per_second: u64,
@@ -67,7 +67,7 @@ pub struct TransferStatus {
 /// A transfer of another node from this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboundStatus {
-    /// Why.
+    /// The reason.
     pub kind: TransferKind,
     /// The vnode here that is asked.
     pub partition: Partition,

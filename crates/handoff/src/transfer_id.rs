@@ -4,7 +4,7 @@ use std::fmt;
 
 use kvorum_ring::{Epoch, Partition};
 
-/// Why something is fetched.
+/// The reason why something is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TransferKind {
     /// A partition moves here.
@@ -46,7 +46,7 @@ impl TransferKind {
 /// One transfer into a partition of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransferId {
-    /// Why.
+    /// The reason.
     pub kind: TransferKind,
     /// The vnode that is filled.
     pub partition: Partition,

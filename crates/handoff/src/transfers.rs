@@ -39,7 +39,7 @@ pub enum Direction {
     Outbound,
 }
 
-/// Why a partition is not repaired.
+/// The reason why a partition is not repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepairRefused {
     /// This node does not own it: ask its owner.

@@ -1,4 +1,4 @@
-//! Why a member cannot be opened, or cannot join, by what its operator can do.
+//! The reasons why a member cannot be opened, or cannot join, by what its operator can do.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use kvorum_ring::NodeId;
 
 use crate::stores::StoreError;
 
-/// Why a member cannot be opened.
+/// The reason why a member cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -30,7 +30,7 @@ pub enum OpenError {
     CardUnread {
         /// The card.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         error: DiskError,
     },
     /// The first state of a recovered cluster is missing, or not as written. Restore it from a backup.
@@ -160,7 +160,7 @@ fn until_read(file: &Path, error: &DiskError) -> String {
     }
 }
 
-/// Why a node does not join a cluster. The first words are Riak's.
+/// The reason why a node does not join a cluster. The first words are Riak's.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
@@ -198,7 +198,7 @@ pub enum JoinError {
     NotReachable {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The reason.
         error: PeerError,
     },
     /// Another node answers there.

@@ -152,7 +152,7 @@ pub struct TransferView {
     pub keys_about: u64,
     /// Since when, in milliseconds.
     pub begun_ms_ago: Option<u64>,
-    /// When objects were confirmed last.
+    /// The time of the last confirmation of objects.
     pub updated_ms_ago: Option<u64>,
     /// Bytes a second since it began.
     pub bytes_per_second: u64,
@@ -339,7 +339,7 @@ fn encode<T: Serialize>(value: &T) -> Message {
     Message::of_head(head)
 }
 
-/// Why another node, which has left, may not be removed yet.
+/// The reason why another node, which has left, may not be removed yet.
 pub(crate) async fn reason_to_stay(runtime: Runtime, peers: Peers, node: NodeId) -> Option<String> {
     match ask(&runtime, &peers, node, &Operation::MayGo).await {
         Ok(Outcome::Done) => None,

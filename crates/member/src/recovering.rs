@@ -27,7 +27,7 @@ use crate::unknown_state::unknown_state;
 /// Time for a majority to answer.
 const MAJORITY_WAIT: Duration = Duration::from_secs(5);
 
-/// Why a cluster is not recovered.
+/// The reason why a cluster is not recovered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {
@@ -56,7 +56,7 @@ pub enum RecoverError {
     /// The state cannot be written.
     #[error("the state cannot be written: {detail}")]
     Unwritable {
-        /// Why.
+        /// The reason.
         detail: String,
     },
 }

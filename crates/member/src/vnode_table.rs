@@ -36,16 +36,16 @@ struct Changing {
 pub enum Unopened {
     /// It is being opened, or will be.
     Opening {
-        /// When the node began with it or with one before it.
+        /// The time at which the node began with it, or with an earlier one.
         since: Moment,
     },
     /// It could not be opened, and is tried again now and then.
     Failed {
-        /// When it was tried last.
+        /// The time of the last attempt.
         at: Moment,
         /// Number of attempts.
         attempts: u32,
-        /// Why, in words.
+        /// The reason, in words.
         error: String,
         /// It is missing or another store, and stays refused until its directory is back or its loss is
         /// accepted; else it may be opened as it is some time.
@@ -101,7 +101,7 @@ impl VnodeTable {
         self.readiness.get()
     }
 
-    /// To wait for vnodes to serve: it changes whenever one comes, fails or goes.
+    /// A change whenever a vnode comes, fails or goes; for callers that wait for vnodes to serve.
     pub fn watch_readiness(&self) -> Watcher<Readiness> {
         self.readiness.watch()
     }

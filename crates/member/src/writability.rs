@@ -16,13 +16,13 @@ use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// So much more room for puts than at the last refusal means that they are taken again. Bytes.
+/// Growth of the room for puts since the last refusal with which puts are taken again. Bytes.
 const ROOM_GAINED_MIN: u64 = 1 << 20;
 
 /// The room that a small put needs, with its entry in the log. Bytes.
 const ROOM_MIN: u64 = 16 << 10;
 
-/// Why stores take no writes.
+/// The reason why stores take no writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {

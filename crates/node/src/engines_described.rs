@@ -13,7 +13,7 @@ pub(crate) struct DescribedEngine {
     pub(crate) engine: &'static str,
     /// True if buckets that name no backend are in it.
     pub(crate) is_default: bool,
-    /// When a write counts as done.
+    /// The moment at which a write counts as done.
     pub(crate) durability: String,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn several(engines: &[DescribedEngine]) -> Option<String> {
     words.map(|it| it.join(", "))
 }
 
-/// When writes count as done: a line, or one for each backend where they differ.
+/// The moment at which writes count as done: a line, or one for each backend where they differ.
 pub(crate) fn durabilities(engines: &[DescribedEngine]) -> Vec<String> {
     let Some((first, rest)) = engines.split_first() else {
         return Vec::new();

@@ -90,11 +90,11 @@ pub(crate) struct NotImportedArguments {
     any: Vec<String>,
 }
 
-/// Why there is none for HanoiDB.
+/// The reason why there is none for HanoiDB.
 const HANOIDB_NOT_IMPORTED: &str = "stores of HanoiDB are not imported: no Riak that was released ran on it. \
     Read the objects from the cluster that has them and put them here, as any client does";
 
-/// Why there is none for Innostore.
+/// The reason why there is none for Innostore.
 const INNOSTORE_NOT_IMPORTED: &str = "stores of Innostore are not imported: Riak 1.0 was the last with that \
     backend. Read the objects from the cluster that has them and put them here, as any client does";
 

@@ -24,7 +24,7 @@ const COLLECTED_BYTES_MAX: u64 = 4 << 20;
 pub(crate) struct NodeLog {
     /// Entries stay in it for as long as their stores need them.
     pub(crate) values: ValueLog,
-    /// When some are copied out of it.
+    /// The conditions for copying some out of it.
     pub(crate) merges: MergePolicy,
 }
 

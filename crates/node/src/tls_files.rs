@@ -9,7 +9,7 @@ use kvorum_runtime::WallTime;
 use kvorum_settings::{Settings, TlsMode};
 use kvorum_tls::{DAY_SECONDS, Material, MaterialError, Part, Pem, day_of};
 
-/// From so long before a certificate's end on it is pointed out.
+/// Time before a certificate's end from which on it is reported.
 const ENDS_SOON: Duration = Duration::from_secs(30 * DAY_SECONDS);
 
 /// The contents of the three files at one time.

@@ -1,4 +1,4 @@
-//! Why bytes are not in the form that they claim.
+//! The reasons why bytes are not in the form that they claim.
 
 use std::fmt;
 

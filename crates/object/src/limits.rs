@@ -59,7 +59,7 @@ pub struct LimitVerdict {
     pub refusal: Option<LimitExceeded>,
 }
 
-/// Why a write is refused. The client can store a smaller value, or resolve siblings.
+/// The reason why a write is refused. The client can store a smaller value, or resolve siblings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitExceeded {
     /// The object would be too large.

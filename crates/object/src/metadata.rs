@@ -10,11 +10,11 @@ use crate::{IndexEntry, Timestamp};
 /// from a decoded head share its buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Metadata {
-    /// When the value was written; set by [`crate::update`], later than all that it supersedes.
+    /// The time of the value's write; set by [`crate::update`], later than all that it supersedes.
     pub last_modified: Timestamp,
     /// True for a tombstone.
     pub deleted: bool,
-    /// When the value ceases to exist; none for never.
+    /// The time of the value's expiry; none for never.
     pub expires_at: Option<Timestamp>,
     /// The media type, without parameters.
     pub content_type: Bytes,

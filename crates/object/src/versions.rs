@@ -77,8 +77,8 @@ macro_rules! answers_of_siblings {
                 times.max().unwrap_or_default()
             }
 
-            /// When the whole object ceases to exist: with its last sibling; never, if one stays
-            /// for ever.
+            /// The time of the whole object's expiry: that of its last sibling; never, if one stays for
+            /// ever.
             pub fn expires_at(&self) -> Option<crate::Timestamp> {
                 let mut times = self.siblings.iter().map(|it| it.metadata.expires_at);
                 times.try_fold(crate::Timestamp::ZERO, |latest, time| {

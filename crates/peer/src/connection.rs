@@ -29,7 +29,7 @@ const READ_BYTES_MIN: usize = 8 * 1024;
 /// the connection up: neither too late nor before two thirds.
 const LOOKS: u32 = 3;
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Ended {
     #[error("the peer closed it")]
@@ -67,7 +67,7 @@ enum Look {
     Heard,
     /// Nothing came since the last one: the peer is to be pinged.
     Ask,
-    /// Nor did anything after the ping.
+    /// Nothing came after the ping either.
     GiveUp,
 }
 

@@ -1,4 +1,4 @@
-//! Why a request to a peer has no answer, by what its sender can do.
+//! The reasons why a request to a peer has no answer, by what its sender can do.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use kvorum_tls::HandshakeError;
 
 use crate::hello::Refusal;
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// The node has no known address: it is no member any more, or not yet.
@@ -58,7 +58,7 @@ pub enum PeerError {
     Refused {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
     /// The two nodes do not come to an encrypted connection: look at `cluster.tls` and the
@@ -67,7 +67,7 @@ pub enum PeerError {
     Encryption {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The reason.
         failure: HandshakeError,
     },
 }
@@ -98,7 +98,7 @@ impl PeerError {
     }
 }
 
-/// Why bytes of a peer are invalid. The connection ends; nothing else does.
+/// The reason why bytes of a peer are invalid. The connection ends; nothing else does.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtocolError {
     #[error("frame of {got} bytes where at most {max} are allowed")]

@@ -65,7 +65,7 @@ pub enum Admission {
     Refused(Refusal),
 }
 
-/// Why a caller is not admitted.
+/// The reason why a caller is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It belongs to another cluster.

@@ -58,7 +58,7 @@ struct Outgoing {
     sent: usize,
 }
 
-/// Why a message was not taken.
+/// The reason why a message was not taken.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
     /// There is no room for the message, which comes back.

@@ -41,7 +41,7 @@ pub(crate) struct Answering {
     pub(crate) callers: Arc<Callers>,
 }
 
-/// Why a caller is not answered.
+/// The reason why a caller is not answered.
 #[derive(Debug, thiserror::Error)]
 enum NotGreeted {
     #[error("{0}")]

@@ -1,4 +1,4 @@
-//! Why properties are refused: pairs of property and reason, all of them at once.
+//! The reasons why properties are refused: pairs of property and reason, all of them at once.
 
 use std::borrow::Cow;
 use std::fmt;

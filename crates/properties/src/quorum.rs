@@ -16,7 +16,7 @@ pub enum Quorum {
     Quorum,
     /// Every one.
     All,
-    /// So many; may exceed n, which the request that uses it refuses.
+    /// A number of replicas; may exceed n, which the request that uses it refuses.
     Number(u32),
 }
 

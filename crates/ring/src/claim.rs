@@ -54,7 +54,7 @@ impl Claimant {
     }
 }
 
-/// Why there is no ring for these claimants.
+/// The reason why there is no ring for these claimants.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
     /// No claimant has a weight above 0.

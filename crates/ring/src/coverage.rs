@@ -32,7 +32,7 @@ pub struct CoveragePlan {
     pub vnodes: Vec<CoverageVnode>,
 }
 
-/// Why no plan covers all keys.
+/// The reason why no plan covers all keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no replica is up for {} of the ring's owner partitions", missing.len())]
 pub struct CoverageError {

@@ -11,7 +11,7 @@ use crate::partition::{Partition, RingSize};
 use crate::phase::{List, Phase};
 use crate::ring::{Epoch, Ring};
 
-/// Why a step is refused.
+/// The reason why a step is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoveError {
     /// The partition is there already.

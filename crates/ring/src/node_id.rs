@@ -10,7 +10,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId([u8; 16]);
 
-/// Why a text is not a node identity.
+/// The reason why a text is not a node identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("node identity {text:?} is not of the form 01234567-89ab-4def-8123-456789abcdef")]
 pub struct NodeIdError {

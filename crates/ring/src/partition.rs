@@ -15,7 +15,7 @@ pub const RING_SIZE_MAX: u16 = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RingSize(u16);
 
-/// Why a number cannot be a ring size.
+/// The reason why a number cannot be a ring size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("ring size {got} is not a power of two from {RING_SIZE_MIN} to {RING_SIZE_MAX}")]
 pub struct RingSizeError {
@@ -23,7 +23,7 @@ pub struct RingSizeError {
     pub got: u64,
 }
 
-/// Why a text is not the index of a partition.
+/// The reason why a text is not the index of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not the index of a partition in a ring of {size}")]
 pub struct IndexError {

@@ -57,7 +57,7 @@ pub struct Ring {
     pub(crate) next_detours: Detours,
 }
 
-/// Why lists of owners and epochs do not make a ring.
+/// The reason why lists of owners and epochs do not make a ring.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
     /// Not one owner a partition.

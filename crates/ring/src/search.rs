@@ -18,7 +18,7 @@ const REST: usize = 8;
 
 /// The most searches of a small ring, each with other draws.
 const ATTEMPTS_MAX: usize = 12;
-/// Nor more often than this without finding better.
+/// The most consecutive ones without an improvement.
 const VAIN_ATTEMPTS: usize = 3;
 /// Larger ones are searched less often, by this bound on all together.
 const PLACES_OF_ALL_ATTEMPTS: usize = 2048;

@@ -86,7 +86,7 @@ impl<T> Drop for TaskGuard<T> {
     }
 }
 
-/// Why a task has no result.
+/// The reason why a task has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaskError {
     /// It was aborted, or its runtime shut down.

@@ -34,7 +34,7 @@ pub(crate) struct RequestBody {
     taken: Option<Taken>,
 }
 
-/// Why a body was not taken.
+/// The reason why a body was not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     /// Longer than allowed.
@@ -168,7 +168,7 @@ pub(crate) type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, Abandoned>> + S
 #[derive(Debug, thiserror::Error)]
 #[error("answer abandoned: {reason}")]
 pub(crate) struct Abandoned {
-    /// Why.
+    /// The reason.
     pub(crate) reason: String,
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) head: &'a Parts,
     /// The query string's parameters.
     pub(crate) query: QueryParameters<'a>,
-    /// When the request came in.
+    /// The time of the request's arrival.
     pub(crate) arrived: Moment,
     unread: &'a mut RequestBody,
     read: Option<Bytes>,

@@ -13,8 +13,7 @@ pub struct HttpSettings {
     pub url_encoding: bool,
     /// True if a request whose `Referer` names another site is refused (`secure_referer_check`).
     pub secure_referer_check: bool,
-    /// When index queries without a timeout are given up; `None` for never
-    /// (`secondary_index_timeout`).
+    /// The time-out of index queries that name none; `None` for never (`secondary_index_timeout`).
     pub index_timeout: Option<Duration>,
     /// The expensive operations that are allowed.
     pub jobs: JobSwitches,

@@ -1,4 +1,4 @@
-//! Why a request is refused, in the words that clients match on.
+//! The reasons why a request is refused, in the words that clients match on.
 //!
 //! The displayed text goes into `RpbErrorResp`, so it keeps Riak's spelling.
 

@@ -30,7 +30,7 @@ pub struct ServerSettings {
     /// True if idle connections are probed, so that those whose client is gone end (SO_KEEPALIVE).
     /// Default: true.
     pub keepalive: bool,
-    /// When index queries without a timeout are given up; `None` for never. Default: never.
+    /// The time-out of index queries that name none; `None` for never. Default: never.
     pub index_timeout: Option<Duration>,
     /// The expensive requests that are served. Default: all.
     pub jobs: JobSwitches,

@@ -30,7 +30,7 @@ pub enum Known {
     OfBackend,
     /// A key of Riak's that is taken when its value is empty, and else refused.
     Guarded {
-        /// Why it is refused.
+        /// The reason why it is refused.
         reason: &'static str,
     },
 }

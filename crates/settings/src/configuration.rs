@@ -1,4 +1,4 @@
-//! From a file's text and `--set` options to settings, and where each value came from.
+//! Reading of a file's text and `--set` options into settings, with the origin of each value.
 
 use std::collections::BTreeMap;
 
@@ -576,7 +576,7 @@ impl substitution::Values for Written<'_> {
     }
 }
 
-/// Why a value of a key that is honoured has no effect.
+/// The reason why a value of a key that is honoured has no effect.
 fn passed_over(pattern: &'static str, value: &str) -> Option<&'static str> {
     catalogue::declaration(pattern)?.kind.passes_over(value)
 }

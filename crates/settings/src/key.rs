@@ -14,7 +14,7 @@ pub struct Key {
     pub default: Option<&'static str>,
     /// For a pattern: the word that stands for `$...` in the default's name.
     pub default_word: &'static str,
-    /// When a change takes effect.
+    /// The event that puts a change into effect.
     pub change: Change,
     /// The first version that had the key.
     pub since: &'static str,
@@ -80,7 +80,7 @@ pub(crate) const fn own_key(
     key(name, kind, default, help).own()
 }
 
-/// When a changed value takes effect.
+/// The event that puts a changed value into effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// At the next start of the server.

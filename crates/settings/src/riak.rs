@@ -66,7 +66,7 @@ pub(crate) const DIRECTORIES: [(&str, &str); 3] = [
 /// `catalogue`, and only the two keys that are not of that form are listed here.
 pub(crate) const MULTI_PREFIX: &str = "multi_backend";
 
-/// Why directories of one of several backends are ignored.
+/// The reason why directories of one of several backends are ignored.
 pub(crate) const ONE_DIRECTORY: &str = "what several backends have of a partition is in one directory of it, below \
      $(platform_data_dir)/multi";
 

@@ -331,7 +331,7 @@ pub enum QuorumValue {
     Count(u32),
 }
 
-/// When a write counts as done.
+/// The moment at which a write counts as done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Durability {
     /// The promise.
@@ -412,7 +412,7 @@ pub enum Compression {
     Zstd,
 }
 
-/// When merges may run.
+/// The times at which merges may run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MergePolicy {
     /// At any hour.
@@ -670,7 +670,8 @@ pub enum LogOutput {
 const HANOIDB_ENTRY_BYTES: u64 = 16 << 10;
 
 impl Settings {
-    /// When a write counts as done, for each engine: the node's only one, or those of several backends.
+    /// The moment at which a write counts as done, for each engine: the node's only one, or those of
+    /// several backends.
     pub fn durabilities(&self) -> Vec<Durability> {
         match self.node.storage_backend {
             StorageBackend::Multi => {
@@ -683,7 +684,8 @@ impl Settings {
         }
     }
 
-    /// When a write to the configured backend counts as done; with several backends, to the default one.
+    /// The moment at which a write to the configured backend counts as done; with several backends, to
+    /// the default one.
     pub fn backend_durability(&self) -> Durability {
         match self.node.storage_backend {
             StorageBackend::Bitcask => self.bitcask_durability(),
@@ -699,20 +701,20 @@ impl Settings {
         }
     }
 
-    /// When a write to the leveldb backend counts as done: `leveldb.sync_on_write` if it is set,
-    /// else `durability`.
+    /// The moment at which a write to the leveldb backend counts as done: `leveldb.sync_on_write` if it
+    /// is set, else `durability`.
     pub fn leveldb_durability(&self) -> Durability {
         self.durability_with(self.leveldb.sync_on_write)
     }
 
-    /// When a write to the leveled backend counts as done: `leveled.sync_strategy` if it is set,
-    /// else `durability`.
+    /// The moment at which a write to the leveled backend counts as done: `leveled.sync_strategy` if it
+    /// is set, else `durability`.
     pub fn leveled_durability(&self) -> Durability {
         self.durability_with(self.leveled.sync_strategy)
     }
 
-    /// When a write to the hanoidb backend counts as done: `hanoidb.sync_strategy` if it is set, else
-    /// `durability`.
+    /// The moment at which a write to the hanoidb backend counts as done: `hanoidb.sync_strategy` if it
+    /// is set, else `durability`.
     pub fn hanoidb_durability(&self) -> Durability {
         match self.hanoidb.sync_strategy {
             None => self.durability,
@@ -723,8 +725,8 @@ impl Settings {
         }
     }
 
-    /// When a write to the innostore backend counts as done: `innostore.flush_log_at_trx_commit` if it is set,
-    /// else `durability`.
+    /// The moment at which a write to the innostore backend counts as done:
+    /// `innostore.flush_log_at_trx_commit` if it is set, else `durability`.
     pub fn innostore_durability(&self) -> Durability {
         self.durability_with(self.innostore.flush_log)
     }
@@ -736,8 +738,8 @@ impl Settings {
         }
     }
 
-    /// When a write to the bitcask backend counts as done: `bitcask.sync.strategy` if it is set,
-    /// else `durability`.
+    /// The moment at which a write to the bitcask backend counts as done: `bitcask.sync.strategy` if it
+    /// is set, else `durability`.
     pub fn bitcask_durability(&self) -> Durability {
         match self.bitcask.sync_strategy {
             None => self.durability,

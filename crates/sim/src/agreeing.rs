@@ -26,7 +26,7 @@ pub(crate) fn name_of(number: u8) -> String {
     format!("kvorum@{}", machine(number))
 }
 
-/// So many bytes a second and no more, or no bound.
+/// The most bytes a second, or no bound.
 struct Throttle {
     runtime: Runtime,
     bytes_per_second: Option<u64>,

@@ -37,7 +37,7 @@ pub(crate) fn address(bucket: &[u8], key: &str) -> Address {
     }
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Clone, Debug)]
 pub(crate) enum NoAnswer {
     Refused(RequestError),

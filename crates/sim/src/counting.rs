@@ -326,7 +326,7 @@ impl Counting {
         }
     }
 
-    /// In the end every node shows the same of each key, and all that was acknowledged.
+    /// Reports nodes that do not show the same of each key in the end, with all that was acknowledged.
     pub(crate) async fn check(&self) {
         for place in Place::all() {
             if let Some(found) = self.read_from_all(place).await {

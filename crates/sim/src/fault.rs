@@ -115,7 +115,7 @@ impl FaultKind {
 pub struct Fault {
     /// The kind.
     pub kind: FaultKind,
-    /// When it begins, after the clients have.
+    /// Its beginning, after the clients have.
     pub begin: Duration,
     /// Its length; faults that are over at once ignore it.
     pub length: Duration,

@@ -28,7 +28,7 @@ struct Write {
     replaces_at_most: FixedBitSet,
     /// The writes that it replaces for certain.
     replaces_at_least: FixedBitSet,
-    /// When it was acknowledged.
+    /// The time of its acknowledgement.
     acknowledged: Option<Duration>,
     /// By primaries alone.
     is_strict: bool,
@@ -59,7 +59,7 @@ pub(crate) struct History {
     writes: Vec<Write>,
     dots: BTreeMap<usize, Dot>,
     values: BTreeMap<(u64, u64), usize>,
-    /// When each write was made, as its coordinator stamped it, of those that were seen.
+    /// The time of each seen write, as its coordinator stamped it.
     stamps: BTreeMap<usize, Stamp>,
     /// The writes that any delete replaces: tombstones do not name their deletes.
     replaced_by_deletes: FixedBitSet,

@@ -24,7 +24,7 @@ pub const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// on.
 const BACKDATED: Duration = Duration::from_secs(2 * DAY_SECONDS);
 
-/// When a certificate is made, and for how long it is to be valid.
+/// The time at which a certificate is made, and the duration of its validity.
 #[derive(Clone, Copy, Debug)]
 pub struct Validity {
     /// Now.

@@ -26,7 +26,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// Why a node cannot prove its identity with its files.
+/// The reason why a node cannot prove its identity with its files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaterialError {
     /// There is nothing of the kind in the file.
@@ -60,7 +60,7 @@ pub enum MaterialError {
     /// It is not to be used at both ends of a connection.
     #[error("the certificate cannot be used: {detail}")]
     Unusable {
-        /// Why not.
+        /// The reason.
         detail: String,
     },
     /// It is another node's. Issue one for this node.
@@ -110,7 +110,7 @@ impl MaterialError {
     }
 }
 
-/// Why two nodes have no encrypted connection.
+/// The reason why two nodes have no encrypted connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The other end ends the connection or answers without TLS: switch it on there.
@@ -119,7 +119,7 @@ pub enum HandshakeError {
     /// This end does not accept the other's certificate.
     #[error("its certificate is refused: {reason}")]
     Certificate {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The other end does not accept the certificate of this one, or misses it.
@@ -209,7 +209,7 @@ fn alert_text(alert: AlertDescription) -> String {
     }
 }
 
-/// Why nothing can be issued.
+/// The reason why nothing can be issued.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
     /// The files of the authority are invalid.

@@ -114,7 +114,7 @@ impl DataTypeUpdate {
     }
 }
 
-/// Why an operation was not carried out.
+/// The reason why an operation was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotApplied {
     #[error(transparent)]

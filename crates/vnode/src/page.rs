@@ -12,7 +12,7 @@ use crate::vnode::Vnode;
 /// Keys of a part, in bytes; one key may exceed it.
 const PART_BYTES_MAX: usize = 1 << 20;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageFailure {
     /// The lease on the snapshot ran out first.

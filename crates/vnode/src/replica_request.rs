@@ -162,12 +162,12 @@ pub enum ReplicaReply {
     Stored {
         /// The object that is stored now.
         object: Arc<Object>,
-        /// When it counts as stored.
+        /// The moment at which it counts as stored.
         durable: Durable,
     },
     /// Another replica's object is merged, and the result is stored as `durable` has it.
     Received {
-        /// When it counts as stored.
+        /// The moment at which it counts as stored.
         durable: Durable,
     },
     /// The tombstone is gone, or stays because it was superseded or all are kept for the time being.
@@ -182,7 +182,7 @@ pub enum ReplicaReply {
     Failed(ReplicaFailure),
 }
 
-/// Why a replica did not carry out a request.
+/// The reason why a replica did not carry out a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplicaFailure {
     /// The partition has moved on: look at the present ring and ask again.

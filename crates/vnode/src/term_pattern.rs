@@ -16,7 +16,7 @@ pub struct TermPattern(Regex);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct InvalidPattern {
-    /// Why, in one line.
+    /// The reason, in one line.
     pub reason: String,
 }
 

@@ -58,7 +58,7 @@ pub struct LeafKeys {
     pub modified: Option<(u64, u64)>,
     /// Only keys behind this one.
     pub after: Option<StorageKey>,
-    /// So many entries at most.
+    /// The largest number of entries.
     pub keys_max: u32,
 }
 
@@ -105,8 +105,8 @@ pub struct SeenEntry {
     pub segment: u32,
     /// Equal where clock, body and kind of entry are.
     pub version: u64,
-    /// When the entry last changed, in microseconds since the Unix epoch.
+    /// The time of the last change of the entry, in microseconds since the Unix epoch.
     pub modified: u64,
-    /// When it ceases to be, in microseconds since the Unix epoch.
+    /// The time of its expiry, in microseconds since the Unix epoch.
     pub expiry: Option<u64>,
 }

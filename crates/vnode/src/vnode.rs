@@ -142,7 +142,7 @@ pub struct VnodeStatus {
     pub merges: u64,
 }
 
-/// Why an attempt under the key's lock ended without an answer.
+/// The reason why an attempt under the key's lock ended without an answer.
 pub(crate) enum Interrupted {
     WouldBlock,
     Failed(ReplicaFailure),
@@ -255,7 +255,7 @@ impl Vnode {
         Ok(())
     }
 
-    /// Why the store takes no more writes, once a write has met that.
+    /// The reason why the store takes no more writes, once a write has met that.
     pub fn unwritable(&self) -> Option<&str> {
         self.unwritable.get().map(String::as_str)
     }

@@ -39,7 +39,7 @@ enum Action {
     Statistics,
 }
 
-/// When a worker gives its connections up and opens others.
+/// The rule by which a worker gives its connections up and opens others.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Disconnecting {
     Never,

@@ -71,7 +71,7 @@ impl AccessPlan {
     }
 }
 
-/// Why a key of HTTP has no effect on a driver whose operations need no HTTP.
+/// The reason why a key of HTTP has no effect on a driver whose operations need no HTTP.
 pub(super) fn why_without_http(key: &str) -> Option<&'static str> {
     matches!(key, "http_ips" | "http_port" | "http_timeout_general")
         .then_some("no operation of this run goes over HTTP")

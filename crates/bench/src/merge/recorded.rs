@@ -21,7 +21,7 @@ pub enum MergeError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
     /// A file does not have the content that a run writes.

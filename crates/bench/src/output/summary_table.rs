@@ -26,7 +26,7 @@ pub struct Totals {
     pub warm_up: Option<Records>,
     /// Operations of an open loop that were due when the run ended, and had not begun.
     pub overdue: u64,
-    /// When measuring began.
+    /// The beginning of measuring.
     pub started: SystemTime,
     /// Times in which operations were under way and none ended.
     pub stalls: Vec<Stall>,

@@ -18,6 +18,6 @@ pub struct RunOptions {
     pub open_rate: Option<f64>,
     /// Id of the first worker.
     pub first_worker: u32,
-    /// When workers begin, for several processes that shall begin together.
+    /// The beginning of the workers, for several processes that shall begin together.
     pub start_at: Option<SystemTime>,
 }

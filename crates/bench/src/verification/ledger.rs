@@ -28,7 +28,7 @@ pub struct Ledger {
 #[derive(Debug, Default)]
 struct History {
     writes: Vec<Write>,
-    /// When the newest removal began.
+    /// The beginning of the newest removal.
     removal_begun: u64,
     is_unchecked: bool,
 }
@@ -45,7 +45,7 @@ struct Write {
 pub struct Reading {
     key: u64,
     begun: u64,
-    /// When the writes of values began that may be read.
+    /// The times at which the writes of those values began that may be read.
     readable: Vec<u64>,
     /// True if the read may find nothing, or a value from before the run.
     may_be_untouched: bool,
@@ -173,7 +173,7 @@ impl Ledger {
 }
 
 impl History {
-    /// When the newest acknowledged write began.
+    /// The beginning of the newest acknowledged write.
     fn newest_acknowledged(&self) -> u64 {
         let acknowledged = self.writes.iter().filter(|it| it.acknowledged.is_some());
         acknowledged.map(|write| write.begun).max().unwrap_or(0)

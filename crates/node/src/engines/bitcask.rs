@@ -39,7 +39,7 @@ pub(super) fn settings_of(settings: &Settings, drawn: u64) -> BitcaskSettings {
     }
 }
 
-/// When space may be won back.
+/// The times at which space may be won back.
 pub(super) fn merge_policy(settings: &Settings) -> MergePolicy {
     let bitcask = &settings.bitcask;
     match bitcask.merge_policy {

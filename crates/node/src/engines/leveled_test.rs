@@ -325,7 +325,7 @@ fn journal(lines: &[&str], needed: u32) -> (MemoryDisk, Running) {
     (disk, running)
 }
 
-/// So long a run never is, so that nothing is rewritten for being small.
+/// A length that no run reaches, so that nothing is rewritten for being small.
 const LONGEST: &str = "leveled.max_run_length = 64";
 
 fn so_many_files_are_rewritten_at_once() {

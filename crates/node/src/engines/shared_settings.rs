@@ -16,7 +16,7 @@ pub(super) fn compression_of(asked: settings::Compression) -> Compression {
     }
 }
 
-/// When a store syncs.
+/// The sync strategy of a store.
 pub(super) fn sync_strategy(durability: &Durability) -> SyncStrategy {
     match durability.mode {
         DurabilityMode::Grouped => SyncStrategy::Grouped,

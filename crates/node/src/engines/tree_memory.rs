@@ -20,7 +20,7 @@ pub(super) struct Allowance {
     pub(super) bytes_max: Option<u64>,
     /// Upper bound in bytes on both.
     pub(super) limit: u64,
-    /// From how many bytes on a store writes its buffer to a table, at least and at most.
+    /// The fewest and the most bytes of a buffer at which a store writes it to a table.
     pub(super) buffer: (u64, u64),
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Memory {
     pub(super) cache: u64,
     /// All write buffers together.
     pub(super) write_buffers: u64,
-    /// From how many bytes on a store writes its buffer to a table, at least and at most.
+    /// The fewest and the most bytes of a buffer at which a store writes it to a table.
     pub(super) write_buffer: (u64, u64),
 }
 

@@ -25,7 +25,7 @@ pub struct Link {
     pub tag: Bytes,
 }
 
-/// In which form URLs are written: that of the request.
+/// The form of URLs: that of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlGeneration<'a> {
     /// `/riak/B/K`; the prefix is a setting.

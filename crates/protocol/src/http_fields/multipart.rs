@@ -25,7 +25,7 @@ pub struct PartHead<'a> {
     pub last_modified_seconds: u64,
     /// True if the sibling is a tombstone.
     pub is_deleted: bool,
-    /// When the sibling ceases to exist, in seconds since the epoch.
+    /// The time of the sibling's expiry, in seconds since the epoch.
     pub expires_at_seconds: Option<u64>,
 }
 

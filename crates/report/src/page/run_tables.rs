@@ -63,7 +63,7 @@ pub(super) fn operations(run: &RunResult) -> Markup {
     scrolling(&table, "Operations")
 }
 
-/// When the server did not answer.
+/// Times at which the server did not answer.
 pub(super) fn stalls(stalls: &[Stall]) -> Markup {
     html! {
         details {

@@ -22,7 +22,7 @@ pub struct Description {
     /// Its configuration: each key with its value as an Erlang term.
     #[serde(default)]
     pub configuration: serde_json::Map<String, serde_json::Value>,
-    /// When it started, in seconds since 1970.
+    /// Its start, in seconds since 1970.
     pub started_unix_seconds: Option<f64>,
     /// Length of the run, in seconds.
     pub duration_seconds: Option<f64>,
@@ -53,9 +53,9 @@ pub struct Description {
     /// True if every value read was checked against the writes.
     #[serde(default)]
     pub verified: bool,
-    /// In an open loop, how late operations began.
+    /// The lateness of operations, in an open loop.
     pub lateness: Option<OperationTotals>,
-    /// When the server did not answer.
+    /// Times at which the server did not answer.
     #[serde(default)]
     pub stalls: Vec<Stall>,
     /// The possible hits of gets, where known.
@@ -140,7 +140,7 @@ pub struct OperationTotals {
 /// A time without any answer.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Stall {
-    /// When it began, in seconds since the run's start.
+    /// Its beginning, in seconds since the run's start.
     pub at_seconds: f64,
     /// Its length, in seconds.
     pub seconds: f64,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Why a result directory cannot be read.
+/// The reason why a result directory cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// A file or the directory cannot be read; give a directory of a run.

@@ -20,7 +20,7 @@ pub struct WireMessage {
     pub body: Bytes,
 }
 
-/// Why bytes of another machine are no message.
+/// The reason why bytes of another machine are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The sender speaks another version.
