@@ -96,7 +96,7 @@ impl EngineLeft {
     }
 
     /// Reads the file as this version writes it, or as earlier ones did: without a checksum, so that it
-    /// counts only as long as every word is one that they wrote.
+    /// counts only if each of its words is a word of theirs.
     fn parse(bytes: &[u8]) -> Option<Self> {
         if let Some((_, body)) = decode(ENGINE_TITLE, bytes) {
             return Self::parse_body(&body);

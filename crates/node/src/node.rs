@@ -203,7 +203,7 @@ impl Node {
         })
     }
 
-    /// Number of other nodes around it, or the number in its last run where that is more.
+    /// Number of other nodes around it, or the number in its last run if that is larger.
     pub(crate) fn others(&self) -> u64 {
         let noted = kvorum_backup::others_noted(&RealDisk, self.data.path()).unwrap_or(0);
         let known = self.coordinator.state().members().len().saturating_sub(1);
@@ -351,8 +351,8 @@ fn exchange_settings(settings: &Settings) -> ExchangeSettings {
     }
 }
 
-/// The address that is announced to other nodes: the one listened on, or this host's with its port
-/// where that is every address of the machine.
+/// The address that is announced to other nodes: the one listened on, or, if that stands for all
+/// addresses of the machine, this host's with its port.
 fn told(listened_on: SocketAddr, nodename: &str) -> anyhow::Result<SocketAddr> {
     if !listened_on.ip().is_unspecified() {
         return Ok(listened_on);
@@ -407,8 +407,9 @@ fn backend_names(settings: &Settings) -> BackendNames {
     BackendNames::Several(Vec::leak(names.collect()))
 }
 
-/// `buckets.default.*` as a layer of properties. The two that the versions before did not have are left out
-/// where they are the built-in default: this layer is compared with the agreed one of a node that has data.
+/// `buckets.default.*` as a layer of properties. Two that earlier versions did not have are left out
+/// while they are the built-in default: this layer is compared with the agreed one of a node that has
+/// data.
 fn default_overlay(buckets: &BucketDefaults) -> PropertyOverlay {
     let quorum = |value: QuorumValue| {
         Some(match value {

@@ -541,8 +541,8 @@ impl Stores for NodeStores {
         }
     }
 
-    /// Reading a store from its hint files is work for a processor. Two at least, so that one that
-    /// waits for its device does not hold up all others.
+    /// Reading a store from its hint files is work for a processor. Two at least: so one that waits for
+    /// its device does not hold up all others.
     fn openings_at_once(&self) -> usize {
         std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
     }

@@ -18,8 +18,8 @@ use kvorum_settings::Settings;
 
 use crate::store_roots::StoreRoots;
 
-/// New files that each store may need beside those that it has: the next segment or table, its hint,
-/// files that are being merged, and those that are replaced.
+/// New files that each store may need beside its present ones: the next segment or table, its hint,
+/// results of merges, and replacements.
 const MORE_OF_STORE: u64 = 6;
 /// The program's own: sockets, logs, the cluster's files, directories that are being read.
 const OWN: u64 = 128;
@@ -44,8 +44,8 @@ pub(crate) struct OpenFiles {
     has_peers: bool,
 }
 
-/// Raises the limit, and returns it with the files that there are and those that stores need. Refuses a
-/// node that could not serve even alone.
+/// Raises the limit, and returns it with the present files and the needs of stores. Refuses a node that
+/// could not serve even alone.
 pub(crate) fn settle(disk: &dyn Disk, settings: &Settings) -> anyhow::Result<OpenFiles> {
     let limit = [
         machine::raise_open_files(),

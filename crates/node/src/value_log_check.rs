@@ -42,12 +42,12 @@ const LOST_WORD: &str = "lost";
 /// In place of the id of a log, for a store that has entries in none.
 const NO_LOG: u64 = 0;
 
-/// The ids of logs that are expected, and a file that names each.
+/// The ids of the expected logs, each with a file that names it.
 #[derive(Default)]
 pub(crate) struct NamedLogs(BTreeMap<u64, PathBuf>);
 
 impl NamedLogs {
-    /// Adds the log in which a store has entries, if it is the store of that identity.
+    /// Adds the log with a store's entries, if the store has that identity.
     pub(crate) fn add(&mut self, directory: &Path, found: &FoundStore, known: Option<StoreId>) {
         let FoundStore::Store {
             identity,

@@ -14,8 +14,8 @@ use crate::{Clock, Dot};
 /// Base-62 digits that distinguish all values of 64 bits, and of both halves of 128 bits.
 const HALF_LEN: usize = 11;
 const ETAG_LEN: usize = 2 * HALF_LEN;
-/// Keeps the tag of a dot apart from that of the clock which holds nothing but this dot: clocks are
-/// hashed as multiples of 16 bytes. A seed would not do, short inputs are merely combined with it.
+/// Keeps the tag of a dot apart from the tag of a clock with only this dot: clocks are hashed as
+/// multiples of 16 bytes. A seed would not do, short inputs are merely combined with it.
 const DOT_MARK: u8 = b'.';
 
 /// An entity tag: 22 base-62 digits, without quotes.

@@ -219,7 +219,7 @@ fn later<'a>(left: &'a Sibling, right: &'a Sibling) -> &'a Sibling {
     if order == Ordering::Less { right } else { left }
 }
 
-/// The siblings that stand: those that both have, and those that the other side has not seen.
+/// The siblings that stay: those of both sides, and those that the other side has not seen.
 fn plan<A: Version, B: Version>(
     left: (&Clock, &[A]),
     right: (&Clock, &[B]),

@@ -113,7 +113,7 @@ impl Object {
     }
 }
 
-/// A dot that depends on all that the client gave but the time.
+/// A dot that depends on everything that the client gave, except for the time.
 fn content_dot(clock: &Clock, metadata: &Metadata, value: &[u8]) -> Dot {
     let mut fields = Vec::with_capacity(metadata_len(metadata));
     put_metadata(&mut fields, metadata);

@@ -196,7 +196,7 @@ fn surviving<'a, V: Version>(
         .filter(move |sibling| survives(*sibling, stored_clock, context, resolution))
 }
 
-/// True for a sibling that the client had not seen and that the bucket wants kept.
+/// True for a sibling that the client had not seen, if the bucket keeps siblings.
 fn survives(
     sibling: &impl Version,
     stored_clock: &Clock,

@@ -1,4 +1,4 @@
-//! The pending answers on a connection on which a peer asks, and the farewell to that peer.
+//! The pending answers on a connection that a peer has made, and the farewell to that peer.
 //!
 //! A node that stops says farewell behind its last answer. Requests that come meanwhile are ignored. So
 //! the caller can judge each request: it was answered, or it was not carried out and may go elsewhere.

@@ -1,9 +1,9 @@
 //! The list of a node's connections, for its operators, and the limits on their number.
 //!
 //! Each is an open file, and a node must not run out of files. A node needs one connection for each
-//! lane and member in each direction. A member may have a few more that are answered, since those that
-//! a broken link has left are found out only after a while; the newest are the ones in use. Callers
-//! that have not introduced themselves as members yet share a fixed number of places.
+//! lane and member in each direction. A member may have a few more inbound ones, since leftovers of a
+//! broken link are found only after a while; the newest are the ones in use. Callers that have not
+//! introduced themselves as members yet share a fixed number of places.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

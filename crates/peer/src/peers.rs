@@ -133,8 +133,8 @@ impl Peers {
         Ok((asking.node(), answer))
     }
 
-    /// Closes the connections to a node, which is no member any more, and those that it opened as one.
-    /// Requests under way fail, and its own go on no further.
+    /// Closes the connections to and from a node that is no member any more. Requests under way fail,
+    /// and its own go on no further.
     pub fn forget(&self, node: NodeId) {
         self.shared.callers.dismiss(node);
         let mut links = self.shared.links.lock();

@@ -27,8 +27,8 @@ pub trait Directory: Send + Sync {
         true
     }
 
-    /// The name of a node in the cluster, which its certificate has to carry; `None` where that is not
-    /// known, and any certificate of the cluster does.
+    /// The name of a node in the cluster, which its certificate has to carry; `None` if that is not
+    /// known: then any certificate of the cluster is valid.
     fn name(&self, _node: NodeId) -> Option<String> {
         None
     }

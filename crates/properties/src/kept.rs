@@ -48,8 +48,8 @@ impl PropertyOverlay {
         }
     }
 
-    /// The names in `wanted` that cannot be set, such as `name` and `claimant`. One whose value is the
-    /// one in `shown`, which a client reads, asks for nothing and is left out.
+    /// The names in `wanted` that cannot be set, such as `name` and `claimant`. A name with the same
+    /// value as in `shown` (the properties that clients read) changes nothing and is left out.
     pub fn passed_over(
         wanted: &Map<String, Value>,
         shown: &Map<String, Value>,

@@ -226,8 +226,8 @@ impl Plan {
             })
     }
 
-    /// The free partition, or that of an owner with too many, where `taker` crowds least and most
-    /// crowding leaves with the present owner.
+    /// The partition, free or of an owner with too many, where `taker` crowds least and most crowding
+    /// leaves with the present owner.
     fn place_for(&self, taker: Member, owners: &[Member], owned: &[usize]) -> Option<usize> {
         let free =
             |at: &usize| owners[*at] == UNOWNED || owned[owners[*at]] > self.due(owners[*at]);
@@ -268,8 +268,8 @@ impl Plan {
         self.with_closer_aims(best)
     }
 
-    /// The arrangement, or one of which longer lists are in distinct locations everywhere, if that is
-    /// easier to find while the longest do not count.
+    /// The arrangement, or one with longer lists in distinct locations everywhere, if that is easier to
+    /// find while the longest do not count.
     fn with_closer_aims(&self, owners: Vec<Member>) -> Vec<Member> {
         let found = self.rules.spacing(&owners);
         for locations in (found.1 + 1..self.rules.locations).rev() {
@@ -439,8 +439,8 @@ impl Plan {
             .collect()
     }
 
-    /// Each place to a location, and there to a member, so that either comes around evenly: of those
-    /// that are due another place, to the one that has to have it soonest.
+    /// Each place to a location, and there to a member, so that either comes around evenly: the place
+    /// goes to the one with the nearest deadline among those that are due another.
     fn by_location(&self) -> Vec<Member> {
         let location_of = &self.rules.location_of;
         let members = 0..self.nodes.len();
@@ -470,8 +470,8 @@ impl Plan {
         (0..self.partitions()).map(next).collect()
     }
 
-    /// Rank of a member with so many of its due partitions for the next place. Members that are due it
-    /// already sort first, then those with a nearer deadline, then those that are due more.
+    /// Rank of a member with so many of its due partitions for the next place. First come members that
+    /// are due it already, then those with a nearer deadline, then those that are due more.
     fn turn(
         &self,
         due: usize,

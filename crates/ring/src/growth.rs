@@ -30,10 +30,10 @@ impl Ring {
         self
     }
 
-    /// The number of replicas begins to change by one. Writes go to the longer list from now on.
+    /// Begins to change the number of replicas by one. Writes go to the longer list from now on.
     ///
-    /// With the present number it is the detours that begin to change, to those that so many replicas on
-    /// distinct nodes need.
+    /// With the present number, begins to change the detours instead, to those for so many replicas on
+    /// distinct nodes.
     pub fn begin_growth(&mut self, to: u16) -> Result<(), MoveError> {
         if !self.moves.is_empty() {
             let partitions = self.moves.len();

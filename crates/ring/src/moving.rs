@@ -35,8 +35,8 @@ pub enum MoveError {
         /// Their number.
         partitions: usize,
     },
-    /// The number of replicas does not change, is not in the phase that this step ends, or is that
-    /// already.
+    /// The number of replicas is not changing, is not in the phase that this step ends, or has the new
+    /// value already.
     #[error("the number of replicas is not in the phase that this step ends")]
     OtherGrowth,
     /// The two rings have different sizes.

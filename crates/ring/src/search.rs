@@ -270,7 +270,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes moves back: first those that only crowded, then those that the goal can do without.
+    /// Takes moves back: first those that only crowded, then those not needed for the goal.
     fn give_back(&mut self, goal: &Goal) {
         let spacing = goal.spacing.min(self.rules.spacing(&self.owners));
         for crowding in [0, goal.crowding] {

@@ -15,8 +15,8 @@ pub(crate) const UNOWNED: Member = usize::MAX;
 pub(crate) struct Rules {
     /// Replicas fewer than this many partitions apart should be on distinct nodes.
     pub(crate) replicas: usize,
-    /// Replicas fewer than this many partitions apart should be in distinct locations; 1 where no two
-    /// nodes share one, since distinct nodes are all that is asked for then.
+    /// Replicas fewer than this many partitions apart should be in distinct locations; 1 if no two
+    /// nodes share one, since distinct nodes suffice then.
     pub(crate) locations: usize,
     /// The location of each member, by number.
     pub(crate) location_of: Vec<usize>,

@@ -62,7 +62,7 @@ impl Transition {
         self.apart
     }
 
-    /// The partitions that are not where they belong, those that move included.
+    /// The partitions that are not at their target, including those that move.
     pub fn due<'a>(&'a self, ring: &'a Ring) -> impl Iterator<Item = Partition> + 'a {
         let owners = ring.partitions().zip(&self.target);
         owners

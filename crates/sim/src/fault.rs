@@ -82,17 +82,17 @@ impl FaultKind {
         self.into()
     }
 
-    /// True for those after which a machine does not have all that it confirmed.
+    /// True for faults after which a machine lacks data that it confirmed.
     pub fn is_amnesia(self) -> bool {
         matches!(self, Self::Wipe | Self::Rollback)
     }
 
-    /// True for those that make partitions move.
+    /// True for faults that make partitions move.
     pub fn moves_partitions(self) -> bool {
         matches!(self, Self::Join | Self::Leave | Self::Replace)
     }
 
-    /// True for those that mean something only where there are disks.
+    /// True for faults that need a disk.
     pub fn needs_disk(self) -> bool {
         matches!(
             self,

@@ -74,9 +74,9 @@ pub(crate) struct MachineState {
 /// The effect of one fault on a disk.
 struct Ailment {
     rules: Vec<Rule>,
-    /// Those rules where they are now.
+    /// The rules in their present place.
     ids: Vec<RuleId>,
-    /// Number of times that they fired where they were before.
+    /// Number of times that they fired in earlier places.
     fired: u64,
 }
 

@@ -97,8 +97,8 @@ pub struct RunPlan {
     pub allow_mult: bool,
     /// Buckets have `last_write_wins`. Only where versions do not stay side by side.
     pub last_write_wins: bool,
-    /// Any client writes any key, also without siblings: time decides which of two writes that have not
-    /// seen one another stays, and in the same way everywhere.
+    /// Any client writes any key, also without siblings: time decides which of two concurrent writes
+    /// stays, in the same way everywhere.
     pub has_rivals: bool,
     /// After all checks, all machines but one are lost for good. For members only.
     pub loses_majority: bool,

@@ -257,7 +257,7 @@ impl SimulatedStores {
     }
 
     /// Removes a store, or its remains. The value log keeps a store's entries until it is known to be
-    /// erased: one that is not open is opened for that.
+    /// erased: a closed store is opened for that.
     fn remove(&self, path: &Path, open: Option<Arc<dyn Backend>>) -> anyhow::Result<()> {
         let is_left = || self.disk.info(path).map(|found| found.is_some());
         let there = match open {

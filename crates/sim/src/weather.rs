@@ -19,7 +19,7 @@ pub(crate) struct Weather {
     pub(crate) delays: BTreeMap<usize, (Vec<u8>, Link)>,
     /// Machines that are to stay down.
     pub(crate) holds: BTreeMap<u8, BTreeSet<usize>>,
-    /// Machines whose nodes learn nothing, by the fault that made it so.
+    /// Machines whose nodes receive no news, each with the fault behind it.
     pub(crate) deaf: BTreeMap<usize, u8>,
 }
 

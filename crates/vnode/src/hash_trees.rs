@@ -64,7 +64,7 @@ struct Trees {
     trees: BTreeMap<TreeName, Tree>,
     progress: Progress,
     recording: Option<Recording>,
-    /// The keys that each tree had when they were built last, and those of a tree that is not among them.
+    /// Numbers of keys at the last building, by tree; `keys_expected` is for other trees.
     keys_before: BTreeMap<TreeName, u64>,
     keys_expected: u64,
     builds: u64,

@@ -51,7 +51,7 @@ pub struct LeaseTable {
 }
 
 struct Table {
-    /// Leases of the partitions that were not opened in this run, and of those that are sealed again.
+    /// Leases of partitions not opened in this run, and of those sealed again.
     leases: Leases,
     /// Vnodes of partitions whose lease is not void yet in the file, in the order of their making.
     unready: Vec<(Partition, Arc<DotSource>)>,
@@ -106,8 +106,9 @@ impl LeaseTable {
         source
     }
 
-    /// The sequence at which the store of a partition was closed, if nothing was written to it since then;
-    /// `None` where that is not known, or for another store. To be called before [`LeaseTable::source`].
+    /// The sequence at which the store of a partition was closed, if nothing was written to it since
+    /// then; `None` if that is not known, or for another store. To be called before
+    /// [`LeaseTable::source`].
     pub fn closed_at(&self, partition: Partition, store: StoreId) -> Option<Sequence> {
         let table = self.table.lock();
         let lease = table.leases.get(&partition.number())?;
@@ -132,7 +133,7 @@ impl LeaseTable {
             return Ok(());
         }
         kvorum_disk::replace_file(&*self.disk, &self.path, &bytes)?;
-        // Those that have come since are not in the file that was written.
+        // Later ones are not in the written file.
         for (_, source) in self.table.lock().unready.drain(..count) {
             source.make_ready();
         }

@@ -138,7 +138,7 @@ pub struct VnodeStatus {
     pub size_warnings: u64,
     /// Writes above the warning threshold for the number of siblings, since the start.
     pub sibling_warnings: u64,
-    /// Writes that met an object of which neither had seen the other, since the start.
+    /// Writes that met a concurrent object, since the start.
     pub merges: u64,
 }
 
@@ -272,7 +272,7 @@ impl Vnode {
         self.counts.disk_full_refusals.load(Ordering::Relaxed)
     }
 
-    /// Writes that took room, which tombstones and their removal do not need, since the vnode was opened.
+    /// Writes that took room, since the vnode was opened: not tombstones and their removal.
     pub fn objects_stored(&self) -> u64 {
         self.counts.objects_stored.load(Ordering::Relaxed)
     }

@@ -355,7 +355,7 @@ fn too_large_a_dead_share_is_freed() {
     assert_eq!(copied(ANY_SHARE), 0);
 }
 
-/// Bytes that are copied out of a log of which a third is garbage, in upkeep at this time.
+/// Bytes that upkeep at this time copies out of a log with a third of garbage.
 fn copied_out_of_the_log(lines: &[&str], now: Timestamp) -> u64 {
     let opened = open_logged(lines);
     opened.fill(0..100);

@@ -40,7 +40,7 @@ fn with_flip(path: &Path, at: usize, bit: usize) {
     fs::write(path, bytes).unwrap();
 }
 
-/// The advice was to set a backend that does not exist, or to run a version that does not.
+/// The advice was to set a backend, or to run a version, that does not exist.
 #[test]
 fn a_flipped_bit_of_the_engine_or_the_format_is_named_and_found() {
     let site = of_engine("bitcask");

@@ -404,7 +404,8 @@ fn a_node_comes_back_under_another_name_and_other_addresses() {
         finds(site, &after);
     }
 
-    // One that is away makes every quorum need the two that are left: the first reaches it where it is now.
+    // With one away every quorum needs the two that are left: the first node reaches the moved one at
+    // its new address.
     drop(servers.remove(2));
     for number in 0..KEYS {
         let key = put_new(&sites[0], &format!("late{number}"));

@@ -106,7 +106,7 @@ async fn write(site: &Site, round: u8) -> Vec<u16> {
     .await
 }
 
-/// Every key has a value of a round, but for those of one store, which have that of another.
+/// Every key has a value of one round, except that the keys of one store have a value of another round.
 async fn check(client: &mut Client, round: u8, held: &[u16], round_of_held: u8) {
     for number in 0..KEYS {
         let reply = client.get_key(b"b", &number.to_be_bytes()).await.unwrap();

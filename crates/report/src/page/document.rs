@@ -81,7 +81,7 @@ impl Document<'_> {
     }
 }
 
-/// JSON that cannot end the element that it stands in.
+/// JSON that cannot end its element.
 pub fn escape_json(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

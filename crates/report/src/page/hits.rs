@@ -1,5 +1,5 @@
-//! The share of gets that could find anything at all, beside the share that did: without it, a test
-//! over keys that were never written would praise a store for returning nothing.
+//! The share of gets that could find something, beside the share that did: without it, a test over keys
+//! that were never written would praise a store for returning nothing.
 
 use maud::{Markup, html};
 

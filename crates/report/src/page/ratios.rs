@@ -30,8 +30,9 @@ pub(crate) fn loads(runs: &[&RunResult]) -> Vec<usize> {
         .collect()
 }
 
-/// The run against which ratios of the run number `index` are taken: the chosen one, or the first of
-/// its load where that is another. Ratios between unequal loads would have no meaning for the servers.
+/// The run against which ratios of the run number `index` are taken: the chosen one, or, if that has
+/// another load, the first of its own load. Ratios between unequal loads would have no meaning for the
+/// servers.
 pub(crate) fn base_of(loads: &[usize], index: usize, base: usize) -> usize {
     match (loads.get(index), loads.get(base)) {
         (Some(own), Some(chosen)) if own != chosen => *own,

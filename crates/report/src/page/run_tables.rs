@@ -219,7 +219,7 @@ pub(super) fn utc(unix_seconds: f64) -> String {
         reason = "a cast of a float saturates, and no clock is that late"
     )]
     let seconds = unix_seconds as i64;
-    // A moment that no calendar reaches is none that a run began at.
+    // No run began at a moment beyond the calendar.
     let at = time::OffsetDateTime::from_unix_timestamp(seconds)
         .unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
     format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute())

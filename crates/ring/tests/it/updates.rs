@@ -21,7 +21,7 @@ fn is_balanced(ring: &Ring, claimants: &[Claimant]) -> bool {
     counts.all(|count| (k..=most).contains(&count))
 }
 
-/// The ring after an update, of which all holds that holds for a fresh one.
+/// The ring after an update, with all properties of a fresh one.
 fn updated(before: &Ring, claimants: &[Claimant], n: usize) -> Ring {
     let replicas = u16::try_from(n).unwrap();
     let claimed = |previous| claim(before.size(), claimants, replicas, previous).unwrap();

@@ -45,7 +45,7 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         Defect::EpochRuleSkippedOnReceiver => &[
             Join, Replace, Leave, LateNews, LateNews, IsolateOne, SlowNode,
         ],
-        // Between a write that only some replicas got and one that has not learned, a quorum misses it.
+        // A quorum misses a write that only some replicas got, if another has not learned of the move.
         Defect::EpochRuleSkippedOnSender => &[
             Join,
             Replace,

@@ -11,7 +11,7 @@ use crate::console::{conclude, line};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sum {
     pub(crate) runs: u64,
-    /// Those of which the trace was compared with that of a second run.
+    /// Runs with traces that were compared with those of a second run.
     pub(crate) compared: u64,
     pub(crate) operations: Operations,
     pub(crate) faults: BTreeMap<FaultKind, u64>,

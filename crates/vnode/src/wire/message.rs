@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         Ok(Clock::decode(self.bytes.take_prefixed()?)?)
     }
 
-    /// The object whose head is all that is left.
+    /// The object whose head is the rest of the message.
     pub(super) fn object(&mut self, body: &Bytes) -> Result<Object, WireError> {
         let head = Head::decode(&self.rest())?;
         Ok(Object::from_parts(head, body)?)

@@ -191,8 +191,8 @@ fn of_failure(failure: &ReplicaFailure) -> WireMessage {
     }
 }
 
-/// Reads an answer. `sent` is the value that went with the request, for an object that is answered
-/// without it; its hash is compared like any other's.
+/// Reads an answer. `sent` is the request's value, for an object that is answered without it; its hash
+/// is compared like any other's.
 pub fn decode_reply(message: &WireMessage, sent: &Bytes) -> Result<ReplicaReply, WireError> {
     let mut reader = Reader::new(&message.head)?;
     let body = &message.body;

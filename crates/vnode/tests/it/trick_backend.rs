@@ -20,7 +20,7 @@ pub(crate) struct TrickBackend {
     inner: MemoryBackend,
     /// The store has no indexes.
     pub(crate) is_plain: AtomicBool,
-    /// Reads that must not wait answer that they would.
+    /// Reads that must not block return "would block".
     pub(crate) would_block: AtomicBool,
     /// Every put fails like this.
     refuses_puts: Mutex<Option<ErrorKind>>,
