@@ -40,7 +40,7 @@ pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(50);
 pub struct AgreementSettings {
     /// The leader announces itself this often.
     pub heartbeat: Duration,
-    /// A new leader is sought after at least this long without a word, and at most twice that.
+    /// A new leader is sought after at least this long without a message, and at most twice that.
     pub patience: Duration,
     /// Commands between two snapshots of the machine.
     pub commands_between_snapshots: u64,

@@ -1,8 +1,8 @@
 //! Finding the leader, for a node that the leader cannot reach.
 //!
 //! A leader announces itself to the other nodes at the addresses that it has. A node that came back
-//! under another address does not hear of it, and its last leader may be gone. So it asks the voters,
-//! one after the other, until one leads or has heard of another leader.
+//! under another address does not receive that, and its last leader may be gone. So it asks the voters,
+//! one after the other, until one leads or names another leader.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl LeaderSearch {
     ) -> Option<MemberId> {
         if asked.is_some() && known.is_none() {
             self.silent = asked;
-            // This node may have heard of another one.
+            // This node may have learned of another one.
             return None;
         }
         match self.news(known) {
@@ -52,7 +52,7 @@ impl LeaderSearch {
         leader.filter(|_| leader != self.silent)
     }
 
-    /// Asks one more voter for the leader, until this node hears of one.
+    /// Asks one more voter for the leader, until this node learns of one.
     async fn ask_around(&mut self, agreement: &Agreement, deadline: Moment) -> Option<MemberId> {
         let metrics = agreement.raft.metrics().borrow().clone();
         let voters = metrics.membership_config.membership().voter_ids();

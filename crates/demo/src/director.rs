@@ -79,7 +79,7 @@ enum Event {
     ReadBack(Reading),
 }
 
-/// Has it performed.
+/// Runs the play.
 ///
 /// # Errors
 /// If the cluster cannot be formed.
@@ -432,7 +432,7 @@ impl Director {
         }
     }
 
-    /// Has something done whose outcome is heard of.
+    /// Runs work on another thread, and takes in its outcome as an event.
     fn report(&self, work: impl FnOnce() -> (Outcome, String) + Send + 'static) {
         let events = self.events.clone();
         tokio::task::spawn_blocking(move || {

@@ -48,7 +48,7 @@ pub enum RepairRefused {
         /// The partition.
         partition: Partition,
     },
-    /// It moves, or the number of replicas changes: missing keys come by that, or later.
+    /// It moves, or the number of replicas changes: missing keys arrive with that, or later.
     #[error("partition {} moves", partition.number())]
     Moving {
         /// The partition.
@@ -149,7 +149,7 @@ impl Transfers {
             let changed = shared.errands.parts.cluster.changed(state.version());
             let told = std::pin::pin!(shared.news.notified());
             let news = select(changed, told);
-            // Rests end, and vnodes open, without a word.
+            // No notice comes when rests end and vnodes open.
             let waited = shared
                 .errands
                 .parts

@@ -116,7 +116,7 @@ pub(crate) enum Answer {
         wait: Duration,
         reason: String,
     },
-    /// It has forgotten the session, or has never heard of it.
+    /// It has forgotten the session, or never had it.
     UnknownSession,
     /// Asking again will not help.
     Refused(String),

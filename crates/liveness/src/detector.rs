@@ -143,8 +143,8 @@ impl Detector {
         }
     }
 
-    /// Takes an event in. An event that the library refuses (a message of a stranger, a timer of
-    /// before) is refused for good reason and changes nothing.
+    /// Takes an event in. An event that the library refuses (a message of a stranger, an outdated
+    /// timer) changes nothing.
     pub(crate) fn take(&mut self, event: Event) -> Wanted {
         let mut wanted = Wanted::default();
         let taken = match event {
@@ -352,7 +352,7 @@ mod tests {
             detector.take(Event::Answered(node(3)));
         }
         assert_eq!(detector.up(), BTreeSet::from([node(1), node(3)]));
-        // No greeting is needed: the library has heard of it all the time.
+        // No greeting is needed: the library has had it all the time.
         assert!(detector.take(Event::Announce).messages.is_empty());
         detector.take(Event::Answered(node(2)));
         assert_eq!(detector.up().len(), 3);

@@ -90,7 +90,8 @@ fn received(ring: &Ring, node: NodeId) -> impl Iterator<Item = (Partition, Epoch
     })
 }
 
-/// The partitions whose recorded store is of no use: settled elsewhere, or of before a move back began.
+/// The partitions whose recorded store is of no use: settled elsewhere, or from before a move back
+/// began.
 fn stale(held: &Held, state: &ClusterState, node: NodeId) -> Vec<Partition> {
     if held.size != state.ring().size() {
         return held.since.keys().copied().collect();

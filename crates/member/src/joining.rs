@@ -8,7 +8,7 @@
 //!
 //! A node that has left a cluster, or whose join was taken back, joins like a new one. It may not have
 //! been notified: so it asks, and goes by members with a later state than its own, in which it has no
-//! part. A member with an older state may not have heard of it yet.
+//! part. A member with an older state may not have its join yet.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -231,7 +231,7 @@ impl Member {
         }
     }
 
-    /// Leaves the log of before behind and follows that of the cluster.
+    /// Leaves its former log behind and follows that of the cluster.
     async fn follow_another(
         &self,
         cluster: ClusterId,
@@ -255,7 +255,7 @@ impl Member {
         removed.map_err(JoinError::log)
     }
 
-    /// Opens the log of a cluster that takes this node in, beside the one of before. The card that comes
+    /// Opens the log of a cluster that takes this node in, beside the former one. The card that comes
     /// with it counts from when it is stored.
     pub(crate) async fn open_next_log(
         &self,

@@ -190,7 +190,7 @@ impl Opener {
             let partitions: Vec<Partition> = batch.iter().map(|it| it.0).collect();
             let state = opener.follower.state.current();
             opener.ground.admit(&mut next, &state, batch);
-            // The ring may have moved on before it could be heard of.
+            // The ring may have moved on before this node could learn of it.
             let state = opener.follower.state.current();
             for partition in partitions {
                 if let Some(vnode) = opener.ground.table.numbered(partition.number()) {

@@ -120,8 +120,8 @@ mod tests {
         PropertyOverlay::from_json(&object).unwrap()
     }
 
-    /// Eighteen properties were once stored without effect and without a word. Each of the table is
-    /// honoured, refused with a reason, or named.
+    /// Eighteen properties were once stored without effect and without a warning. Each of the table is
+    /// honoured, refused with a reason, or reported.
     #[test]
     fn no_property_is_taken_silently() {
         let current = BucketProperties::untyped_defaults();
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(again.check_kept(&consistent, &[], &[]), Ok(Vec::new()));
     }
 
-    /// A bucket that was to have another name was once left as it was without a word.
+    /// A change of a bucket's name was once ignored silently.
     #[test]
     fn names_that_cannot_be_set_are_named() {
         let object = |value: Value| value.as_object().unwrap().clone();

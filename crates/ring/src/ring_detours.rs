@@ -69,7 +69,7 @@ impl Ring {
         }
     }
 
-    /// The detours of the list of before, and of the one to come.
+    /// The detours of the old list, and of the new one.
     pub(crate) fn write_detours(&self, colocated: bool) -> [&Detours; 2] {
         match self.growth {
             _ if colocated => [&STRAIGHT, &STRAIGHT],

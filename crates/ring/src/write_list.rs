@@ -18,9 +18,9 @@ use crate::ring::Ring;
 pub struct WriteReplica {
     /// The vnode, and where it runs.
     pub replica: Replica,
-    /// It is in the list of before.
+    /// It is in the old list.
     pub in_old: bool,
-    /// It is in the list to come.
+    /// It is in the new list.
     pub in_new: bool,
 }
 

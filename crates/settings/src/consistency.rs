@@ -64,7 +64,7 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     found
 }
 
-/// A riak.conf of before has hours of the machine's local time.
+/// An older riak.conf has hours of the machine's local time.
 fn merge_window_warning(settings: &Settings) -> Option<String> {
     let (bitcask, leveled) = (&settings.bitcask, &settings.leveled);
     let (what, first, last, keys) = match settings.node.storage_backend {

@@ -101,7 +101,7 @@ impl Cluster {
         }
     }
 
-    /// Has it agreed on, unless it is out of place by now.
+    /// Proposes it, unless it no longer fits.
     async fn carry_out(self: &Arc<Self>, change: MemberChange) -> anyhow::Result<()> {
         match change {
             MemberChange::Join => drop(self.join_another().await?),

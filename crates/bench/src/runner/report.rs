@@ -201,7 +201,7 @@ impl<'run> Report<'run> {
             }
             Ok(Event::Interrupted) => self.request_stop(),
             Err(RecvTimeoutError::Timeout) => {}
-            // The threads are gone without a word: they panicked.
+            // The threads ended without an event: they panicked.
             Err(RecvTimeoutError::Disconnected) => self.threads_left = 0,
         }
     }

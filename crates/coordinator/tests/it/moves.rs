@@ -129,7 +129,7 @@ impl Clients {
 
 type Outcome<T> = Result<T, RequestError>;
 
-/// Each node learns the state when it hears of it; those in `first` at once.
+/// Each node learns the state later; those in `first` at once.
 async fn spread(cluster: &Cluster, state: &Arc<ClusterState>, first: &[u8]) {
     let runtime = &cluster.runtime;
     for node in &cluster.nodes {
@@ -342,7 +342,7 @@ fn a_write_that_was_half_done_goes_on_with_the_same_dot_in_the_new_list() {
         nodes: 5,
         ..Setup::default()
     });
-    // The last replica moves: the coordinating one has not heard of it, and does not refuse.
+    // The last replica moves: the coordinating one has not learned of it, and does not refuse.
     let (owners, partition) = (cluster.owners("key"), cluster.partitions("key")[2]);
     let mut moving = ring(4);
     moving.begin_move(partition, node_id(5)).unwrap();

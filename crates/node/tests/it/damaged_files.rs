@@ -79,7 +79,7 @@ fn a_flipped_bit_of_the_engine_or_the_format_is_named_and_found() {
     other.start().stop();
 }
 
-/// A new cluster was founded over the stores, without a word.
+/// A new cluster was founded over the stores, silently.
 #[test]
 fn a_directory_that_is_gone_is_missed() {
     for engine in ["bitcask", "leveldb", "leveled", "hanoidb", "innostore"] {

@@ -1,8 +1,8 @@
 //! Random histories of one key over three replicas, compared with a model that has for each write the
 //! exact set of writes that it superseded, and no clocks.
 //!
-//! A write stands at a replica when the replica has heard of it and of no write that superseded it.
-//! Where the newest alone is kept, it is the newest of all that the replica has heard of.
+//! A write stands at a replica when the replica has received it and no write that superseded it. If
+//! only the newest is kept, it is the newest of all that the replica has received.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +79,7 @@ struct Fact {
 struct World {
     resolution: Resolution,
     replicas: Vec<Replica>,
-    /// Writes that each replica has heard of, directly or through a context.
+    /// Writes that each replica has received, directly or through a context.
     heard: Vec<Dots>,
     /// Contexts of each client's last read, from the server and from the model.
     contexts: Vec<(Clock, Dots)>,

@@ -274,7 +274,8 @@ fn a_stranger_knocks_with_any_certificate_of_the_cluster_and_not_without() {
         );
         let refused = knock(Encryption::Off).await.unwrap_err();
         assert!(refused.is_about_encryption(), "{refused}");
-        // A node that claims to be a member has to show that member's certificate, also when it knocks.
+        // A node that claims to be a member has to show that member's certificate, also at a request to
+        // join.
         let claiming = Introduction {
             node: node(3),
             ..stranger.clone()
