@@ -13,7 +13,7 @@ use crate::content::{Content, Member, MemberStatus};
 use crate::staged_change::StagedChange;
 use crate::state::ClusterState;
 
-/// Any so many consecutive partitions are kept on distinct nodes if possible, at any largest n_val:
+/// So many consecutive partitions are always kept on distinct nodes if possible, at any largest n_val:
 /// Riak's `target_n_val`.
 pub const TARGET_N_VAL: u16 = 4;
 

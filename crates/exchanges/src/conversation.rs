@@ -184,7 +184,7 @@ impl Conversation {
     }
 }
 
-/// Has one key mended, when the pace lets it through.
+/// Repairs one key, when the pace lets it through.
 async fn repair(means: Means, key: StorageKey) -> ExchangeEvent {
     loop {
         let now = micros(means.runtime.now().elapsed());

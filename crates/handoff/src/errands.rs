@@ -76,7 +76,7 @@ impl Errands {
         Ok(vnode)
     }
 
-    /// Has a step agreed on, however long that takes; a step that does not fit any more is done.
+    /// Proposes a step until it is agreed; a step that does not fit any more counts as done.
     pub(crate) async fn agree(&self, command: Command) -> Ended {
         loop {
             match self.parts.cluster.agree(command.clone()).await {

@@ -94,7 +94,7 @@ impl Source {
         }
     }
 
-    /// True when nothing here goes by an older ring any more, nor will after a crash.
+    /// True when nothing here uses an older ring any more, nor will after a crash.
     fn knows(&self, partition: Partition, epoch: Epoch) -> bool {
         self.known_epoch(partition) >= epoch
     }
