@@ -350,7 +350,7 @@ impl ErlangSettings {
     }
 }
 
-/// One of several backends: its name, what is known of its module, and its configuration.
+/// One of several backends: its name, its module if that is known, and its configuration.
 type ErlangBackend = (
     String,
     (&'static str, &'static str, &'static str),
