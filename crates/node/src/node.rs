@@ -150,7 +150,11 @@ impl Node {
             log: steps,
             arbiter,
             scrub_period: settings.maintenance.scrub_period,
-            giving_way: GivingWay::new(stores.read_cache(), stores.trees_shared()),
+            giving_way: GivingWay::new(
+                stores.read_cache(),
+                stores.trees_shared(),
+                stores.page_cache(),
+            ),
             room: room.clone(),
             reserve: stores.reserve(),
             give_memory_back: allocator::give_back,
