@@ -6,7 +6,9 @@
 //! is not zero, or if it does not end. `curl` fails here if the server answers with an error.
 
 mod document;
+mod quoted;
 mod session;
+mod shown;
 
 use std::time::{Duration, Instant};
 
@@ -80,7 +82,8 @@ fn is_run(line: &Printed) -> bool {
     matches!(line.mark, Ok(Mark::Run(_) | Mark::Serve(_)))
 }
 
-/// Command lines without a mark, or with one that cannot be read.
+/// Command lines without a mark, or with one that cannot be read; shown files that have other lines;
+/// quoted messages that no source has.
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
     for file in tree.with_extension("md").filter(|it| is_document(&it.path)) {
@@ -92,7 +95,9 @@ pub(crate) fn check(tree: &Tree) -> Vec<String> {
                 ));
             }
         }
+        violations.extend(shown::check(&file.path, &file.text(), tree));
     }
+    violations.extend(quoted::check(tree));
     violations
 }
 

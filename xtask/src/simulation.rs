@@ -40,7 +40,7 @@ pub(crate) struct SimOptions {
     /// Run a scenario by its number, or every one with `all`.
     #[arg(long)]
     scenario: Option<String>,
-    /// Add the results of the campaign to docs/simulation-runs.md.
+    /// Add the results of the campaign to docs/lab/simulation-runs.md.
     #[arg(long)]
     log: bool,
     /// Plant every defect in turn, or the one that --defect names, and see that some seed finds it.
@@ -90,7 +90,7 @@ pub(crate) fn run(workspace: &Workspace, options: &SimOptions) -> anyhow::Result
 }
 
 /// The page with the campaigns.
-const PAGE: &str = "docs/simulation-runs.md";
+const PAGE: &str = "docs/lab/simulation-runs.md";
 
 /// Runs a campaign and adds its section to the page.
 fn run_logged(workspace: &Workspace, command: &mut Command) -> anyhow::Result<bool> {

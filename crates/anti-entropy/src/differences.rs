@@ -1,4 +1,4 @@
-//! Comparisons of what replicas said.
+//! Comparisons of replicas' answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub(crate) fn differing_of_all<'a>(mut levels: impl Iterator<Item = &'a [u32]>) 
     places.filter_map(|it| u32::try_from(it).ok()).collect()
 }
 
-/// Of each key what each replica that takes part has, in the order of the replicas.
+/// Versions of each key on each replica that takes part, in the order of the replicas.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyTable(BTreeMap<StorageKey, Vec<Option<Seen>>>);
 
@@ -61,11 +61,11 @@ impl KeyTable {
         self.0.values().flatten().flatten()
     }
 
-    /// Splits the keys that differ now, and differed a pause ago, into those whose difference is settled
-    /// and those that are being written.
+    /// Splits the keys that differ now and differed a pause ago, by whether the difference is settled
+    /// or the key is still being written.
     ///
-    /// A difference is settled when one replica has had the same of the key all the while and another has
-    /// had something else at both times: what is on its way for that long is late.
+    /// A difference is settled when one replica has had the same version of the key all the while and
+    /// another has had other versions at both times: a write that is on its way for that long is late.
     pub(crate) fn settled_since(self, before: &Self) -> (Self, Self) {
         let rows = self.0.into_iter();
         let (settled, moving): (BTreeMap<_, _>, BTreeMap<_, _>) = rows.partition(|(key, now)| {

@@ -1,4 +1,4 @@
-//! Replicas as maps with trees, for tests: what exchanges ask is answered from them, in any order.
+//! Replicas as maps with trees, for tests: they answer the questions of exchanges, in any order.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ impl Replica {
         }
     }
 
-    /// Builds the tree by what is stored and has not expired.
+    /// Builds the tree of the stored entries that have not expired.
     pub(crate) fn rebuild(&mut self, size: TreeSize, now: u64) {
         self.tree = Tree::new(size);
         for (key, entry) in &self.entries {

@@ -53,8 +53,8 @@ impl Ground {
         Ok(moved)
     }
 
-    /// Has the log keep nothing any more for stores that were replaced or given up. What it keeps too long
-    /// costs space alone. Blocks.
+    /// Drops log records of stores that were replaced or given up. Records that stay too long cost
+    /// space alone. Blocks.
     pub(crate) fn forget_others(&self, held: &Held) {
         if let Err(error) = self.stores.forget_others(&held.identities()) {
             tracing::warn!(event = "stores_not_forgotten", error = %error);
@@ -63,9 +63,9 @@ impl Ground {
 }
 
 impl Member {
-    /// Gives up what the store of a partition held that could not be opened, and has an empty one serve in
-    /// its place; where other nodes have replicas, it is repaired from them. A store that is open and waits
-    /// for its repair serves what it has. Returns where the files of the store are now, which are kept.
+    /// Gives up the store of a partition that could not be opened, and has an empty one serve in its
+    /// place; where other nodes have replicas, it is repaired from them. A store that is open and waits
+    /// for its repair serves its entries. Returns the new places of the store's files, which are kept.
     ///
     /// # Errors
     /// [`AcceptError::NotRefused`] for a store that is open and lacks nothing, or is being opened.

@@ -27,8 +27,8 @@ pub(crate) enum Verdict {
     Refuse(String),
 }
 
-/// Why a store is not opened that is not the partition's, or missing. Everything else that keeps one from
-/// being opened may pass.
+/// The reason why a store is not opened that is not the partition's, or missing. Everything else that
+/// keeps one from being opened may pass.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Refused(pub(crate) String);

@@ -28,7 +28,7 @@ use crate::{
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 const URL_ENCODING: HeaderName = HeaderName::from_static("x-riak-url-encoding");
 
-/// Answers one request, whatever happens on the way.
+/// Answers one request, even one whose handler panics.
 pub(crate) async fn respond(service: &Service, request: Request<Incoming>) -> Answer {
     let runtime = service.coordinator.runtime();
     let arrived = runtime.now();
@@ -38,7 +38,7 @@ pub(crate) async fn respond(service: &Service, request: Request<Incoming>) -> An
         service.settings.body_bytes_max,
         service.room.clone(),
     );
-    // What a panicked handler leaves half done is its own request, which is over then.
+    // A panicked handler leaves only its own request half done, which is over then.
     let handled = AssertUnwindSafe(handle(service, &head, &mut body, arrived))
         .catch_unwind()
         .await;

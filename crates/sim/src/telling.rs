@@ -1,8 +1,8 @@
-//! A node whose control plane is stood in for: it is told of each ring, late, and the ring of before
+//! A node with a stand-in for its control plane: it gets each ring late, and the ring of an earlier run
 //! survives with its machine.
 //!
-//! All else is what the server is made of: stores and value log, vnodes and leases, hints, the detector
-//! of who is up, the peer transport, the coordinator.
+//! Everything else is the server's: stores and value log, vnodes and leases, hints, the failure
+//! detector, the peer transport, the coordinator.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl PeerService for Dispatch {
 }
 
 impl Machine {
-    /// Puts a node together that knows what the machine keeps.
+    /// Makes a node from the state that the machine keeps.
     pub(crate) fn told(
         &self,
         runtime: &Runtime,
@@ -108,7 +108,7 @@ impl Machine {
             runtime,
             peers.clone(),
             node_id(self.number),
-            // Higher with every run whatever the clock says, as if it were kept.
+            // Higher with every run at any time of the clock, as if it were kept.
             u64::try_from(runtime.now().elapsed().as_micros())?,
             LivenessSettings::default(),
         );
@@ -176,7 +176,7 @@ impl Machine {
         })
     }
 
-    /// Its node learns a state, if it runs and does not know a newer one.
+    /// Gives its node a state, if it runs and does not have a newer one.
     pub(crate) fn learn(&self, news: &Arc<ClusterState>) -> anyhow::Result<bool> {
         let running = {
             let mut state = self.state.lock();

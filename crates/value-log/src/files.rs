@@ -30,7 +30,7 @@ use kvorum_backend::{BackendError, ErrorKind, Purpose, Result};
 use kvorum_disk::{Disk, Reserve};
 use kvorum_planted_defects::is_planted;
 use kvorum_segment::{Location, RECORD_ALIGN_BYTES, Record, SegmentSync, SegmentWriter, file_name};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::dropped::Settled;
 use crate::error::from_segment;
@@ -47,11 +47,13 @@ use crate::settings::ValueLogSettings;
 const RECORDS_AT_ONCE: usize = 300;
 /// Less than this is not worth a write of its own. Bytes.
 const WRITE_AHEAD_BYTES_MIN: u64 = 64 << 10;
+/// More than this is left to the driver: it takes a processor from the tasks for too long. Bytes.
+const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
 
 /// The files, and who may read them.
 ///
 /// Locks are taken in one order: `dropped`, `state`, `spares`, `cursor`, and last `placed`, `segments`
-/// or `rooms`, each for itself. Within the queue's lock neither of the first two is.
+/// or `rooms`, each for itself. Within the queue's lock neither of the first two is taken.
 pub(crate) struct Files {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) directory: PathBuf,
@@ -118,6 +120,12 @@ struct Active {
 /// A position in the whole log: ascending.
 fn position(segment: u32, offset: u64) -> u64 {
     (u64::from(segment) << 32) + offset / RECORD_ALIGN_BYTES
+}
+
+/// The position at which a group ends.
+fn end_of(group: &[Arc<Item>]) -> u64 {
+    let last = group.last();
+    last.map_or(0, |item| position(item.segment, item.end()))
 }
 
 impl Files {
@@ -401,26 +409,29 @@ impl Files {
     }
 
     fn write_group(&self, group: &[Arc<Item>], promise: LogPromise) -> Written {
-        let end = group
-            .last()
-            .map_or(0, |item| position(item.segment, item.end()));
+        let end = end_of(group);
         let mut state = self.state.lock();
-        if let Err(failure) = self.write_queued(&mut state) {
-            // What did not fit may belong to a later group, which is told.
-            let is_ours = state
-                .unwritten
-                .front()
-                .is_none_or(|item| position(item.segment, item.offset()) < end);
-            if is_ours || matches!(failure, GroupFailure::ForGood(_)) {
-                return Err(failure);
-            }
-        }
+        self.write_up_to(&mut state, end)?;
         if promise == LogPromise::Written || self.synced.load(Ordering::Acquire) >= end {
             return Ok(());
         }
         let active = state.active.as_ref().map(Active::to_sync);
         drop(state);
         self.sync_active(active)
+    }
+
+    /// Writes all that is queued. An error says that something before `end` could not be written: what did
+    /// not fit may belong to a later group, which gets the error then.
+    fn write_up_to(&self, state: &mut State, end: u64) -> Written {
+        let Err(failure) = self.write_queued(state) else {
+            return Ok(());
+        };
+        let unwritten = state.unwritten.front();
+        let is_ours = unwritten.is_none_or(|item| position(item.segment, item.offset()) < end);
+        match is_ours || matches!(failure, GroupFailure::ForGood(_)) {
+            true => Err(failure),
+            false => Ok(()),
+        }
     }
 
     /// What the log's files take, in bytes.
@@ -453,6 +464,45 @@ impl Files {
             Some(mut state) => self.write_queued(&mut state),
             None => Ok(()),
         }
+    }
+
+    /// The files for one write that waits for nothing, unless another thread writes.
+    pub(crate) fn at_once(&self) -> Option<AtOnce<'_>> {
+        let state = self.state.try_lock()?;
+        Some(AtOnce { files: self, state })
+    }
+}
+
+/// The files, locked for one write that waits for nothing: no sync, no new segment, few bytes.
+pub(crate) struct AtOnce<'a> {
+    files: &'a Files,
+    state: MutexGuard<'a, State>,
+}
+
+impl AtOnce<'_> {
+    /// True when all that has a place can be written so. The caller holds the queue's lock until it has
+    /// taken the oldest group: nothing gets a place meanwhile.
+    pub(crate) fn suits(&mut self) -> bool {
+        self.files.take_placed(&mut self.state);
+        let State {
+            torn: None,
+            active: Some(active),
+            unwritten,
+            ..
+        } = &*self.state
+        else {
+            return false;
+        };
+        let bytes: u64 = unwritten.iter().map(|it| it.end() - it.offset()).sum();
+        let is_in_segment = |item: &Arc<Item>| item.segment == active.segment.number;
+        bytes <= AT_ONCE_BYTES_MAX
+            && unwritten.back().is_none_or(is_in_segment)
+            && !self.files.is_stalled()
+    }
+
+    /// Writes the group with all that has a place.
+    pub(crate) fn write(mut self, group: &[Arc<Item>]) -> Written {
+        self.files.write_up_to(&mut self.state, end_of(group))
     }
 }
 

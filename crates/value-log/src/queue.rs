@@ -13,7 +13,7 @@ use kvorum_backend::{BackendError, ErrorKind, Result, SyncTicket};
 use kvorum_runtime::Runtime;
 use parking_lot::{Condvar, Mutex};
 
-use crate::files::{Files, GroupFailure, Written};
+use crate::files::{AtOnce, Files, GroupFailure, Written};
 use crate::group::{Committing, Group, Turn};
 use crate::item::Item;
 use crate::promise::LogPromise;
@@ -179,6 +179,14 @@ impl Queue {
 }
 
 impl Queue {
+    /// The oldest group, for a committer that takes it now.
+    fn take_next(&mut self) -> Option<Gathering> {
+        let next = self.gathering.pop_front();
+        self.has_committer = next.is_some();
+        self.committing = next.as_ref().map(|it| it.group.clone());
+        next
+    }
+
     fn wake_driver(&mut self, signals: &Signals) {
         if self.driver_sleeps {
             self.driver_sleeps = false;
@@ -281,14 +289,41 @@ impl Shared {
         }
     }
 
-    /// Wakes the driver when the tasks that are ready have queued what they have, until the log is
-    /// stopped. A driver that is woken by the first record, on another processor, begins at once, and the
-    /// others have to wait for the next group.
+    /// Commits a group when the tasks that are ready have queued what they have, or wakes the driver for it
+    /// where that may have to wait for the device, until the log is stopped. A driver that is woken by the
+    /// first record, on another processor, begins at once, and the others have to wait for the next group.
     pub(crate) async fn call_driver(&self, runtime: &Runtime) {
         let _role = CallerRole::take(self);
         while poll_fn(|context| self.poll_driver_wanted(context.waker())).await {
             runtime.yield_now().await;
-            self.queue.lock().wake_driver(&self.signals);
+            if !self.commit_at_once() {
+                self.queue.lock().wake_driver(&self.signals);
+            }
+        }
+    }
+
+    /// Commits the oldest group where that waits for nothing; true when it did. Two switches of threads are
+    /// more than a write of some kilobytes into the page cache costs.
+    fn commit_at_once(&self) -> bool {
+        let Some(mut files) = self.writer.at_once() else {
+            return false;
+        };
+        let Some(gathering) = self.take_at_once(&mut files) else {
+            return false;
+        };
+        let mut commit = self.group_commit(&gathering);
+        commit.outcome = Some(files.write(&gathering.records));
+        true
+    }
+
+    /// Takes the oldest group, for a write that waits for nothing.
+    fn take_at_once(&self, files: &mut AtOnce<'_>) -> Option<Gathering> {
+        let mut queue = self.queue.lock();
+        let oldest = queue.gathering.front()?;
+        let is_free = !queue.has_committer && oldest.promise == LogPromise::Written;
+        match is_free && files.suits() {
+            true => queue.take_next(),
+            false => None,
         }
     }
 
@@ -343,24 +378,22 @@ impl Shared {
 
     /// Commits the oldest group. The caller has made itself the committer.
     pub(crate) fn commit_next(&self) {
-        let next = {
-            let mut queue = self.queue.lock();
-            let next = queue.gathering.pop_front();
-            queue.has_committer = next.is_some();
-            queue.committing = next.as_ref().map(|it| it.group.clone());
-            next
-        };
+        let next = self.queue.lock().take_next();
         let Some(gathering) = next else {
             return;
         };
-        let mut commit = GroupCommit {
+        let mut commit = self.group_commit(&gathering);
+        commit.outcome = Some(self.writer.write(&gathering.records, gathering.promise));
+    }
+
+    fn group_commit(&self, gathering: &Gathering) -> GroupCommit<'_> {
+        GroupCommit {
             log: self,
-            group: gathering.group,
+            group: gathering.group.clone(),
             bytes: gathering.bytes,
             batches: gathering.records.len() as u64,
             outcome: None,
-        };
-        commit.outcome = Some(self.writer.write(&gathering.records, gathering.promise));
+        }
     }
 
     /// Waits until the queue has room, committing if nobody else does.

@@ -16,6 +16,7 @@ const SCENARIOS = {
   ...require('./properties'),
   ...require('./listings'),
   ...(lacksIndexes ? require('./no_indexes') : require('./indexes')),
+  ...(lacksIndexes ? {} : require('./documented')),
   ...require('./load'),
 };
 
@@ -39,7 +40,7 @@ async function main() {
       continue;
     }
     try {
-      await withLimit(scenario(riak), SECONDS_PER_SCENARIO);
+      await withLimit(scenario(riak, port), SECONDS_PER_SCENARIO);
       passed += 1;
     } catch (error) {
       failed += 1;

@@ -4,18 +4,20 @@ Usage: run.py --pb-port N --http-port N [--protocol pbc|http ...] [--lacks X ...
               [--verbose]
 
 Each protocol is a pass over the whole suite, in a process of its own, since the suite reads its
-settings when it is imported. What a test has to do is decided by the lists in `waiting/`, one file
-for each feature that the server does not have yet:
+settings when it is imported. The lists in `waiting/`, one file for each feature that the server does not
+have yet, decide the expected outcome of a test:
 
 - a test that is on no list has to pass: a failure fails the run, and so does a skip;
 - a test on a list is run too and has to fail or skip: when it passes, it has to come off the list;
 - the tests in `waiting/harness.txt` fail or hang with every server and are not run;
-- the tests in `lacking/X.txt` count as waiting on a server that is said to lack X for good, as
-  bitcask lacks indexes.
+- the tests in `lacking/X.txt` count as waiting on a server that lacks X for good (`--lacks X`),
+  as bitcask lacks indexes.
 
 So the lists can only shrink. A line is `module.Class.test`, or `pbc:` or `http:` before it where
 only one protocol is concerned. Nothing of the installed package is changed but for one file that
 a test stores and that the package does not bring.
+
+Behind a whole suite, on a server that has indexes, the example of docs/clients.md is run.
 """
 import argparse
 import collections
@@ -48,7 +50,7 @@ SWITCHES = [
 ]
 
 SECONDS_PER_TEST = 60
-# Many of these hang, since the client waits for what does not come.
+# Many of these hang, since the client waits for an answer that does not come.
 SECONDS_PER_WAITING_TEST = 3
 
 HARNESS = "harness"
@@ -130,7 +132,7 @@ def short_name(test):
 
 
 def with_limit(seconds, action):
-    """Runs the action; what it raises, a passed limit included, or nothing."""
+    """Runs the action; returns its exception, also that of a passed limit, or None."""
     def on_alarm(*_):
         raise TestTimeout("no end within %d seconds" % seconds)
 
@@ -156,7 +158,7 @@ def run_test(test, seconds):
 
 
 def judge(outcome, feature):
-    """passed, failed or waiting, and what to say of it."""
+    """The status (passed, failed or waiting) and a remark."""
     status, reason = outcome
     if feature is None:
         if status == "pass":
@@ -170,7 +172,7 @@ def judge(outcome, feature):
 
 
 def prepare(arguments, protocol):
-    """Sets what the suite reads when it is imported, and imports it."""
+    """Sets the environment that the suite reads when it is imported, and imports it."""
     os.environ.update(
         RIAK_TEST_PROTOCOL=protocol,
         RIAK_TEST_HOST=arguments.host,
@@ -236,6 +238,25 @@ def run_pass(arguments, protocol, result_path):
     os._exit(0)  # the client's pools may leave threads behind
 
 
+def run_example(arguments):
+    """The reason why the example of docs/clients.md did not print what it should; None if it did."""
+    example = os.path.join(HERE, "example.py")
+    program = "import runpy, sys; sys.path.insert(0, %r); import riak_compat; runpy.run_path(%r)"
+    command = [sys.executable, "-B", "-W", "ignore", "-c", program % (HERE, example)]
+    try:
+        ran = subprocess.run(
+            command, env=dict(os.environ, PB_PORT=str(arguments.pb_port)), check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
+            timeout=SECONDS_PER_TEST)
+    except subprocess.TimeoutExpired:
+        return "no end within %d seconds" % SECONDS_PER_TEST
+    lines = ran.stdout.splitlines()
+    is_right = (
+        ran.returncode == 0 and len(lines) == 3 and lines[0] == "stored: 43"
+        and "ann" in lines[1] and lines[2].startswith("counted: "))
+    return None if is_right else ran.stdout
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--host", default="127.0.0.1")
@@ -270,6 +291,11 @@ def main():
             for line in lines:
                 status, count = line.split("\t")
                 total[status] += int(count)
+    if arguments.only == "." and "indexes" not in arguments.lacks:
+        wrong = run_example(arguments)
+        total["passed" if wrong is None else "failed"] += 1
+        if wrong is not None:
+            print("FAILED  example.py: %s" % wrong)
     print("%d tests wait for features, see waiting/" % total["waiting"])
     print("%d passed, %d failed" % (total["passed"], total["failed"]))
     sys.exit(1 if total["failed"] else 0)

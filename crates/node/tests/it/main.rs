@@ -1,4 +1,4 @@
-//! The binary as a process: what its verbs do together.
+//! The binary as a process: its verbs together.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,6 +14,7 @@ mod bucket_defaults;
 mod budgets;
 mod cluster;
 mod damaged_files;
+mod dashboard;
 mod exchanged;
 mod health;
 mod import;

@@ -344,3 +344,49 @@ fn a_file_for_removals_takes_puts_once_there_is_room() {
         1
     );
 }
+
+fn suits(files: &Files) -> bool {
+    let at_once = files.at_once();
+    at_once.is_some_and(|mut at_once| at_once.suits())
+}
+
+#[test]
+fn what_is_little_and_stays_in_the_open_segment_is_written_at_once_and_not_synced() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let files = files(&disk, 1 << 20);
+    let first = place(&files, 1, 100);
+    assert!(!suits(&files), "no segment is open");
+    assert!(is_written(files.write(&[first], LogPromise::Written)));
+    let second = place(&files, 2, 100);
+    disk.clear_log();
+    let mut at_once = files.at_once().unwrap();
+    assert!(at_once.suits() && files.at_once().is_none());
+    assert!(is_written(at_once.write(&[second])));
+    let operations: Vec<_> = disk.log().iter().map(|it| it.operation).collect();
+    assert_eq!(operations, [Operation::Write]);
+    assert!(!files.is_synced_to(files.appended()));
+}
+
+#[test]
+fn what_may_wait_for_the_device_is_left_to_the_driver() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let long = files(&disk, 4 << 20);
+    let opening = place(&long, 1, 100);
+    assert!(is_written(long.write(&[opening], LogPromise::Written)));
+    let large = place(&long, 2, 300 << 10);
+    assert!(!suits(&long), "much is to be written");
+    assert!(is_written(long.write(&[large], LogPromise::Written)));
+
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let short = files(&disk, 1_000);
+    let first = place(&short, 1, 600);
+    assert!(is_written(short.write(&[first], LogPromise::Written)));
+    let next = place(&short, 2, 600);
+    assert!(!suits(&short), "the segment is to be synced first");
+    assert!(is_written(short.write(&[next], LogPromise::Written)));
+
+    disk.add_rule(Rule::new(Fault::Error(kvorum_disk::ErrorKind::NoSpace)).on(Operation::Write));
+    let unwritten = place(&short, 3, 100);
+    assert!(!is_written(short.write(&[unwritten], LogPromise::Written)));
+    assert!(!suits(&short), "an earlier write failed");
+}
