@@ -200,7 +200,7 @@ impl Fleet<'_> {
             let text = site.run(&["admin", "transfers", "--json"])?;
             let transfers: Value = serde_json::from_str(&text).context("reading transfers")?;
             let hinted = transfers["hinted"].as_array();
-            let hinted = hinted.with_context(|| format!("no hints are told of: {text}"))?;
+            let hinted = hinted.with_context(|| format!("no hints are reported: {text}"))?;
             Ok(hinted
                 .iter()
                 .filter_map(|it| it["objects"].as_u64())

@@ -292,7 +292,7 @@ fn text_piece(bytes: &[u8]) -> Piece {
         .trim_end()
         .escape_debug()
         .to_string();
-    let name = "text for people, believed by nobody";
+    let name = "text for people only";
     fields.field(name, bytes.len(), text, Check::Covered);
     fields.finish("text")
 }

@@ -30,7 +30,7 @@ pub(crate) fn check(
     let told = missing.told.into_iter().map(in_words);
     found
         .notes
-        .extend(told.map(|what| format!("{what}, as an opening has told")));
+        .extend(told.map(|what| format!("{what}, reported at an opening")));
     for number in numbers.into_iter().rev() {
         let name = file_name(number);
         let path = directory.join(&name);

@@ -424,7 +424,7 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
     let reserve = report.disk.map_or(0, |disk| disk.reserve_bytes);
     let put_delay = report.put_delay.as_secs_f64();
     let longest = report.longest_step.as_secs_f64();
-    let help = "Background work that is owed";
+    let help = "Pending background work";
     text.gauge("maintenance_debt_bytes", help, report.debt_bytes);
     let help = "Of it, what presses";
     text.gauge("maintenance_pressing_bytes", help, report.pressing_bytes);
@@ -489,7 +489,7 @@ fn labelled_metrics(report: &Report, text: &mut MetricsText) {
         })
         .collect();
     let samples = labels.iter().map(|(labels, owed)| (&labels[..], *owed));
-    let help = "Background work that is owed, by kind";
+    let help = "Pending background work, by kind";
     text.family(MetricKind::Gauge, "maintenance_owed_bytes", help, samples);
 
     let owing: Vec<(String, u64)> = report
@@ -502,7 +502,7 @@ fn labelled_metrics(report: &Report, text: &mut MetricsText) {
         .map(|(partition, owed)| ([("partition", partition.as_str())], *owed))
         .collect();
     let samples = labels.iter().map(|(labels, owed)| (&labels[..], *owed));
-    let help = "Background work that is owed, by partition; who owes nothing is missing";
+    let help = "Pending background work, by partition; partitions without any are missing";
     text.family(
         MetricKind::Gauge,
         "maintenance_partition_owed_bytes",

@@ -463,7 +463,7 @@ fn gap_field(gap: &[u8], at: u64) -> Field {
     } else {
         Check::Bad {
             got: shown(gap),
-            expected: "zeros, which nobody reads".to_owned(),
+            expected: "zeros, which are never read".to_owned(),
         }
     };
     Field {

@@ -198,7 +198,7 @@ fn is_settled(machine: &Machine, replicas: usize) -> anyhow::Result<()> {
     let transfers = status(machine, "transfers")?;
     let hinted = transfers["hinted"]
         .as_array()
-        .context("no hints are told of")?;
+        .context("no hints are reported")?;
     if hinted.iter().any(|kept| kept["objects"] != 0) {
         bail!("hints are kept: {transfers}");
     }

@@ -139,7 +139,7 @@ fn folds_see_it(store: &dyn Backend, witnesses: &Witnesses) -> Checked {
             match (number, round_of(&visited.body)) {
                 (Some(number), Ok(round)) => drop(shown.insert(number, round)),
                 (_, Err(violation)) => strange = Some(violation),
-                (None, _) => strange = Some(Violation::of(8, "a fold shows a key of nobody")),
+                (None, _) => strange = Some(Violation::of(8, "a fold shows a key without a put")),
             }
             Flow::Continue
         };
@@ -163,7 +163,7 @@ fn folds_see_it(store: &dyn Backend, witnesses: &Witnesses) -> Checked {
 fn round_of(body: &Bytes) -> Checked<u32> {
     let round = body.first_chunk().copied().map(u32::from_le_bytes);
     let is_whole = |round: &u32| round.to_le_bytes().repeat(40) == body[..];
-    let told = || Violation::of(8, format!("a body of {} bytes is nobody's", body.len()));
+    let told = || Violation::of(8, format!("a body of {} bytes has no put", body.len()));
     round.filter(is_whole).ok_or_else(told)
 }
 
