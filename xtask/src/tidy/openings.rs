@@ -9,11 +9,7 @@ use crate::tidy::lexer::{self, Placed, Token};
 use crate::tidy::tree::{Tree, TreeFile};
 
 /// Directories with such openings, as (directory, how many).
-const EXCEPTIONS: &[(&str, usize)] = &[
-    ("bench", 14),
-    ("crates/node", 1),
-    ("crates/value-log", 8),
-];
+const EXCEPTIONS: &[(&str, usize)] = &[];
 
 const CRATES: &str = "crates/";
 
