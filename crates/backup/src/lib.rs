@@ -3,7 +3,7 @@
 //! A node fills [`Parts`].
 
 mod copied;
-mod kept;
+mod backup_list;
 mod leases;
 mod made;
 mod names;

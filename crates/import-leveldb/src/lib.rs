@@ -29,7 +29,7 @@ mod state;
 mod survey;
 mod table;
 mod table_cursor;
-mod trouble;
+mod losses;
 pub mod write_batch;
 
 pub use import::{ImportOptions, check_source, import};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::log_file::{Logged, read_log};
 use crate::manifest::Manifest;
 use crate::merge::{SortedFile, SortedForm};
-use crate::trouble::{KeyRange, lost, noted};
+use crate::losses::{KeyRange, lost, noted};
 
 const LEVEL_PREFIX: &str = "sst_";
 const LOCK: &str = "LOCK";

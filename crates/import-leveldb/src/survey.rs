@@ -14,7 +14,7 @@ use crate::record::Record;
 use crate::riak_key::{StoredKey, behind_type, decode_key, first_typed};
 use crate::run::{RunWriter, run_path};
 use crate::source::StoreFiles;
-use crate::trouble::{KeyRange, lost, noted};
+use crate::losses::{KeyRange, lost, noted};
 use crate::write_batch::decode_batch;
 
 /// Maximum number of bucket types checked beforehand on the server.

@@ -10,7 +10,7 @@ use crate::block::{BlockEntries, TRAILER_BYTES};
 use crate::internal_key::InternalKey;
 use crate::record::Record;
 use crate::table::{BlockList, Handle, block_list, bounds_of, read_block, walk_block};
-use crate::trouble::{KeyRange, lost, noted};
+use crate::losses::{KeyRange, lost, noted};
 
 /// Position in a table.
 pub(crate) struct TableCursor {

@@ -15,7 +15,7 @@ use crate::blob::{BlobWriter, blob_path};
 use crate::files::table_path;
 use crate::journal_parts::JournalParts;
 use crate::merge::{MergeWalk, Merged};
-use crate::moved::Moved;
+use crate::merge_entry::MergeEntry;
 use crate::store::Store;
 use crate::version::{Outline, Version};
 use crate::written_blob::{self, WrittenBlob};
@@ -56,7 +56,7 @@ pub(crate) struct Job {
 /// The newest entry of a key, and where older ones are that were passed since.
 struct Pending {
     key: Bytes,
-    entry: Moved,
+    entry: MergeEntry,
     older: Older,
 }
 
@@ -196,7 +196,7 @@ impl Job {
     fn take(
         &mut self,
         store: &Store,
-        entry: Moved,
+        entry: MergeEntry,
         now: Timestamp,
         table_bytes_max: u64,
     ) -> Result<()> {
@@ -245,7 +245,7 @@ impl Job {
     }
 
     /// The rest of an entry: none if nothing below, and nothing in the journal, could reappear.
-    fn kept(&self, store: &Store, key: &[u8], entry: Moved, now: Timestamp) -> Option<Moved> {
+    fn kept(&self, store: &Store, key: &[u8], entry: MergeEntry, now: Timestamp) -> Option<MergeEntry> {
         let facts = entry.facts();
         if !facts.is_removal && !store.expiry.is_over_by(&facts, now) {
             return Some(entry);
@@ -255,7 +255,7 @@ impl Job {
         let is_needed = is_in_journal || self.is_needed_above(key, key);
         is_needed.then(|| {
             let removed_at = self.journal.as_ref().and_then(|_| entry.logged_at());
-            Moved::Entry(Entry {
+            MergeEntry::Entry(Entry {
                 removed_at: removed_at.map(Box::new),
                 older,
                 ..Entry::removal(facts.sequence)
@@ -277,12 +277,12 @@ impl Job {
         &mut self,
         store: &Store,
         key: Option<&Bytes>,
-        mut entry: Moved,
+        mut entry: MergeEntry,
         table_bytes_max: u64,
     ) -> Result<()> {
         if self.is_flush {
             entry = entry.opened_from(store.settings.blob_threshold_bytes);
-            if let Moved::Entry(entry) = &mut entry {
+            if let MergeEntry::Entry(entry) = &mut entry {
                 self.move_body(store, entry)?;
             }
         }

@@ -19,7 +19,7 @@ use crate::policy::{self, Debt, Pick, Reason};
 use crate::rebuilding::lost_tables;
 use crate::shares::Shares;
 use crate::store::Store;
-use crate::trouble::Troubles;
+use crate::read_failures::ReadFailures;
 use crate::version::{LevelTable, Version, layers_of};
 
 /// However many layers are merged, each is read in pieces of so many bytes.
@@ -47,7 +47,7 @@ pub(crate) struct SharedPut {
 #[derive(Default)]
 pub(crate) struct Merging {
     running: Vec<(Pick, Job)>,
-    troubles: Troubles,
+    troubles: ReadFailures,
     shares: Shares,
     /// The levels with merges due, and after how many changes of the version they were.
     due_levels: Option<(u64, Vec<usize>)>,

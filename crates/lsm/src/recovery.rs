@@ -35,7 +35,7 @@ use crate::policy::Layout;
 use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
 use crate::store::{Store, WriteSide};
-use crate::uncovered::Uncovered;
+use crate::log_backlog::LogBacklog;
 use crate::{CompressionPoint, DrawNumber, LsmSettings, Shared};
 
 /// The state of an opening.
@@ -106,7 +106,7 @@ impl Recovery {
                     log: replayed.writer.filter(|_| self.log.is_none()),
                     unsynced: replayed.unsynced,
                     last_sequence: sequence,
-                    uncovered: Uncovered::default(),
+                    uncovered: LogBacklog::default(),
                     settled: BTreeSet::new(),
                 }),
                 version: ArcSwap::from_pointee(version),

@@ -2,7 +2,7 @@
 //! entries that name them to a table.
 //!
 //! An entry is the same wherever its body is: a copy keeps its sequence. It goes to a table on
-//! level 0, below everything in memory (see [`crate::below`]). There it hides the entry that it was
+//! level 0, below everything in memory (see [`crate::derived_writes`]). There it hides the entry that it was
 //! copied from, which goes with a merge. So key and head are written again beside the body: large
 //! entries have small ones.
 //!

@@ -14,7 +14,7 @@ use kvorum_planted_defects::is_planted;
 use kvorum_sst::ScanFilter;
 
 use crate::blob::BlobsAhead;
-use crate::held::{Held, HeldValue};
+use crate::walk_entry::{WalkEntry, WalkValue};
 use crate::merge::{MergeWalk, Merged};
 use crate::pins::Pin;
 use crate::store::Store;
@@ -24,7 +24,7 @@ use crate::version::Version;
 pub struct Shown<'a> {
     key: &'a [u8],
     sequence: u64,
-    value: &'a HeldValue,
+    value: &'a WalkValue,
     store: &'a Store,
     version: &'a Version,
     ahead: &'a RefCell<BlobsAhead>,
@@ -144,7 +144,7 @@ impl LsmSnapshot {
         let mut lease = LeaseWatch::new(self.pin.lease, filter);
         let ahead = RefCell::default();
         loop {
-            let entry = match walk.advance::<Held>(&self.store.read_side)? {
+            let entry = match walk.advance::<WalkEntry>(&self.store.read_side)? {
                 Merged::End => {
                     self.note_damage(&walk, from, &range.to);
                     return Ok(ScanEnd::Complete);

@@ -27,7 +27,7 @@ use crate::manifest::{self, Manifest};
 use crate::pins::Pins;
 use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
-use crate::uncovered::Uncovered;
+use crate::log_backlog::LogBacklog;
 use crate::version::Version;
 use crate::{LsmSettings, Shared};
 
@@ -81,7 +81,7 @@ pub(crate) struct WriteSide {
     pub(crate) unsynced: Vec<(u64, SegmentSync)>,
     pub(crate) last_sequence: u64,
     /// Batches in the value log that are in no table.
-    pub(crate) uncovered: Uncovered,
+    pub(crate) uncovered: LogBacklog,
     /// Segments of the value log that this store has let go of. Hidden entries of tables may still
     /// name them, and those are never read.
     pub(crate) settled: BTreeSet<u32>,

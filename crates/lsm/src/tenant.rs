@@ -1,7 +1,7 @@
 //! The store's side of the value log: its use of segments, and its replay after a crash.
 //!
 //! Two kinds of data need a segment: batches that are in no table yet, and entries of tables with
-//! bodies there. The first are counted while they are put ([`crate::uncovered`]), the second by the
+//! bodies there. The first are counted while they are put ([`crate::log_backlog`]), the second by the
 //! tables' properties. A segment whose bodies were copied ([`crate::relocation`]) stays named by
 //! tables until these are merged: the copies hide those entries, so it is enough to remember the
 //! finished segments. That does not outlive a restart: either the log has dropped such a segment by

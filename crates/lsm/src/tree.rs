@@ -9,7 +9,7 @@ use kvorum_backend::{
 use kvorum_encoding::KeyRange;
 use kvorum_ordered_tree::{DoubtKind, Doubts, OrderedTree, PutBelow};
 
-use crate::below::write_below;
+use crate::derived_writes::write_below;
 use crate::version::LevelTable;
 use crate::write::Guard;
 use crate::{Body, Lsm, LsmSnapshot, Op, Value};

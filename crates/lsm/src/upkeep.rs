@@ -21,7 +21,7 @@ use crate::merging::{self, Merging, Payer, SharedPut};
 use crate::rebuilding::Rebuilding;
 use crate::relocation::Relocating;
 use crate::scrub::{self, ScrubJob};
-use crate::settling::Settling;
+use crate::segment_release::SegmentRelease;
 use crate::store::Store;
 use crate::version::{Version, layers_of};
 
@@ -55,7 +55,7 @@ pub(crate) struct Jobs {
     unsynced: Unsynced,
     pub(crate) scrub: Scrubbing<ScrubJob>,
     relocation: Relocating,
-    settling: Settling,
+    settling: SegmentRelease,
 }
 
 impl Upkeep {
@@ -304,7 +304,7 @@ impl Jobs {
         self.flush.abandon(store);
         self.merge.abandon(store);
         self.scrub.abandon();
-        self.settling = Settling::default();
+        self.settling = SegmentRelease::default();
         self.relocation.abandon(store);
         self.collect.abandon(store);
         self.journal.abandon(store);

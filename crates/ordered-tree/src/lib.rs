@@ -6,10 +6,10 @@
 //! gets and puts: a write that fails when the keys it was decided from have changed, and a record
 //! of keys that damage took ([`Doubts`]).
 
-mod doubts;
+mod doubtful_ranges;
 mod scan;
 mod tree;
 
-pub use doubts::{BadBlock, Doubt, DoubtKind, DoubtRecord, Doubts};
+pub use doubtful_ranges::{BadBlock, Doubt, DoubtKind, DoubtRecord, Doubts};
 pub use scan::{ScanEnd, ScanRange, ScanStep, TreeEntry, TreeView};
 pub use tree::{OrderedTree, PutBelow};

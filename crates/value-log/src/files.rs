@@ -18,7 +18,7 @@ mod closing;
 mod failure;
 #[cfg(test)]
 mod files_test;
-mod noting;
+mod drop_note;
 mod room;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Segments with batches that are not in tables yet.
 #[derive(Default)]
-pub(crate) struct Uncovered {
+pub(crate) struct LogBacklog {
     /// Counts memtables.
     memtable: u64,
     /// By segment and memtable.
@@ -23,7 +23,7 @@ struct Batches {
     bytes: u64,
 }
 
-impl Uncovered {
+impl LogBacklog {
     /// Counts a batch.
     pub(crate) fn add(&mut self, segment: u32, sequence: u64, bytes: u64) {
         let batches = self.batches.entry((segment, self.memtable)).or_default();
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_segment_counts_for_as_long_and_as_much_as_memtables_have_of_it() {
-        let mut uncovered = Uncovered::default();
+        let mut uncovered = LogBacklog::default();
         for (segment, sequence) in [(3, 1), (3, 2)] {
             uncovered.add(segment, sequence, 100);
         }

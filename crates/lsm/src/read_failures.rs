@@ -24,7 +24,7 @@ const TIME_MICROS_MIN: u64 = 600 * 1_000_000;
 
 /// The tables of merges that failed, by number.
 #[derive(Default)]
-pub(crate) struct Troubles {
+pub(crate) struct ReadFailures {
     tables: BTreeMap<u64, Trouble>,
 }
 
@@ -34,7 +34,7 @@ struct Trouble {
     failures: u32,
 }
 
-impl Troubles {
+impl ReadFailures {
     /// A merge of these tables failed.
     pub(crate) fn failed(&mut self, tables: &[u64], now: Timestamp) {
         for table in tables {
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_has_not_failed_goes_first_and_what_has_is_still_tried() {
-        let mut troubles = Troubles::default();
+        let mut troubles = ReadFailures::default();
         troubles.failed(&[1, 2], Timestamp(5));
         let next = |inputs: [&[u64]; 2]| troubles.next(inputs.map(pick).into());
         assert_eq!(next([&[2, 3], &[4]]).unwrap().inputs, [4]);
@@ -141,7 +141,7 @@ mod tests {
             (FAILURES_MIN - 1, long, false),
             (FAILURES_MIN, long - 1, false),
         ] {
-            let mut troubles = Troubles::default();
+            let mut troubles = ReadFailures::default();
             (0..failures).for_each(|_| troubles.failed(&[1], Timestamp(0)));
             let is_lasting = troubles.is_lasting(&pick(&[7, 1]), Timestamp(at));
             assert_eq!(is_lasting, expected, "{failures} {at}");
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_writers_see_of_it_is_neither_counted_nor_timed() {
-        let mut troubles = Troubles::default();
+        let mut troubles = ReadFailures::default();
         let long = 10 * TIME_MICROS_MIN;
         (0..FAILURES_MIN).for_each(|_| troubles.failed_for_writer(&[1]));
         (0..FAILURES_MIN).for_each(|_| troubles.failed(&[1], Timestamp(long)));
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_table_that_is_gone_is_forgotten() {
-        let mut troubles = Troubles::default();
+        let mut troubles = ReadFailures::default();
         troubles.failed(&[1], Timestamp(0));
         troubles.keep(&Version::empty(4, Memtable::new(1, 0)));
         assert!(troubles.tables.is_empty());

@@ -12,7 +12,7 @@ use crate::merge::Taken;
 use crate::{Entry, Older};
 
 /// An entry that is moved.
-pub(crate) enum Moved {
+pub(crate) enum MergeEntry {
     /// Too large for its piece of memory, or made for the occasion.
     Entry(Entry),
     /// The bytes of a table or a memtable.
@@ -24,7 +24,7 @@ pub(crate) enum Moved {
     },
 }
 
-impl Moved {
+impl MergeEntry {
     pub(crate) fn facts(&self) -> Facts {
         match self {
             Self::Entry(entry) => entry.facts(),
@@ -59,7 +59,7 @@ impl Moved {
     }
 }
 
-impl Moved {
+impl MergeEntry {
     /// Its place in the log.
     pub(crate) fn logged_at(&self) -> Option<LogPlace> {
         match self {
@@ -93,7 +93,7 @@ impl Moved {
     }
 }
 
-impl Taken for Moved {
+impl Taken for MergeEntry {
     fn of_entry(entry: Entry) -> Self {
         Self::Entry(entry)
     }

@@ -22,7 +22,7 @@ const TOLD_MAX: u64 = 1_000;
 
 /// The search for bodies left in a damaged segment, if one is in progress.
 #[derive(Default)]
-pub(crate) struct Settling {
+pub(crate) struct SegmentRelease {
     search: Option<Search>,
 }
 
@@ -33,7 +33,7 @@ struct Search {
     bytes: u64,
 }
 
-impl Settling {
+impl SegmentRelease {
     /// Does a part of the work before the log may drop a segment.
     pub(crate) fn settle(
         &mut self,
