@@ -158,8 +158,9 @@ mod tests {
         let mut names = BTreeSet::new();
         for (route, item) in resources(&document) {
             for method in methods_described(item) {
-                let name = item[&method.to_lowercase()]["operationId"].as_str();
-                assert!(names.insert(name.unwrap().to_owned()), "{method} {route:?}");
+                let name = &item[&method.to_lowercase()]["operationId"];
+                let is_new = names.insert(name.as_str().unwrap().to_owned());
+                assert!(is_new, "{method} {route:?}: {name}");
             }
         }
     }
