@@ -42,7 +42,7 @@ mod tests {
     /// A path with a name for each parameter.
     fn filled(template: &str) -> String {
         let pieces = template.split(['{', '}']).enumerate();
-        let filled = pieces.map(|(at, piece)| if at % 2 == 0 { piece } else { "x" });
+        let filled = pieces.map(|(at, piece)| if at.is_multiple_of(2) { piece } else { "x" });
         filled.collect()
     }
 
