@@ -10,7 +10,7 @@ use std::task::Poll;
 
 use kvorum_backend::{Durability, Durable, SyncTicket};
 use kvorum_encoding::Address;
-use kvorum_object::Object;
+use kvorum_object::{Content, Object, Timestamp};
 use kvorum_planted_defects::is_planted;
 use kvorum_properties::SyncOnWrite;
 use kvorum_ring::Role;
@@ -180,16 +180,34 @@ impl Writes {
             PutKind::Versioned => Payload::Update(Arc::new(ClientUpdate {
                 context: request.context,
                 condition: request.condition,
-                content: request.content,
+                content: self.ending(request.content, plan),
                 resolution: plan.resolution(),
                 tag: plan.tag(),
             })),
             PutKind::AsIs => {
-                let now = kvorum_object::Timestamp::from_micros(self.replicas.parts.wall_time().0);
-                let object = Object::as_is(request.context, request.content, now);
+                let object = Object::as_is(request.context, request.content, self.now());
                 Payload::AsIs(Arc::new(object))
             }
         }
+    }
+
+    /// Content with the end that its bucket gives to what does not say it itself. Tombstones have none, and
+    /// what is put as it is keeps what it says: two puts of one such object have to store the same.
+    fn ending(&self, mut content: Content, plan: &Plan) -> Content {
+        let metadata = &mut content.metadata;
+        if let Some(secs) = plan.properties.expiry_secs
+            && metadata.expires_at.is_none()
+            && !metadata.deleted
+        {
+            let micros = u64::from(secs) * 1_000_000;
+            let end = self.now().as_micros().saturating_add(micros);
+            metadata.expires_at = Some(Timestamp::from_micros(end));
+        }
+        content
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.replicas.parts.wall_time().0)
     }
 
     fn start(

@@ -50,6 +50,8 @@ pub enum Reason {
     ConsistentWriteOnce,
     /// `datatype` together with `write_once`.
     DatatypeWriteOnce,
+    /// `expiry_secs` where values are of a data type.
+    DatatypeExpiry,
     /// `claimant` of a typed bucket.
     ClaimantImmutable,
     /// `active` of a typed bucket.
@@ -127,6 +129,9 @@ impl Reason {
             Self::DottedLastWriteWins => "If last_write_wins is true, dvv_enabled must be false",
             Self::ConsistentWriteOnce => "Write once buckets must not be consistent=true",
             Self::DatatypeWriteOnce => "Write once buckets must not have datatype defined",
+            Self::DatatypeExpiry => {
+                "values of data types do not expire; leave expiry_secs out, or set it to 0"
+            }
             Self::ClaimantImmutable => "Cannot update claimant property",
             Self::ActiveImmutable => "Cannot modify active property",
             Self::NoStrongConsistency => {
@@ -195,7 +200,8 @@ impl Reason {
             | Self::NotFunction
             | Self::NotSupported
             | Self::UnknownProperty => Form::Atom,
-            Self::NoStrongConsistency
+            Self::DatatypeExpiry
+            | Self::NoStrongConsistency
             | Self::NoCommitHooks
             | Self::BackendHoldsData
             | Self::NoSuchBackend { .. }

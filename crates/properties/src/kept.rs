@@ -107,6 +107,7 @@ mod tests {
             "linkfun" => json!({"mod": "m", "fun": "f"}),
             "datatype" => json!("set"),
             "hll_precision" => json!(9),
+            "expiry_secs" => json!(60),
             "consistent" | "write_once" | "search" | "stat_tracked" | "aae_tree_exclude" => {
                 json!(true)
             }

@@ -227,6 +227,8 @@ properties! {
         backend: String, is_named, NotString, Guarded;
         /// The name of the kind of all objects, of those that this server knows.
         object_tag: String, is_named, NotString, Guarded;
+        /// How long objects last that do not say it themselves, in seconds; 0 for ever.
+        expiry_secs: u32, every_value, NotInteger, Honoured;
         /// Whether objects are indexed by the old search.
         search: bool, every_value, NotBoolean, SEARCH;
         /// The name of the search index.
@@ -287,6 +289,11 @@ impl BucketProperties {
     /// The name of the kind of objects, with its default.
     pub fn object_tag(&self) -> &str {
         self.object_tag.as_deref().unwrap_or(OBJECT_TAG_DEFAULT)
+    }
+
+    /// How long objects last that do not say it themselves, in seconds; none for ever.
+    pub fn expiry_secs(&self) -> Option<u32> {
+        self.expiry_secs.filter(|secs| *secs > 0)
     }
 
     /// The precision of HyperLogLogs, with its default.

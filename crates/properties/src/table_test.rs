@@ -68,8 +68,9 @@ fn every_property_reaches_the_result_from_every_layer() {
         "postcommit": [{"name": "js"}],
         "chash_keyfun": {"mod": "riak_core_util", "fun": "chash_bucketonly_keyfun"},
         "linkfun": {"jsanon": "function(){}"}, "datatype": "hll", "hll_precision": 9,
-        "consistent": true, "write_once": true, "backend": "b", "object_tag": "h", "search": true,
-        "search_index": "i", "repl": "realtime", "stat_tracked": true, "aae_tree_exclude": true,
+        "consistent": true, "write_once": true, "backend": "b", "object_tag": "h",
+        "expiry_secs": 60, "search": true, "search_index": "i", "repl": "realtime",
+        "stat_tracked": true, "aae_tree_exclude": true,
     });
     let expected = object(all);
     assert_eq!(expected.len(), PropertyOverlay::NAMES.len());
@@ -159,6 +160,27 @@ fn a_hyperloglog_has_a_precision() {
     let chosen = created(json!({"datatype": "hll", "hll_precision": 9}));
     assert_eq!(chosen.hll_precision, Some(9));
     assert_eq!(created(json!({"datatype": "set"})).hll_precision, None);
+}
+
+#[test]
+fn an_expiry_is_a_whole_number_of_seconds_and_0_takes_it_back() {
+    let of_type = read(json!({"expiry_secs": 60})).unwrap();
+    let of_bucket = read(json!({"expiry_secs": 0})).unwrap();
+    let typed = BucketProperties::typed_defaults().with(&of_type);
+    assert_eq!(typed.expiry_secs(), Some(60));
+    assert_eq!(typed.with(&of_bucket).expiry_secs(), None);
+    assert_eq!(BucketProperties::untyped_defaults().expiry_secs(), None);
+    for bad in [
+        json!(-1),
+        json!(0.5),
+        json!("60"),
+        json!(true),
+        json!(1u64 << 32),
+    ] {
+        let refused = read(json!({ "expiry_secs": bad }));
+        let reason = PropertyErrors::one("expiry_secs", Reason::NotInteger);
+        assert_eq!(refused, Err(reason), "{bad}");
+    }
 }
 
 #[test]

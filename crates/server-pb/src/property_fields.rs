@@ -3,7 +3,7 @@
 //! Properties without a field (`dvv_enabled`, `stat_tracked`, `object_tag`) do not travel over this protocol. A
 //! list of hooks counts only together with its flag: an empty list with the flag set clears them.
 //! The fields that Riak 3.2 does not have (`node_confirms`, `sync_on_write`) are sent only where they
-//! are not the default.
+//! are not the default. `expiry_secs` has a field of ours, which Riak's clients pass over.
 
 use bytes::Bytes;
 use kvorum_properties::{
@@ -59,6 +59,7 @@ pub(crate) fn fields_of(properties: &BucketProperties) -> pb::RpbBucketProps {
         sync_on_write: (properties.sync_on_write != SyncOnWrite::Backend)
             .then(|| sync_field(properties.sync_on_write).into()),
         aae_tree_exclude: properties.aae_tree_exclude,
+        expiry_secs: properties.expiry_secs,
     }
 }
 
@@ -99,6 +100,7 @@ pub(crate) fn overlay_of(fields: &pb::RpbBucketProps) -> Result<PropertyOverlay,
         stat_tracked: None,
         object_tag: None,
         aae_tree_exclude: fields.aae_tree_exclude,
+        expiry_secs: fields.expiry_secs,
     };
     if let Err(errors) = overlay.check_values() {
         reader.errors.pairs.extend(errors.pairs);
@@ -268,6 +270,7 @@ mod tests {
         properties.repl = Some(Replication::On);
         properties.sync_on_write = SyncOnWrite::All;
         properties.backend = Some("disk".into());
+        properties.expiry_secs = Some(60);
         properties.r = Quorum::All;
         properties.pw = Quorum::Number(2);
         let overlay = overlay_of(&fields_of(&properties)).unwrap();
