@@ -10,7 +10,7 @@ use std::task::Poll;
 
 use kvorum_backend::{Durability, Durable, SyncTicket};
 use kvorum_encoding::Address;
-use kvorum_object::{Content, Object, Timestamp};
+use kvorum_object::{Content, Object, Resolution, Timestamp};
 use kvorum_planted_defects::is_planted;
 use kvorum_properties::SyncOnWrite;
 use kvorum_ring::Role;
@@ -178,10 +178,10 @@ impl Writes {
     fn payload(&self, request: PutRequest, plan: &Plan) -> Payload {
         match request.kind {
             PutKind::Versioned => Payload::Update(Arc::new(ClientUpdate {
+                resolution: resolution_of(&request, plan),
                 context: request.context,
                 condition: request.condition,
                 content: self.ending(request.content, plan),
-                resolution: plan.resolution(),
                 tag: plan.tag(),
             })),
             PutKind::AsIs => {
@@ -508,9 +508,30 @@ impl PutRun {
         Operation::Store {
             key: self.plan.key.clone(),
             object,
-            resolution: self.plan.resolution(),
+            resolution: self.resolution(),
             tag: self.plan.tag(),
             durability,
         }
+    }
+
+    /// An attempt before this one may have made the object: its replicas have to look at what they have.
+    fn resolution(&self) -> Resolution {
+        match &self.payload {
+            Payload::Update(update) if update.resolution == Resolution::WrittenOnce => {
+                Resolution::WrittenOnce
+            }
+            _ => self.plan.resolution(),
+        }
+    }
+}
+
+/// What becomes of concurrent versions. A value that is written once goes over whatever there is, unseen; that
+/// is no more true where its client has read a version or sets a condition, nor for a delete.
+fn resolution_of(request: &PutRequest, plan: &Plan) -> Resolution {
+    let is_blind = request.context.is_empty() && request.condition == Condition::Always;
+    let is_value = !request.content.metadata.deleted;
+    match plan.properties.is_write_once && is_blind && is_value {
+        true => Resolution::WrittenOnce,
+        false => plan.resolution(),
     }
 }
