@@ -27,6 +27,7 @@ use crate::put::{PutEffect, PutEffects, PutEvent, PutMachine};
 use crate::reading::Reads;
 use crate::replicas::{Asked, ReplicaWork, Replicas, Replied, WorkDone, await_sync, no_reply};
 use crate::request::{PutKind, PutOptions, PutRequest};
+use crate::validating::validate;
 use crate::waiting::Waiting;
 
 /// A put that was carried out.
@@ -103,6 +104,10 @@ impl Writes {
     ) -> Result<Written, RequestError> {
         let plan = self.plan(address, options)?;
         let is_as_is = request.kind == PutKind::AsIs;
+        let is_value = !is_as_is && !request.content.metadata.deleted;
+        if plan.properties.has_validators && is_value {
+            validate(&self.replicas.parts, address, &request.content).await?;
+        }
         if request.condition != Condition::Always && (is_as_is || plan.replicas.len() > 1) {
             plan.write_quorums(options)?;
             self.reads

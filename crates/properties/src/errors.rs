@@ -58,8 +58,17 @@ pub enum Reason {
     ActiveImmutable,
     /// `consistent` is asked for, and there is no strong consistency here.
     NoStrongConsistency,
-    /// A commit hook is named, and no hook would run.
+    /// A hook after a commit is named, and none would run.
     NoCommitHooks,
+    /// A hook before a commit is named that is none of the validators.
+    ForeignHook,
+    /// A validator is named that this server does not have, or whose argument cannot be read.
+    NoSuchValidator {
+        /// What is wrong.
+        detail: String,
+    },
+    /// A validator is named where values are of a data type.
+    DatatypeValidator,
     /// A backend is named that the node does not have.
     NoSuchBackend {
         /// The names that would do.
@@ -142,6 +151,20 @@ impl Reason {
                 "commit hooks are not supported by this server and would not run; set an empty list, \
                  and check or react in the client"
             }
+            Self::ForeignHook => {
+                "commit hooks in Erlang and JavaScript are not run by this server; name validators of its \
+                 module kvorum (json, json_schema:SCHEMA, max_bytes:N), or set an empty list"
+            }
+            Self::NoSuchValidator { detail } => {
+                return format!(
+                    "this validator is not one that could run, since {detail}; name json, \
+                     json_schema:SCHEMA or max_bytes:N"
+                )
+                .into();
+            }
+            Self::DatatypeValidator => {
+                "values of data types are not validated, and an operation would pass; set an empty list"
+            }
             Self::BackendHoldsData => {
                 "there is data in the present backend; `kvorum admin backend migrate` moves it and changes \
                  the property"
@@ -203,6 +226,9 @@ impl Reason {
             Self::DatatypeExpiry
             | Self::NoStrongConsistency
             | Self::NoCommitHooks
+            | Self::ForeignHook
+            | Self::NoSuchValidator { .. }
+            | Self::DatatypeValidator
             | Self::BackendHoldsData
             | Self::NoSuchBackend { .. }
             | Self::NoSuchTag { .. }

@@ -242,6 +242,26 @@ fn hooks_keep_their_forms_and_order() {
 }
 
 #[test]
+fn validators_are_read_from_hooks_and_keep_their_form() {
+    let hooks = json!([
+        {"mod": "kvorum", "fun": "max_bytes:10"},
+        {"mod": "kvorum", "fun": "nothing"},
+        {"mod": "m", "fun": "json"},
+        {"mod": "kvorum", "fun": "json_schema:{\"type\": \"object\"}"},
+    ]);
+    let overlay = read(json!({ "precommit": hooks })).unwrap();
+    assert_eq!(overlay.to_json()["precommit"], hooks);
+    let properties = BucketProperties::typed_defaults().with(&overlay);
+    let verdicts = |value: &[u8]| {
+        let checked = properties.validators().map(|it| it.check(value, b""));
+        checked.map(|it| it.is_ok()).collect::<Vec<_>>()
+    };
+    assert_eq!(verdicts(b"{}"), [true, true]);
+    assert_eq!(verdicts(b"[1]"), [true, false]);
+    assert_eq!(verdicts(b"{\"a\": 12345}"), [false, true]);
+}
+
+#[test]
 fn replication_reads_booleans_and_words() {
     let repl = |value: Value| read(json!({ "repl": value })).unwrap().repl.unwrap();
     assert_eq!(repl(json!(true)), Replication::On);

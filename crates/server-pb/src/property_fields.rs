@@ -191,18 +191,20 @@ impl Reader {
 
 fn hook_of(field: &pb::RpbCommitHook) -> Option<CommitHook> {
     if let Some(function) = &field.modfun {
-        return function_of(function).map(CommitHook::Module);
+        return function_of(function).map(CommitHook::of_function);
     }
     let name = str::from_utf8(field.name.as_deref()?).ok()?;
     (!name.is_empty()).then(|| CommitHook::Named(name.to_owned()))
 }
 
 fn hook_field(hook: &CommitHook) -> pb::RpbCommitHook {
+    let of_function = |function: &ModuleFunction| pb::RpbCommitHook {
+        modfun: Some(function_field(function)),
+        name: None,
+    };
     match hook {
-        CommitHook::Module(function) => pb::RpbCommitHook {
-            modfun: Some(function_field(function)),
-            name: None,
-        },
+        CommitHook::Validator(validator) => of_function(&validator.function()),
+        CommitHook::Module(function) => of_function(function),
         CommitHook::Named(name) => pb::RpbCommitHook {
             modfun: None,
             name: Some(name.clone().into()),

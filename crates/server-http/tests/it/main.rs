@@ -24,4 +24,5 @@ mod refusals;
 mod resources;
 mod siblings;
 mod spelling;
+mod validators;
 mod world;
