@@ -31,9 +31,7 @@ pub(crate) async fn validate(
     }
     let (properties, content) = (Arc::clone(properties), content.clone());
     let runtime = &parts.runtime;
-    runtime
-        .blocking(move || check(&properties, &content))
-        .await
+    runtime.blocking(move || check(&properties, &content)).await
 }
 
 fn check(properties: &BucketProperties, content: &Content) -> Result<(), RequestError> {

@@ -315,26 +315,59 @@ mod tests {
             "additionalProperties": {"type": "number"},
         });
         for (value, expected) in [
-            (json!({"name": "Ann", "age": 7, "tags": ["a"], "of": 1, "any": []}), ""),
-            (json!({"name": "Ann", "age": 7.0, "a/b": null, "more": 1.5}), ""),
+            (
+                json!({"name": "Ann", "age": 7, "tags": ["a"], "of": 1, "any": []}),
+                "",
+            ),
+            (
+                json!({"name": "Ann", "age": 7.0, "a/b": null, "more": 1.5}),
+                "",
+            ),
             // A character may have several bytes.
             (json!({"name": "\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}"}), ""),
             (json!([]), "the value is not of the type object"),
             (json!({}), "the value lacks the member name"),
-            (json!({"name": ""}), "/name has 0 characters, and at least 1 may be"),
-            (json!({"name": "Ulrike"}), "/name has 6 characters, and at most 5 may be"),
-            (json!({"name": "A", "age": 7.5}), "/age is not of the type integer"),
-            (json!({"name": "A", "age": -1}), "/age has -1 as its value, and at least 0 may be"),
-            (json!({"name": "A", "age": 151}), "/age has 151 as its value, and at most 150 may be"),
-            (json!({"name": "A", "tags": []}), "/tags has 0 items, and at least 1 may be"),
+            (
+                json!({"name": ""}),
+                "/name has 0 characters, and at least 1 may be",
+            ),
+            (
+                json!({"name": "Ulrike"}),
+                "/name has 6 characters, and at most 5 may be",
+            ),
+            (
+                json!({"name": "A", "age": 7.5}),
+                "/age is not of the type integer",
+            ),
+            (
+                json!({"name": "A", "age": -1}),
+                "/age has -1 as its value, and at least 0 may be",
+            ),
+            (
+                json!({"name": "A", "age": 151}),
+                "/age has 151 as its value, and at most 150 may be",
+            ),
+            (
+                json!({"name": "A", "tags": []}),
+                "/tags has 0 items, and at least 1 may be",
+            ),
             (
                 json!({"name": "A", "tags": ["a", "c"]}),
                 "/tags/1 is none of the values that there may be",
             ),
-            (json!({"name": "A", "of": 2}), "/of is none of the values that there may be"),
+            (
+                json!({"name": "A", "of": 2}),
+                "/of is none of the values that there may be",
+            ),
             (json!({"name": "A", "gone": 1}), "/gone may not be there"),
-            (json!({"name": "A", "a/b": 1}), "/a~1b is not of the type null or boolean"),
-            (json!({"name": "A", "more": "1"}), "/more is not of the type number"),
+            (
+                json!({"name": "A", "a/b": 1}),
+                "/a~1b is not of the type null or boolean",
+            ),
+            (
+                json!({"name": "A", "more": "1"}),
+                "/more is not of the type number",
+            ),
         ] {
             assert_eq!(misfit(&person, &value), expected, "{value}");
         }
@@ -348,7 +381,10 @@ mod tests {
             ("{", "is no JSON"),
             ("1", "a schema is an object"),
             (r#"{"pattern":"^a"}"#, "the keyword pattern is not known"),
-            (r##"{"items":{"$ref":"#"}}"##, "the keyword $ref is not known"),
+            (
+                r##"{"items":{"$ref":"#"}}"##,
+                "the keyword $ref is not known",
+            ),
             (r#"{"type":"text"}"#, "type is not a known kind"),
             (r#"{"type":["string",1]}"#, "type is not a known kind"),
             (r#"{"enum":1}"#, "enum is not a list"),

@@ -242,7 +242,10 @@ mod tests {
         let checked = |property: &str, hooks: Value, current: &BucketProperties| {
             let kept = overlay(property, hooks).check_kept(current, &[], &[]);
             let error = |errors: PropertyErrors| errors.pairs[0].1.clone();
-            kept.map_or_else(|errors| error(errors).text().into_owned(), |_| String::new())
+            kept.map_or_else(
+                |errors| error(errors).text().into_owned(),
+                |_| String::new(),
+            )
         };
         let (json, size) = (hook("kvorum", "json"), hook("kvorum", "max_bytes:9"));
         assert_eq!(checked("precommit", json!([json, size]), &current), "");
@@ -250,7 +253,10 @@ mod tests {
             (json!([json, hook("m", "f")]), "Erlang and JavaScript"),
             (json!([{"name": "json"}]), "Erlang and JavaScript"),
             (json!([hook("kvorum", "xml")]), "no validator of this name"),
-            (json!([hook("kvorum", "json_schema:{")]), "the schema is no JSON"),
+            (
+                json!([hook("kvorum", "json_schema:{")]),
+                "the schema is no JSON",
+            ),
         ] {
             let text = checked("precommit", hooks, &current);
             assert!(text.contains(reason) && text.contains("; "), "{text}");

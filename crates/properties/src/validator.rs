@@ -170,7 +170,11 @@ mod tests {
             ("json", b"", Some("json: EOF")),
             ("json", b"\"\xff\"", Some("json: the value is not UTF-8")),
             ("max_bytes:3", b"abc", None),
-            ("max_bytes:3", b"abcd", Some("max_bytes: the value has 4 bytes")),
+            (
+                "max_bytes:3",
+                b"abcd",
+                Some("max_bytes: the value has 4 bytes"),
+            ),
             ("max_bytes:0", b"", None),
             ("json_schema:{\"type\":\"array\"}", b"[]", None),
             (
@@ -178,7 +182,11 @@ mod tests {
                 b"{}",
                 Some("json_schema: the value is not of the type array"),
             ),
-            ("json_schema:true", b"nothing", Some("json_schema: expected")),
+            (
+                "json_schema:true",
+                b"nothing",
+                Some("json_schema: expected"),
+            ),
         ] {
             let got = rejection(function, value);
             match rejected {

@@ -166,7 +166,10 @@ fn a_deletion_in_a_bucket_with_an_end_lasts() {
         let deleted = client.ask("DELETE", path, &[], b"").await;
         assert_eq!(deleted.status, 204);
         let read = client.get(path).await;
-        assert_eq!((read.status, read.header("x-kvorum-expires-at")), (404, None));
+        assert_eq!(
+            (read.status, read.header("x-kvorum-expires-at")),
+            (404, None)
+        );
     });
 }
 

@@ -45,7 +45,10 @@ fn a_value_that_no_validator_lets_pass_is_refused_with_its_fault() {
         let (status, said) = put(&mut client, KEY, "{\"name\": \"Ann\"}").await;
         assert_eq!(status, 204, "{said}");
         // A delete has no value, and what is there already stays.
-        assert_eq!(set(&mut client, PROPS, &hooks.replace("40", "1")).await, 204);
+        assert_eq!(
+            set(&mut client, PROPS, &hooks.replace("40", "1")).await,
+            204
+        );
         assert_eq!(client.get(KEY).await.status, 200);
         assert_eq!(client.ask("DELETE", KEY, &[], b"").await.status, 204);
         assert_eq!(put(&mut client, KEY, "{}").await.0, 403);
@@ -94,7 +97,11 @@ fn hooks_that_would_not_run_are_refused_when_they_are_set() {
         for (path, hooks, reason) in [
             (PROPS, r#"[{"mod":"m","fun":"f"}]"#, "Erlang and JavaScript"),
             (PROPS, r#"[{"name":"json"}]"#, "Erlang and JavaScript"),
-            (PROPS, r#"[{"mod":"kvorum","fun":"xml"}]"#, "no validator of this name"),
+            (
+                PROPS,
+                r#"[{"mod":"kvorum","fun":"xml"}]"#,
+                "no validator of this name",
+            ),
             (
                 PROPS,
                 r#"[{"mod":"kvorum","fun":"json_schema:{\"pattern\":\"a\"}"}]"#,

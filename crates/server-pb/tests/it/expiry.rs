@@ -76,13 +76,19 @@ fn what_was_read_keeps_its_end_until_the_client_gives_another_or_none() {
         let read = get(&mut client, None, "k", &GetOptions::default()).await;
         let mut content = read.unwrap().content.remove(0);
         put_content(&mut client, "k", &content).await;
-        assert_eq!(metadata(&mut client, "k").await, pairs(&[(EXPIRES_AT, DATE)]));
+        assert_eq!(
+            metadata(&mut client, "k").await,
+            pairs(&[(EXPIRES_AT, DATE)])
+        );
         content.usermeta.push(pb::RpbPair {
             key: bytes(TTL),
             value: Some(bytes("120")),
         });
         put_content(&mut client, "k", &content).await;
-        assert_eq!(metadata(&mut client, "k").await, pairs(&[(EXPIRES_AT, LATER)]));
+        assert_eq!(
+            metadata(&mut client, "k").await,
+            pairs(&[(EXPIRES_AT, LATER)])
+        );
         content.usermeta.clear();
         put_content(&mut client, "k", &content).await;
         assert_eq!(metadata(&mut client, "k").await, pairs(&[]));
