@@ -155,6 +155,9 @@ pub enum RequestError {
     /// An operation on a data type cannot be carried out; why. Fix the request.
     #[error("{0}")]
     OperationRefused(String),
+    /// A validator of the bucket does not let the value pass; which one, and why. Fix the value.
+    #[error("{{precommit_fail,<<{0:?}>>}}")]
+    Rejected(String),
     /// The disk is full: writes are refused until there is room. Reads go on.
     #[error("disk_full: the disk of a replica has no room, see its node's log; reads go on")]
     DiskFull(String),
@@ -211,6 +214,7 @@ impl RequestError {
                 | Self::NotPresent(_)
                 | Self::OperationRefused(_)
                 | Self::CountersNeedSiblings
+                | Self::Rejected(_)
                 | Self::VnodeOpening
                 | Self::VnodeFailed
         )
@@ -251,6 +255,9 @@ impl RequestError {
                 "the connection to a replica broke over the write, which may be \
                  there or not; read before writing again"
                     .to_owned()
+            }
+            Self::Rejected(detail) => {
+                format!("a validator of the bucket does not let the value pass: {detail}")
             }
             Self::IndexesNotSupported(engine) => {
                 format!("the storage backend {engine} has no secondary indexes")

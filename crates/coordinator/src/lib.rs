@@ -54,6 +54,7 @@ mod script_test;
 mod service;
 mod trace;
 mod unopened;
+mod validating;
 mod waiting;
 mod writing;
 

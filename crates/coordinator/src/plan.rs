@@ -65,6 +65,8 @@ pub(crate) struct PlanProperties {
     notfound_ok: bool,
     pub(crate) sync_on_write: SyncOnWrite,
     pub(crate) is_write_once: bool,
+    pub(crate) expiry_secs: Option<u32>,
+    pub(crate) has_validators: bool,
     resolution: Resolution,
     tag: ObjectTag,
 }
@@ -89,6 +91,8 @@ impl From<&BucketProperties> for PlanProperties {
             notfound_ok: properties.notfound_ok,
             sync_on_write: properties.sync_on_write,
             is_write_once: properties.is_write_once(),
+            expiry_secs: properties.expiry_secs(),
+            has_validators: properties.validators().next().is_some(),
             resolution: Resolution::keeping_siblings(properties.keeps_siblings()),
             tag: tag_of(properties),
         }

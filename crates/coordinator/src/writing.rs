@@ -10,7 +10,7 @@ use std::task::Poll;
 
 use kvorum_backend::{Durability, Durable, SyncTicket};
 use kvorum_encoding::Address;
-use kvorum_object::Object;
+use kvorum_object::{Content, Object, Resolution, Timestamp};
 use kvorum_planted_defects::is_planted;
 use kvorum_properties::SyncOnWrite;
 use kvorum_ring::Role;
@@ -27,6 +27,7 @@ use crate::put::{PutEffect, PutEffects, PutEvent, PutMachine};
 use crate::reading::Reads;
 use crate::replicas::{Asked, ReplicaWork, Replicas, Replied, WorkDone, await_sync, no_reply};
 use crate::request::{PutKind, PutOptions, PutRequest};
+use crate::validating::validate;
 use crate::waiting::Waiting;
 
 /// A put that was carried out.
@@ -103,6 +104,10 @@ impl Writes {
     ) -> Result<Written, RequestError> {
         let plan = self.plan(address, options)?;
         let is_as_is = request.kind == PutKind::AsIs;
+        let is_value = !is_as_is && !request.content.metadata.deleted;
+        if plan.properties.has_validators && is_value {
+            validate(&self.replicas.parts, address, &request.content).await?;
+        }
         if request.condition != Condition::Always && (is_as_is || plan.replicas.len() > 1) {
             plan.write_quorums(options)?;
             self.reads
@@ -178,18 +183,36 @@ impl Writes {
     fn payload(&self, request: PutRequest, plan: &Plan) -> Payload {
         match request.kind {
             PutKind::Versioned => Payload::Update(Arc::new(ClientUpdate {
+                resolution: resolution_of(&request, plan),
                 context: request.context,
                 condition: request.condition,
-                content: request.content,
-                resolution: plan.resolution(),
+                content: self.ending(request.content, plan),
                 tag: plan.tag(),
             })),
             PutKind::AsIs => {
-                let now = kvorum_object::Timestamp::from_micros(self.replicas.parts.wall_time().0);
-                let object = Object::as_is(request.context, request.content, now);
+                let object = Object::as_is(request.context, request.content, self.now());
                 Payload::AsIs(Arc::new(object))
             }
         }
+    }
+
+    /// Content with the end that its bucket gives to what does not say it itself. Tombstones have none, and
+    /// what is put as it is keeps what it says: two puts of one such object have to store the same.
+    fn ending(&self, mut content: Content, plan: &Plan) -> Content {
+        let metadata = &mut content.metadata;
+        if let Some(secs) = plan.properties.expiry_secs
+            && metadata.expires_at.is_none()
+            && !metadata.deleted
+        {
+            let micros = u64::from(secs) * 1_000_000;
+            let end = self.now().as_micros().saturating_add(micros);
+            metadata.expires_at = Some(Timestamp::from_micros(end));
+        }
+        content
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.replicas.parts.wall_time().0)
     }
 
     fn start(
@@ -490,9 +513,30 @@ impl PutRun {
         Operation::Store {
             key: self.plan.key.clone(),
             object,
-            resolution: self.plan.resolution(),
+            resolution: self.resolution(),
             tag: self.plan.tag(),
             durability,
         }
+    }
+
+    /// An attempt before this one may have made the object: its replicas have to look at what they have.
+    fn resolution(&self) -> Resolution {
+        match &self.payload {
+            Payload::Update(update) if update.resolution == Resolution::WrittenOnce => {
+                Resolution::WrittenOnce
+            }
+            _ => self.plan.resolution(),
+        }
+    }
+}
+
+/// What becomes of concurrent versions. A value that is written once goes over whatever there is, unseen; that
+/// is no more true where its client has read a version or sets a condition, nor for a delete.
+fn resolution_of(request: &PutRequest, plan: &Plan) -> Resolution {
+    let is_blind = request.context.is_empty() && request.condition == Condition::Always;
+    let is_value = !request.content.metadata.deleted;
+    match plan.properties.is_write_once && is_blind && is_value {
+        true => Resolution::WrittenOnce,
+        false => plan.resolution(),
     }
 }

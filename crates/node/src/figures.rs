@@ -72,6 +72,9 @@ impl Meter for RequestMeter {
     ) {
         let now = now.elapsed();
         let stats = &self.stats;
+        if matches!(error, Some(RequestError::Rejected(_))) {
+            stats.precommit_fail.count();
+        }
         match kind {
             RequestKind::Get => {
                 let at = Recording::new(now);

@@ -238,7 +238,7 @@ fn plan<A: Version, B: Version>(
         // everything rather than nothing.
         picks = walk(left, right, |_| true, |_| true);
     }
-    if resolution == Resolution::NewestWins {
+    if resolution.keeps_one() {
         let rank = |pick: &Pick| match *pick {
             Pick::Left(index) => left[index].rank(),
             Pick::Right(index) => right[index].rank(),

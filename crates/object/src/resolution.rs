@@ -15,6 +15,10 @@ pub enum Resolution {
     KeepSiblings,
     /// The newest is kept; causality decides before time does.
     NewestWins,
+    /// The newest is kept, of values that are written once: a replica that stores one need not look at what
+    /// it has. Where one was there after all, the last that came is kept on that replica, and the newest of
+    /// all replicas where they are merged.
+    WrittenOnce,
 }
 
 impl Resolution {
@@ -29,6 +33,11 @@ impl Resolution {
             Self::NewestWins
         }
     }
+
+    /// True when one version is kept of those that are concurrent.
+    pub(crate) fn keeps_one(self) -> bool {
+        matches!(self, Self::NewestWins | Self::WrittenOnce)
+    }
 }
 
 /// Reduces an object to the siblings that its bucket's clients may see; the clock stays as it is.
@@ -38,7 +47,7 @@ impl Resolution {
 #[must_use]
 pub fn resolve(mut object: Object, resolution: Resolution) -> Object {
     let siblings = object.siblings_mut();
-    if resolution == Resolution::NewestWins && siblings.len() > 1 {
+    if resolution.keeps_one() && siblings.len() > 1 {
         siblings.sort_unstable_by_key(Version::rank);
         siblings.drain(..siblings.len() - 1);
     }

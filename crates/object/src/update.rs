@@ -72,7 +72,8 @@ pub enum UpdateError {
 /// coordinator's siblings. This holds for every bucket, so that its resolution may change later.
 ///
 /// Under [`Resolution::NewestWins`] the head suffices always, yet it has to be given: without it a
-/// wall clock that steps back would let an older write win.
+/// wall clock that steps back would let an older write win. Under [`Resolution::WrittenOnce`] it need not be
+/// given, at that price.
 pub fn update(stored: Stored<'_>, write: Write<'_>) -> Result<Object, UpdateError> {
     let Write {
         context,

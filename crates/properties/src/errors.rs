@@ -50,14 +50,25 @@ pub enum Reason {
     ConsistentWriteOnce,
     /// `datatype` together with `write_once`.
     DatatypeWriteOnce,
+    /// `expiry_secs` where values are of a data type.
+    DatatypeExpiry,
     /// `claimant` of a typed bucket.
     ClaimantImmutable,
     /// `active` of a typed bucket.
     ActiveImmutable,
     /// `consistent` is asked for, and there is no strong consistency here.
     NoStrongConsistency,
-    /// A commit hook is named, and no hook would run.
+    /// A hook after a commit is named, and none would run.
     NoCommitHooks,
+    /// A hook before a commit is named that is none of the validators.
+    ForeignHook,
+    /// A validator is named that this server does not have, or whose argument cannot be read.
+    NoSuchValidator {
+        /// What is wrong.
+        detail: String,
+    },
+    /// A validator is named where values are of a data type.
+    DatatypeValidator,
     /// A backend is named that the node does not have.
     NoSuchBackend {
         /// The names that would do.
@@ -127,6 +138,9 @@ impl Reason {
             Self::DottedLastWriteWins => "If last_write_wins is true, dvv_enabled must be false",
             Self::ConsistentWriteOnce => "Write once buckets must not be consistent=true",
             Self::DatatypeWriteOnce => "Write once buckets must not have datatype defined",
+            Self::DatatypeExpiry => {
+                "values of data types do not expire; leave expiry_secs out, or set it to 0"
+            }
             Self::ClaimantImmutable => "Cannot update claimant property",
             Self::ActiveImmutable => "Cannot modify active property",
             Self::NoStrongConsistency => {
@@ -136,6 +150,20 @@ impl Reason {
             Self::NoCommitHooks => {
                 "commit hooks are not supported by this server and would not run; set an empty list, \
                  and check or react in the client"
+            }
+            Self::ForeignHook => {
+                "commit hooks in Erlang and JavaScript are not run by this server; name validators of its \
+                 module kvorum (json, json_schema:SCHEMA, max_bytes:N), or set an empty list"
+            }
+            Self::NoSuchValidator { detail } => {
+                return format!(
+                    "this validator is not one that could run, since {detail}; name json, \
+                     json_schema:SCHEMA or max_bytes:N"
+                )
+                .into();
+            }
+            Self::DatatypeValidator => {
+                "values of data types are not validated, and an operation would pass; set an empty list"
             }
             Self::BackendHoldsData => {
                 "there is data in the present backend; `kvorum admin backend migrate` moves it and changes \
@@ -195,8 +223,12 @@ impl Reason {
             | Self::NotFunction
             | Self::NotSupported
             | Self::UnknownProperty => Form::Atom,
-            Self::NoStrongConsistency
+            Self::DatatypeExpiry
+            | Self::NoStrongConsistency
             | Self::NoCommitHooks
+            | Self::ForeignHook
+            | Self::NoSuchValidator { .. }
+            | Self::DatatypeValidator
             | Self::BackendHoldsData
             | Self::NoSuchBackend { .. }
             | Self::NoSuchTag { .. }

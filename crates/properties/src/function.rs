@@ -1,4 +1,5 @@
-//! Properties that name functions: hooks, the key hash and the link function, in Riak's JSON forms.
+//! Properties that name functions: the key hash and the link function, in Riak's JSON forms, and the form that
+//! they share with hooks.
 
 use serde_json::{Map, Value, json};
 
@@ -9,15 +10,6 @@ pub struct ModuleFunction {
     pub module: String,
     /// The function's name.
     pub function: String,
-}
-
-/// A hook that runs before or after a commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CommitHook {
-    /// `{"mod": ..., "fun": ...}`.
-    Module(ModuleFunction),
-    /// `{"name": ...}`: a JavaScript function by its name.
-    Named(String),
 }
 
 /// The part of a key's address that decides its place on the ring.
@@ -52,32 +44,15 @@ impl ModuleFunction {
         }
     }
 
-    fn from_json(object: &Map<String, Value>) -> Option<Self> {
+    pub(crate) fn from_json(object: &Map<String, Value>) -> Option<Self> {
         let module = object.get("mod")?.as_str()?;
         let function = object.get("fun")?.as_str()?;
         let complete = object.len() == 2 && !module.is_empty() && !function.is_empty();
         complete.then(|| Self::new(module, function))
     }
 
-    fn to_json(&self) -> Value {
-        json!({"mod": self.module, "fun": self.function})
-    }
-}
-
-impl CommitHook {
-    pub(crate) fn from_json(value: &Value) -> Option<Self> {
-        let object = value.as_object()?;
-        let named = || sole_text(object, "name").map(Self::Named);
-        ModuleFunction::from_json(object)
-            .map(Self::Module)
-            .or_else(named)
-    }
-
     pub(crate) fn to_json(&self) -> Value {
-        match self {
-            Self::Module(function) => function.to_json(),
-            Self::Named(name) => json!({"name": name}),
-        }
+        json!({"mod": self.module, "fun": self.function})
     }
 }
 
@@ -133,7 +108,8 @@ impl Default for LinkFunction {
     }
 }
 
-fn sole_text(object: &Map<String, Value>, name: &str) -> Option<String> {
+/// The text of an object's only member, if it has this name.
+pub(crate) fn sole_text(object: &Map<String, Value>, name: &str) -> Option<String> {
     let text = object.get(name)?.as_str()?;
     (object.len() == 1 && !text.is_empty()).then(|| text.to_owned())
 }

@@ -5,23 +5,29 @@
 //! the result is a [`BucketProperties`], where every property with a default has a value. All
 //! properties stand in one table (`table.rs`), from which both types, their JSON and the checks of
 //! single values are made. It also has the effect of setting each (`effect.rs`), by which new values
-//! are checked (`property_check.rs`). Contradictions between properties are in `rules.rs`.
+//! are checked (`property_check.rs`). Contradictions between properties are in `rules.rs`. The hooks
+//! that run here are validators (`validator.rs`), one of which goes by a schema (`json_schema.rs`).
 //!
 //! The JSON forms are Riak's. The Protocol Buffers form belongs to the PB server; only the numbers
 //! that stand for words are known here ([`Quorum::from_wire`]).
 
+mod commit_hook;
 mod effect;
 mod errors;
 mod function;
+mod json_schema;
 mod property_check;
 mod quorum;
 mod rules;
 mod table;
+mod validator;
 mod value;
 
+pub use commit_hook::CommitHook;
 pub use effect::{Effect, WithoutEffect};
 pub use errors::{PropertyErrors, Reason};
-pub use function::{CommitHook, KeyFunction, LinkFunction, ModuleFunction};
+pub use function::{KeyFunction, LinkFunction, ModuleFunction};
 pub use quorum::{NotQuorum, Quorum};
 pub use table::{BucketProperties, HLL_PRECISION_DEFAULT, OBJECT_TAG_DEFAULT, PropertyOverlay};
+pub use validator::{Rejected, Validator};
 pub use value::{Datatype, Replication, SyncOnWrite};

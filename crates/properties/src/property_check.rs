@@ -7,9 +7,11 @@
 
 use serde_json::{Map, Value};
 
+use crate::commit_hook::CommitHook;
 use crate::effect::{Effect, WithoutEffect};
 use crate::errors::{PropertyErrors, Reason};
 use crate::table::{BucketProperties, PropertyOverlay, READ_ONLY};
+use crate::validator::Validator;
 
 impl PropertyOverlay {
     /// Refuses this overlay's changes to `current` that this server would not keep; returns those without
@@ -22,11 +24,12 @@ impl PropertyOverlay {
     ) -> Result<Vec<WithoutEffect>, PropertyErrors> {
         let mut errors = PropertyErrors::default();
         let mut without_effect = Vec::new();
+        let updated = current.with(self);
         for (property, effect) in self.changes(current) {
             match effect {
                 Effect::Honoured => {}
                 Effect::Guarded => {
-                    if let Some(reason) = self.not_kept(property, backends, tags) {
+                    if let Some(reason) = self.not_kept(property, &updated, backends, tags) {
                         errors.push(property, reason);
                     }
                 }
@@ -62,12 +65,17 @@ impl PropertyOverlay {
     }
 
     /// The reason for not keeping the value of a guarded property.
-    fn not_kept(&self, property: &str, backends: &[&str], tags: &[&str]) -> Option<Reason> {
-        let has_hooks = |hooks: &Option<Vec<_>>| hooks.as_ref().is_some_and(|it| !it.is_empty());
+    fn not_kept(
+        &self,
+        property: &str,
+        updated: &BucketProperties,
+        backends: &[&str],
+        tags: &[&str],
+    ) -> Option<Reason> {
         match property {
             "consistent" => (self.consistent == Some(true)).then_some(Reason::NoStrongConsistency),
-            "precommit" => has_hooks(&self.precommit).then_some(Reason::NoCommitHooks),
-            "postcommit" => has_hooks(&self.postcommit).then_some(Reason::NoCommitHooks),
+            "precommit" => not_run(updated),
+            "postcommit" => (!updated.postcommit.is_empty()).then_some(Reason::NoCommitHooks),
             "backend" => {
                 let is_known = |name: &String| backends.contains(&name.as_str());
                 let is_foreign = !self.backend.as_ref().is_none_or(is_known);
@@ -85,6 +93,21 @@ impl PropertyOverlay {
             other => unreachable!("{other} is guarded, and nothing guards it"),
         }
     }
+}
+
+/// The reason for not running all hooks before a commit.
+fn not_run(properties: &BucketProperties) -> Option<Reason> {
+    let reason = |hook: &CommitHook| match hook {
+        CommitHook::Validator(_) => None,
+        CommitHook::Module(function) => Some(match Validator::of(function) {
+            Some(Err(detail)) => Reason::NoSuchValidator { detail },
+            Some(Ok(_)) | None => Reason::ForeignHook,
+        }),
+        CommitHook::Named(_) => Some(Reason::ForeignHook),
+    };
+    let foreign = properties.precommit.iter().find_map(reason);
+    let is_of_type = properties.datatype.is_some() && !properties.precommit.is_empty();
+    foreign.or_else(|| is_of_type.then_some(Reason::DatatypeValidator))
 }
 
 #[cfg(test)]
@@ -107,6 +130,7 @@ mod tests {
             "linkfun" => json!({"mod": "m", "fun": "f"}),
             "datatype" => json!("set"),
             "hll_precision" => json!(9),
+            "expiry_secs" => json!(60),
             "consistent" | "write_once" | "search" | "stat_tracked" | "aae_tree_exclude" => {
                 json!(true)
             }
@@ -209,6 +233,39 @@ mod tests {
         let names: Vec<_> = passed_over.iter().map(|it| it.property).collect();
         assert_eq!(names, ["name", "claimant"]);
         assert_eq!(PropertyOverlay::from_json(&wanted).unwrap().n_val, Some(2));
+    }
+
+    #[test]
+    fn of_hooks_the_validators_are_kept() {
+        let current = BucketProperties::untyped_defaults();
+        let hook = |module: &str, function: &str| json!({"mod": module, "fun": function});
+        let checked = |property: &str, hooks: Value, current: &BucketProperties| {
+            let kept = overlay(property, hooks).check_kept(current, &[], &[]);
+            let error = |errors: PropertyErrors| errors.pairs[0].1.clone();
+            kept.map_or_else(
+                |errors| error(errors).text().into_owned(),
+                |_| String::new(),
+            )
+        };
+        let (json, size) = (hook("kvorum", "json"), hook("kvorum", "max_bytes:9"));
+        assert_eq!(checked("precommit", json!([json, size]), &current), "");
+        for (hooks, reason) in [
+            (json!([json, hook("m", "f")]), "Erlang and JavaScript"),
+            (json!([{"name": "json"}]), "Erlang and JavaScript"),
+            (json!([hook("kvorum", "xml")]), "no validator of this name"),
+            (
+                json!([hook("kvorum", "json_schema:{")]),
+                "the schema is no JSON",
+            ),
+        ] {
+            let text = checked("precommit", hooks, &current);
+            assert!(text.contains(reason) && text.contains("; "), "{text}");
+        }
+        let after = checked("postcommit", json!([json]), &current);
+        assert!(after.contains("would not run"), "{after}");
+        let sets = current.with(&overlay("datatype", json!("set")));
+        let typed = checked("precommit", json!([json]), &sets);
+        assert!(typed.contains("data types"), "{typed}");
     }
 
     #[test]

@@ -93,6 +93,9 @@ impl BucketProperties {
         if self.is_write_once() && self.is_consistent() {
             errors.push("consistent", Reason::ConsistentWriteOnce);
         }
+        if self.datatype.is_some() && self.expiry_secs().is_some() {
+            errors.push("expiry_secs", Reason::DatatypeExpiry);
+        }
     }
 
     /// The reason for `datatype` not to become `wanted`.
@@ -160,6 +163,21 @@ mod tests {
                 Reason::DatatypeNeedsSiblings
             ))
         );
+    }
+
+    /// A value of a data type is merged for as long as there are replicas: one that ceased to exist on some
+    /// of them would come back from the others with half of its history.
+    #[test]
+    fn data_types_do_not_expire() {
+        let refused = Err(PropertyErrors::one("expiry_secs", Reason::DatatypeExpiry));
+        assert_eq!(created(r#"{"datatype":"set","expiry_secs":60}"#), refused);
+        let sets = created(r#"{"datatype":"set","expiry_secs":0}"#).unwrap();
+        assert_eq!(
+            sets.updated_with(&overlay(r#"{"expiry_secs":60}"#)),
+            refused
+        );
+        let plain = created(r#"{"expiry_secs":60}"#).unwrap();
+        assert!(plain.updated_with(&overlay(r#"{"expiry_secs":0}"#)).is_ok());
     }
 
     #[test]

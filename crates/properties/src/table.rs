@@ -2,14 +2,16 @@
 
 use serde_json::{Map, Value};
 
+use crate::commit_hook::CommitHook;
 use crate::effect::Effect::{self, Guarded, Harmless, Honoured};
 use crate::errors::PropertyErrors;
 use crate::errors::Reason::{
     self, NotBoolean, NotFunction, NotInteger, NotString, NotSupported, NotValidQuorum,
     NotValidSyncParam, OtherDatatype, Precision,
 };
-use crate::function::{CommitHook, KeyFunction, LinkFunction};
+use crate::function::{KeyFunction, LinkFunction};
 use crate::quorum::Quorum;
+use crate::validator::Validator;
 use crate::value::{Datatype, PropertyValue, Replication, SyncOnWrite};
 
 /// The registers of a HyperLogLog are 2 to this power where the type does not set it.
@@ -227,6 +229,8 @@ properties! {
         backend: String, is_named, NotString, Guarded;
         /// The name of the kind of all objects, of those that this server has.
         object_tag: String, is_named, NotString, Guarded;
+        /// The life of objects that do not set an end themselves, in seconds; 0 for ever.
+        expiry_secs: u32, every_value, NotInteger, Honoured;
         /// True if objects are indexed by the old search.
         search: bool, every_value, NotBoolean, SEARCH;
         /// The name of the search index.
@@ -287,6 +291,19 @@ impl BucketProperties {
     /// The name of the kind of objects, with its default.
     pub fn object_tag(&self) -> &str {
         self.object_tag.as_deref().unwrap_or(OBJECT_TAG_DEFAULT)
+    }
+
+    /// How long objects last that do not say it themselves, in seconds; none for ever.
+    pub fn expiry_secs(&self) -> Option<u32> {
+        self.expiry_secs.filter(|secs| *secs > 0)
+    }
+
+    /// The validators of what clients put, in the order in which they were set.
+    pub fn validators(&self) -> impl Iterator<Item = &Validator> {
+        self.precommit.iter().filter_map(|hook| match hook {
+            CommitHook::Validator(validator) => Some(validator),
+            CommitHook::Module(_) | CommitHook::Named(_) => None,
+        })
     }
 
     /// The precision of HyperLogLogs, with its default.

@@ -68,8 +68,9 @@ fn every_property_reaches_the_result_from_every_layer() {
         "postcommit": [{"name": "js"}],
         "chash_keyfun": {"mod": "riak_core_util", "fun": "chash_bucketonly_keyfun"},
         "linkfun": {"jsanon": "function(){}"}, "datatype": "hll", "hll_precision": 9,
-        "consistent": true, "write_once": true, "backend": "b", "object_tag": "h", "search": true,
-        "search_index": "i", "repl": "realtime", "stat_tracked": true, "aae_tree_exclude": true,
+        "consistent": true, "write_once": true, "backend": "b", "object_tag": "h",
+        "expiry_secs": 60, "search": true, "search_index": "i", "repl": "realtime",
+        "stat_tracked": true, "aae_tree_exclude": true,
     });
     let expected = object(all);
     assert_eq!(expected.len(), PropertyOverlay::NAMES.len());
@@ -162,6 +163,27 @@ fn a_hyperloglog_has_a_precision() {
 }
 
 #[test]
+fn an_expiry_is_a_whole_number_of_seconds_and_0_takes_it_back() {
+    let of_type = read(json!({"expiry_secs": 60})).unwrap();
+    let of_bucket = read(json!({"expiry_secs": 0})).unwrap();
+    let typed = BucketProperties::typed_defaults().with(&of_type);
+    assert_eq!(typed.expiry_secs(), Some(60));
+    assert_eq!(typed.with(&of_bucket).expiry_secs(), None);
+    assert_eq!(BucketProperties::untyped_defaults().expiry_secs(), None);
+    for bad in [
+        json!(-1),
+        json!(0.5),
+        json!("60"),
+        json!(true),
+        json!(1u64 << 32),
+    ] {
+        let refused = read(json!({ "expiry_secs": bad }));
+        let reason = PropertyErrors::one("expiry_secs", Reason::NotInteger);
+        assert_eq!(refused, Err(reason), "{bad}");
+    }
+}
+
+#[test]
 fn only_one_kind_of_bucket_keeps_siblings() {
     let keeps = |value: Value| {
         let overlay = read(value).unwrap();
@@ -217,6 +239,26 @@ fn hooks_keep_their_forms_and_order() {
         CommitHook::Module(ModuleFunction::new("m", "f"))
     );
     assert_eq!(overlay.to_json()["precommit"], hooks);
+}
+
+#[test]
+fn validators_are_read_from_hooks_and_keep_their_form() {
+    let hooks = json!([
+        {"mod": "kvorum", "fun": "max_bytes:10"},
+        {"mod": "kvorum", "fun": "nothing"},
+        {"mod": "m", "fun": "json"},
+        {"mod": "kvorum", "fun": "json_schema:{\"type\": \"object\"}"},
+    ]);
+    let overlay = read(json!({ "precommit": hooks })).unwrap();
+    assert_eq!(overlay.to_json()["precommit"], hooks);
+    let properties = BucketProperties::typed_defaults().with(&overlay);
+    let verdicts = |value: &[u8]| {
+        let checked = properties.validators().map(|it| it.check(value, b""));
+        checked.map(|it| it.is_ok()).collect::<Vec<_>>()
+    };
+    assert_eq!(verdicts(b"{}"), [true, true]);
+    assert_eq!(verdicts(b"[1]"), [true, false]);
+    assert_eq!(verdicts(b"{\"a\": 12345}"), [false, true]);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::function::{CommitHook, KeyFunction, LinkFunction};
+use crate::commit_hook::CommitHook;
+use crate::function::{KeyFunction, LinkFunction};
 use crate::quorum::Quorum;
 
 /// A value that a property can have. `None` from [`PropertyValue::from_json`] is a value of another

@@ -63,6 +63,7 @@ pub(crate) fn of_request(error: &RequestError, bucket_type: &BucketType) -> Refu
         RequestError::TooManySiblings { .. } => (StatusCode::CONFLICT, explained(error)),
         RequestError::KeyTooLarge { .. } => (StatusCode::BAD_REQUEST, term(error)),
         RequestError::OperationRefused(_) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
+        RequestError::Rejected(detail) => (StatusCode::FORBIDDEN, format!("{detail}\n")),
         RequestError::CountersNeedSiblings => (StatusCode::CONFLICT, COUNTERS_NEED_SIBLINGS.into()),
         RequestError::NotPresent(_)
         | RequestError::Storage(_)
@@ -266,6 +267,11 @@ mod tests {
                 RequestError::OperationRefused("too deep".into()),
                 400,
                 "too deep\n",
+            ),
+            (
+                RequestError::Rejected("max_bytes: the value has 9 bytes".into()),
+                403,
+                "max_bytes: the value has 9 bytes\n",
             ),
             (
                 RequestError::Internal("bug".into()),

@@ -8,7 +8,9 @@ use kvorum_object::{
 };
 use kvorum_protocol::http_fields::parse_index_value;
 use kvorum_protocol::pb;
+use kvorum_runtime::Runtime;
 
+use crate::expiry;
 use crate::object_reply::last_modified;
 use crate::refusal::{PIECES_MAX, Refusal};
 
@@ -60,13 +62,18 @@ fn each_field(message: &[u8], found: &mut dyn FnMut(u64, &[u8])) {
 }
 
 /// The content that a message holds. Its vtag is dropped: that of the write takes its place. A
-/// message that is marked as deleted is a tombstone, which has no value.
-pub(crate) fn content_of(message: pb::RpbContent, time: GivenTime) -> Result<Content, Refusal> {
+/// message that is marked as deleted is a tombstone, which has no value. `runtime` is the clock from which a
+/// time to live counts.
+pub(crate) fn content_of(
+    message: pb::RpbContent,
+    time: GivenTime,
+    runtime: &Runtime,
+) -> Result<Content, Refusal> {
     let last_modified = match time {
         GivenTime::Keep => time_of(&message),
         GivenTime::Drop => Timestamp::ZERO,
     };
-    let expires_at = message
+    let exact_end = message
         .expires_at_usecs
         .filter(|_| time == GivenTime::Keep)
         .map(Timestamp::from_micros);
@@ -80,15 +87,18 @@ pub(crate) fn content_of(message: pb::RpbContent, time: GivenTime) -> Result<Con
         name: pair.key,
         value: pair.value,
     });
+    let mut user_metadata: Vec<UserMetadata> = user_metadata.collect();
+    let end = expiry::take_out(&mut user_metadata, runtime)?;
     let metadata = Metadata {
         last_modified,
-        expires_at,
+        // A tombstone that ceased to exist would uncover what it hides elsewhere.
+        expires_at: exact_end.or(end.filter(|_| !deleted)),
         deleted,
         content_type: message.content_type.unwrap_or_default(),
         charset: message.charset.unwrap_or_default(),
         content_encoding: message.content_encoding.unwrap_or_default(),
         links: links.collect(),
-        user_metadata: user_metadata.collect(),
+        user_metadata,
         indexes: indexes_of(message.indexes)?,
         ..Metadata::default()
     };
@@ -143,6 +153,10 @@ fn content_message(sibling: &Sibling) -> pb::RpbContent {
         key: entry.field.clone(),
         value: Some(entry.value.clone()),
     };
+    let end = metadata.expires_at.map(|end| pb::RpbPair {
+        key: Bytes::from_static(expiry::EXPIRES_AT),
+        value: Some(expiry::shown(end).into()),
+    });
     let (last_mod, last_mod_usecs) = last_modified(metadata);
     pb::RpbContent {
         value: sibling.value.clone(),
@@ -153,7 +167,7 @@ fn content_message(sibling: &Sibling) -> pb::RpbContent {
         links: metadata.links.iter().map(link).collect(),
         last_mod: Some(last_mod),
         last_mod_usecs: Some(last_mod_usecs),
-        usermeta: metadata.user_metadata.iter().map(user).collect(),
+        usermeta: metadata.user_metadata.iter().map(user).chain(end).collect(),
         indexes: metadata.indexes.iter().map(index).collect(),
         deleted: metadata.deleted.then_some(true),
         expires_at_usecs: None,

@@ -19,6 +19,7 @@ mod content;
 mod data_type_fields;
 mod data_type_requests;
 mod dispatch;
+mod expiry;
 mod fault_log;
 mod index_requests;
 mod listing_requests;

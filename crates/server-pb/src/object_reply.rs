@@ -11,6 +11,7 @@ use kvorum_object::{Etag, Link, Metadata, Object, Sibling};
 use kvorum_protocol::MessageCode;
 use kvorum_protocol::frame::{FrameError, HEADER_BYTES};
 
+use crate::expiry;
 use crate::output::Output;
 
 /// Room made for a reply at once, large values apart, in bytes.
@@ -100,6 +101,8 @@ struct WireContent<'a> {
     /// The value, or nothing where it is not asked for.
     value: Option<&'a Bytes>,
     etag: Etag,
+    /// When the sibling will be gone.
+    end: Option<String>,
     seconds: u32,
     micros: u32,
     /// Length of what [`WireContent::put`] writes behind the length in front.
@@ -140,8 +143,10 @@ impl<'a> WireContent<'a> {
         let names = names.filter(|len| *len > 0).map(field_len).sum::<usize>();
         let (seconds, micros) = last_modified(metadata);
         let etag = sibling.etag();
+        let end = metadata.expires_at.map(expiry::shown);
         let links = metadata.links.iter().map(|link| field_len(link_len(link)));
-        let pairs = pairs(metadata).map(|(_, name, value)| field_len(pair_len(name, value)));
+        let pairs = pairs(metadata, end.as_deref());
+        let pairs = pairs.map(|(_, name, value)| field_len(pair_len(name, value)));
         let len = field_len(value.map_or(0, Bytes::len))
             + names
             + field_len(etag.as_bytes().len())
@@ -154,6 +159,7 @@ impl<'a> WireContent<'a> {
             sibling,
             value,
             etag,
+            end,
             seconds,
             micros,
             len,
@@ -170,7 +176,8 @@ impl<'a> WireContent<'a> {
     /// 6   RpbLink  bucket 1, key 2, tag 3; once for each link
     /// 7   uint32   last modified, whole seconds
     /// 8   uint32   and the microseconds behind them
-    /// 9   RpbPair  key 1, value 2 (may be absent); once for each of the client's own pairs
+    /// 9   RpbPair  key 1, value 2 (may be absent); once for each of the client's own pairs, and for the end
+    ///              if there is one
     /// 10  RpbPair  key 1, value 2; once for each index entry
     /// 11  bool     true for a tombstone, else absent
     /// ```
@@ -195,7 +202,7 @@ impl<'a> WireContent<'a> {
         }
         put_number(7, self.seconds, buffer);
         put_number(8, self.micros, buffer);
-        for (number, name, value) in pairs(metadata) {
+        for (number, name, value) in pairs(metadata, self.end.as_deref()) {
             put_field_head(number, pair_len(name, value), buffer);
             put_field(1, name, buffer);
             if let Some(value) = value {
@@ -217,11 +224,16 @@ fn names(metadata: &Metadata) -> impl Iterator<Item = (u8, &[u8])> {
     names.into_iter()
 }
 
-fn pairs(metadata: &Metadata) -> impl Iterator<Item = (u8, &[u8], Option<&[u8]>)> {
+fn pairs<'a>(
+    metadata: &'a Metadata,
+    end: Option<&'a str>,
+) -> impl Iterator<Item = (u8, &'a [u8], Option<&'a [u8]>)> {
     let user = metadata.user_metadata.iter();
     let user = user.map(|pair| (9, &pair.name[..], pair.value.as_deref()));
+    let end = end.map(|date| (9, expiry::EXPIRES_AT, Some(date.as_bytes())));
     let indexes = metadata.indexes.iter();
-    user.chain(indexes.map(|entry| (10, &entry.field[..], Some(&entry.value[..]))))
+    let indexes = indexes.map(|entry| (10, &entry.field[..], Some(&entry.value[..])));
+    user.chain(end).chain(indexes)
 }
 
 fn pair_len(name: &[u8], value: Option<&[u8]>) -> usize {

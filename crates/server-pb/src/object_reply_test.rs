@@ -6,6 +6,7 @@ use kvorum_object::{
     update,
 };
 use kvorum_protocol::frame::FrameDecoder;
+use kvorum_protocol::http_fields::format_http_date;
 use kvorum_protocol::pb;
 use proptest::prelude::*;
 use prost::Message as _;
@@ -27,6 +28,10 @@ fn message_of(object: &Object, values: Values, key: Option<&[u8]>) -> pb::RpbPut
             key: pair.name.clone(),
             value: pair.value.clone(),
         };
+        let end = metadata.expires_at.map(|end| pb::RpbPair {
+            key: Bytes::from_static(b"X-Kvorum-Expires-At"),
+            value: Some(format_http_date(end.as_secs()).into()),
+        });
         let index = |entry: &IndexEntry| pb::RpbPair {
             key: entry.field.clone(),
             value: Some(entry.value.clone()),
@@ -43,7 +48,7 @@ fn message_of(object: &Object, values: Values, key: Option<&[u8]>) -> pb::RpbPut
             links: metadata.links.iter().map(link).collect(),
             last_mod: Some(last_mod),
             last_mod_usecs: Some(last_mod_usecs),
-            usermeta: metadata.user_metadata.iter().map(user).collect(),
+            usermeta: metadata.user_metadata.iter().map(user).chain(end).collect(),
             indexes: metadata.indexes.iter().map(index).collect(),
             deleted: metadata.deleted.then_some(true),
             expires_at_usecs: None,
@@ -93,15 +98,20 @@ fn metadata() -> impl Strategy<Value = Metadata> {
         proptest::collection::vec(user, 0..3),
         proptest::collection::vec(index, 0..3),
     );
-    (name(), name(), name(), lists).prop_map(
-        |(content_type, charset, content_encoding, (links, user_metadata, indexes))| Metadata {
-            content_type,
-            charset,
-            content_encoding,
-            links,
-            user_metadata,
-            indexes,
-            ..Metadata::default()
+    let end = proptest::option::of(any::<u64>().prop_map(Timestamp::from_micros));
+    (name(), name(), name(), end, lists).prop_map(
+        |(content_type, charset, content_encoding, expires_at, lists)| {
+            let (links, user_metadata, indexes) = lists;
+            Metadata {
+                expires_at,
+                content_type,
+                charset,
+                content_encoding,
+                links,
+                user_metadata,
+                indexes,
+                ..Metadata::default()
+            }
         },
     )
 }

@@ -86,13 +86,13 @@ impl Connection {
             true => (PutKind::AsIs, GivenTime::Keep),
             false => (PutKind::Versioned, GivenTime::Drop),
         };
+        let coordinator = &self.shared.coordinator;
         let put = PutRequest {
             context,
             condition,
-            content: content_of(request.content, time)?,
+            content: content_of(request.content, time, coordinator.runtime())?,
             kind,
         };
-        let coordinator = &self.shared.coordinator;
         let is_generated = request.key.is_none();
         let key = match request.key {
             Some(key) => key,

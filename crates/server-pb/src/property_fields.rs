@@ -3,7 +3,7 @@
 //! Properties without a field (`dvv_enabled`, `stat_tracked`, `object_tag`) do not travel over this protocol. A
 //! list of hooks counts only together with its flag: an empty list with the flag set clears them.
 //! The fields that Riak 3.2 does not have (`node_confirms`, `sync_on_write`) are sent only where they
-//! are not the default.
+//! are not the default. `expiry_secs` has a field of ours, which Riak's clients pass over.
 
 use bytes::Bytes;
 use kvorum_properties::{
@@ -59,6 +59,7 @@ pub(crate) fn fields_of(properties: &BucketProperties) -> pb::RpbBucketProps {
         sync_on_write: (properties.sync_on_write != SyncOnWrite::Backend)
             .then(|| sync_field(properties.sync_on_write).into()),
         aae_tree_exclude: properties.aae_tree_exclude,
+        expiry_secs: properties.expiry_secs,
     }
 }
 
@@ -99,6 +100,7 @@ pub(crate) fn overlay_of(fields: &pb::RpbBucketProps) -> Result<PropertyOverlay,
         stat_tracked: None,
         object_tag: None,
         aae_tree_exclude: fields.aae_tree_exclude,
+        expiry_secs: fields.expiry_secs,
     };
     if let Err(errors) = overlay.check_values() {
         reader.errors.pairs.extend(errors.pairs);
@@ -189,18 +191,20 @@ impl Reader {
 
 fn hook_of(field: &pb::RpbCommitHook) -> Option<CommitHook> {
     if let Some(function) = &field.modfun {
-        return function_of(function).map(CommitHook::Module);
+        return function_of(function).map(CommitHook::of_function);
     }
     let name = str::from_utf8(field.name.as_deref()?).ok()?;
     (!name.is_empty()).then(|| CommitHook::Named(name.to_owned()))
 }
 
 fn hook_field(hook: &CommitHook) -> pb::RpbCommitHook {
+    let of_function = |function: &ModuleFunction| pb::RpbCommitHook {
+        modfun: Some(function_field(function)),
+        name: None,
+    };
     match hook {
-        CommitHook::Module(function) => pb::RpbCommitHook {
-            modfun: Some(function_field(function)),
-            name: None,
-        },
+        CommitHook::Validator(validator) => of_function(&validator.function()),
+        CommitHook::Module(function) => of_function(function),
         CommitHook::Named(name) => pb::RpbCommitHook {
             modfun: None,
             name: Some(name.clone().into()),
@@ -268,6 +272,7 @@ mod tests {
         properties.repl = Some(Replication::On);
         properties.sync_on_write = SyncOnWrite::All;
         properties.backend = Some("disk".into());
+        properties.expiry_secs = Some(60);
         properties.r = Quorum::All;
         properties.pw = Quorum::Number(2);
         let overlay = overlay_of(&fields_of(&properties)).unwrap();

@@ -69,6 +69,9 @@ pub(crate) enum Refusal {
     /// `sync_on_write` is none of its three words.
     #[error("Invalid sync_on_write: {0}")]
     InvalidSyncOnWrite(String),
+    /// User metadata that is to give an object its end, and cannot be read.
+    #[error("{0}")]
+    InvalidExpiry(&'static str),
     /// Index entries whose field or value cannot be read, in the words of Riak's check before the put.
     #[error("{{precommit_fail,[{}]}}", terms_of(.0))]
     InvalidIndexes(Vec<IndexFieldError>),
@@ -158,6 +161,7 @@ impl Refusal {
             | Self::InvalidVclock(_)
             | Self::TooManyPieces { .. }
             | Self::InvalidSyncOnWrite(_)
+            | Self::InvalidExpiry(_)
             | Self::InvalidIndexes(_)
             | Self::InvalidIndexQuery(_)
             | Self::UnknownContentType(_)

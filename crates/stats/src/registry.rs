@@ -2,8 +2,8 @@
 //!
 //! The names are an interface of dashboards and collectors, so they are Riak's to the letter, also
 //! where they are odd (`fsm`: every request was one). Names of events that cannot happen to a Kvorum
-//! node are absent rather than zero for ever: hooks, queues of vnodes that overflow, a stand-in that is
-//! read-repaired because it has nothing.
+//! node are absent rather than zero for ever: hooks after a commit, queues of vnodes that overflow, a
+//! stand-in that is read-repaired because it has nothing.
 
 use std::time::Duration;
 
@@ -176,6 +176,8 @@ stats! {
     totals {
         /// Writes handed to another node because this one holds no replica.
         coord_redirs: "coord_redirs_total",
+        /// Writes that a validator refused.
+        precommit_fail: "precommit_fail",
     }
     gauges {
         /// Reads under way that wait for a device or another node.

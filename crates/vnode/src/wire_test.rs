@@ -87,10 +87,19 @@ fn requests() -> Vec<PeerRequest> {
             durability: Durability::Grouped,
         })
     };
+    let written_once = ClientUpdate {
+        resolution: Resolution::WrittenOnce,
+        ..ClientUpdate::clone(&update(Condition::Always, b"once"))
+    };
     let (object, resolution) = (object(b"value"), Resolution::KeepSiblings);
     let size = RingSize::new(8).unwrap();
     let partition = size.partition(3).unwrap();
     let mut requests = vec![
+        replica(Operation::Coordinate {
+            key: key(),
+            update: Arc::new(written_once),
+            durability: Durability::BackendDefault,
+        }),
         replica(Operation::Get {
             key: key(),
             detail: Detail::Head,

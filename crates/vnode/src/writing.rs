@@ -44,6 +44,11 @@ impl Old {
             entry: OldEntry { place, reading },
         }
     }
+
+    /// Whatever is there, which nobody has looked at.
+    fn unread(reading: Reading) -> Self {
+        Self::of(None, reading)
+    }
 }
 
 impl Vnode {
@@ -58,7 +63,10 @@ impl Vnode {
     ) -> Result<ReplicaReply, Interrupted> {
         self.check_writable()?;
         let _turn = self.take_turn(key, epoch, at.reading)?;
-        let old = self.old_to_update(key, update, at)?;
+        let old = match self.writes_unread(update.resolution) {
+            true => Old::unread(at.reading),
+            false => self.old_to_update(key, update, at)?,
+        };
         let head = old.head.as_ref();
         check_condition(&update.condition, head)?;
         let stored = self.stored_to_update(key, update, head, at)?;
@@ -81,6 +89,11 @@ impl Vnode {
         })
     }
 
+    /// True when a write need not know what it replaces. Trees and observers are shown what was there before.
+    fn writes_unread(&self, resolution: Resolution) -> bool {
+        resolution == Resolution::WrittenOnce && self.trees.is_none() && self.observers.is_empty()
+    }
+
     /// Said before anything is done, so that another replica can be asked to coordinate.
     pub(crate) fn check_writable(&self) -> Result<(), ReplicaFailure> {
         match self.unwritable.get() {
@@ -99,7 +112,10 @@ impl Vnode {
         at: ReadAt,
     ) -> Result<ReplicaReply, Interrupted> {
         let _turn = self.take_turn(key, epoch, at.reading)?;
-        let old = Old::of(self.find_head(key, at)?, at.reading);
+        let old = match self.writes_unread(incoming.resolution) {
+            true => Old::unread(at.reading),
+            false => Old::of(self.find_head(key, at)?, at.reading),
+        };
         let stored = match &old.head {
             None => Stored::Absent,
             Some(head) if !incoming.needs_body_of(head) => Stored::Head(head),

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{Durability, ErrorKind};
-use kvorum_coordinator::{Condition, Detail, GetOptions, PutKind, PutOptions, RequestError};
+use kvorum_cluster::Command;
+use kvorum_coordinator::{
+    Condition, Detail, GetOptions, PutKind, PutOptions, PutRequest, RequestError,
+};
+use kvorum_encoding::BucketType;
 use kvorum_object::{ActorId, Clock, Dot, Object, Timestamp};
 use kvorum_properties::{PropertyOverlay, SyncOnWrite};
 use kvorum_runtime::{ProductionOptions, Runtime};
@@ -466,4 +470,101 @@ fn a_preference_list_names_the_replicas_in_ring_order() {
     assert_eq!((number(0) + 1) % 8, number(1) % 8);
     assert!(places.iter().all(|place| place.is_primary));
     assert_eq!(places[0].node_name, "one@127.0.0.1");
+}
+
+/// A bucket type whose objects are written once.
+fn add_once(world: &World) {
+    let bucket_type = BucketType::new(b"once".to_vec());
+    world.propose(Command::CreateType {
+        bucket_type: bucket_type.clone(),
+        properties: PropertyOverlay {
+            write_once: Some(true),
+            ..PropertyOverlay::default()
+        },
+    });
+    world.propose(Command::ActivateType { bucket_type });
+}
+
+#[test]
+fn what_is_written_once_is_put_without_a_read() {
+    let world = World::new(&colocated());
+    add_once(&world);
+    let refuse_reads = |kind: Option<ErrorKind>| {
+        let backends = world.backends.values();
+        backends.for_each(|it| it.refuse_reads(kind));
+    };
+    refuse_reads(Some(ErrorKind::Failed));
+    let put = |key: &str| {
+        let put = request("v", &Clock::new(), Condition::Always);
+        world.try_put(key, put, &PutOptions::default())
+    };
+    assert!(put("bucket/k").is_err(), "a plain put has to look");
+    let written = put("once/bucket/k").unwrap();
+    refuse_reads(None);
+    assert_eq!(world.get("once/bucket/k"), Some(written));
+    let copies = world.replicas("once/bucket/k");
+    assert!(copies.iter().all(|it| holds(it, "once/bucket/k")));
+}
+
+/// A client that knows a version or sets a condition says that the object is not written once: it gets what
+/// it would get of any bucket.
+#[test]
+fn versions_conditions_and_deletes_count_where_objects_are_written_once() {
+    let world = World::new(&colocated());
+    add_once(&world);
+    let key = "once/bucket/k";
+    let first = world.put(key, "a", &Clock::new());
+    let refused = world.put_if(key, "b", Condition::Absent);
+    assert_eq!(refused, Err(RequestError::MatchFound));
+    let second = world.put(key, "b", first.clock());
+    assert!(second.clock().dominates(first.clock()));
+    assert_eq!(values(&world.get(key).unwrap()), ["b"]);
+    world.delete(key);
+    assert!(world.get(key).is_none_or(|it| it.is_tombstone()));
+    world.settle();
+    world.put(key, "c", &Clock::new());
+    assert_eq!(values(&world.get(key).unwrap()), ["c"]);
+}
+
+#[test]
+fn a_value_that_is_written_twice_is_one_value() {
+    let world = World::new(&colocated());
+    add_once(&world);
+    let key = "once/bucket/k";
+    world.put(key, "a", &Clock::new());
+    world.settle();
+    forget(world.replicas(key)[2], key);
+    world.put(key, "b", &Clock::new());
+    let read = world.get(key).unwrap();
+    assert_eq!(values(&read), ["b"]);
+    assert_eq!(read.clock().entries().len(), 1, "nothing accumulates");
+}
+
+#[test]
+fn a_bucket_gives_an_end_to_what_is_put_without_one() {
+    let world = World::new(&colocated());
+    let expiry = PropertyOverlay {
+        expiry_secs: Some(60),
+        ..PropertyOverlay::default()
+    };
+    world.set_bucket("bucket", expiry);
+    let now = world.runtime.wall_time().micros();
+    let end = |object: &Object| object.siblings()[0].metadata.expires_at;
+    let put = |change: fn(&mut PutRequest)| {
+        let mut put = request("v", &Clock::new(), Condition::Always);
+        change(&mut put);
+        world.try_put("k", put, &PutOptions::default()).unwrap()
+    };
+    let given = end(&put(|_| {})).unwrap().as_micros();
+    // The simulated clock runs on a little while replicas are asked.
+    assert!((60_000_000..61_000_000).contains(&(given - now)), "{given}");
+    let own = put(|it| it.content.metadata.expires_at = Some(Timestamp::from_micros(u64::MAX)));
+    assert_eq!(end(&own), Some(Timestamp::from_micros(u64::MAX)));
+    let as_it_is = put(|it| it.kind = PutKind::AsIs);
+    assert_eq!(end(&as_it_is), None);
+    let tombstone = put(|it| it.content.metadata.deleted = true);
+    assert_eq!(end(&tombstone), None);
+    for replica in world.replicas("k") {
+        assert!(holds(replica, "k"));
+    }
 }

@@ -29,6 +29,7 @@ fn other(property: &str) -> Value {
         "linkfun" => json!({"mod": "m", "fun": "f"}),
         "datatype" => json!("set"),
         "hll_precision" => json!(9),
+        "expiry_secs" => json!(60),
         "backend" | "object_tag" | "search_index" => json!("x"),
         other => unreachable!("no value of {other}"),
     }
@@ -84,6 +85,7 @@ fn message(property: &str) -> Option<pb::RpbBucketProps> {
         "search_index" => props.search_index = Some(Bytes::from_static(b"x")),
         "repl" => props.repl = Some(pb::rpb_bucket_props::RpbReplMode::False.into()),
         "aae_tree_exclude" => props.aae_tree_exclude = Some(true),
+        "expiry_secs" => props.expiry_secs = Some(60),
         "dvv_enabled" | "stat_tracked" | "object_tag" => return None,
         other => unreachable!("no field of {other}"),
     }
@@ -272,8 +274,8 @@ fn every_default_in_advanced_config_is_honoured_refused_or_named() {
             .find(|line| line.contains("default_bucket_props"));
         let line = line.unwrap_or_default();
         match (property, effect) {
-            // There are no such defaults: these are properties of types.
-            ("datatype" | "write_once", _) | (_, Effect::Guarded) => {
+            // There are no such defaults: these are properties of types, or Riak has no such property.
+            ("datatype" | "write_once" | "expiry_secs", _) | (_, Effect::Guarded) => {
                 assert!(!output.status.success(), "{property}: {said}");
                 assert!(
                     why.contains(&format!("default_bucket_props.{property}")),

@@ -25,4 +25,5 @@ mod refusals;
 mod resources;
 mod siblings;
 mod spelling;
+mod validators;
 mod world;

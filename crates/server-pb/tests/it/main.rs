@@ -10,6 +10,7 @@
 mod conditions;
 mod connections;
 mod data_types;
+mod expiry;
 mod hostile;
 mod index_queries;
 mod listings;

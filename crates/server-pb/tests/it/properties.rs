@@ -1,10 +1,10 @@
 //! Properties of buckets and bucket types.
 
-use kvorum_client::{MessageCode, pb, quorum};
+use kvorum_client::{MessageCode, PutOptions, pb, quorum};
 use kvorum_properties::{Datatype, PropertyOverlay};
 use prost::Message as _;
 
-use crate::node::{bytes, refusal, with_node};
+use crate::node::{bytes, put, refusal, text_content, with_node};
 
 fn multi() -> pb::RpbBucketProps {
     pb::RpbBucketProps {
@@ -263,5 +263,47 @@ fn what_would_not_be_kept_is_refused_with_a_reason() {
         }
         let props = client.bucket_properties(None, bytes("b")).await.unwrap();
         assert_eq!((props.backend, props.consistent), (None, None));
+    });
+}
+
+#[test]
+fn a_validator_is_set_and_refuses_values_over_this_protocol() {
+    with_node(|node| async move {
+        let mut client = node.client().await;
+        let hook = |function: &'static str| pb::RpbCommitHook {
+            modfun: Some(pb::RpbModFun {
+                module: bytes("kvorum"),
+                function: bytes(function),
+            }),
+            name: None,
+        };
+        let set = pb::RpbBucketProps {
+            has_precommit: Some(true),
+            precommit: vec![hook("json"), hook("max_bytes:4")],
+            ..Default::default()
+        };
+        client
+            .set_bucket_properties(None, bytes("b"), set.clone())
+            .await
+            .unwrap();
+        let shown = client.bucket_properties(None, bytes("b")).await.unwrap();
+        assert_eq!(shown.precommit, set.precommit);
+        let no_json = client.put_value(b"b", b"k", bytes("text")).await;
+        let text = refusal(no_json);
+        assert!(text.starts_with("{precommit_fail,<<\"json: "), "{text}");
+        let too_long = client.put_value(b"b", b"k", bytes("12345")).await;
+        let text = refusal(too_long);
+        assert!(text.contains("max_bytes: the value has 5 bytes"), "{text}");
+        assert!(client.get_key(b"b", b"k").await.unwrap().content.is_empty());
+        client.put_value(b"b", b"k", bytes("1234")).await.unwrap();
+        // An object that is put as it is exists elsewhere already.
+        let as_is = PutOptions {
+            asis: Some(true),
+            ..PutOptions::default()
+        };
+        let content = text_content("plain text");
+        put(&mut client, None, Some("copy"), None, &content, &as_is)
+            .await
+            .unwrap();
     });
 }

@@ -51,6 +51,10 @@ const TREE: u8 = 9;
 
 const NEWEST_WINS: u8 = 1;
 
+/// What a coordinated write is, beside its rules.
+const IS_TIMED: u8 = 1;
+const IS_WRITTEN_ONCE: u8 = 2;
+
 /// Room for all but key, clocks and object.
 const FIXED_BYTES: usize = 64;
 
@@ -67,7 +71,8 @@ const FIXED_BYTES: usize = 64;
 /// get        = role key detail u8   0 head, 1 whole
 /// coordinate = role key durability u8, rules u8, condition u8 (0 always, 1 absent,
 ///              2 version, 3 nothing beyond), of 2 and 3 a clock, context clock,
-///              is_timed u8, the head of an object that holds the content; body: its value
+///              flags u8 (bit 0: the content has a time, bit 1: it is written once), the head of an
+///              object that holds the content; body: its value
 /// apply      = role key durability u8, rules u8, precision u8, has_context u8, of 1 bytes: what
 ///              `kvorum_data_types::encode_context` gives; body: the operation
 /// store      = role key durability u8, rules u8, object head; body: the object's
@@ -81,6 +86,9 @@ const FIXED_BYTES: usize = 64;
 /// durability = 0 buffered, 1 grouped, 2 backend default
 /// rules      = bit 0: 0 keep siblings, 1 newest wins; the others: the number of the kind of objects
 /// ```
+///
+/// A replica on another node merges what is written once, as any object whose newest version wins: the store
+/// message has no room for the difference.
 pub fn encode_request(request: &PeerRequest) -> WireMessage {
     match request {
         PeerRequest::Replica { role, request } => encode_replica(*role, request),
@@ -127,7 +135,7 @@ fn encode_replica(role: Role, request: &ReplicaRequest) -> WireMessage {
             durability,
         } => {
             let content = update.content.clone();
-            let is_timed = content.metadata.last_modified != Timestamp::ZERO;
+            let flags = flags_code(update);
             let object = Object::as_is(Clock::new(), content, Timestamp::ZERO).encode();
             let clocks = 2 * update.context.encoded_len();
             let mut out = begin(COORDINATE, key, object.head.len() + clocks);
@@ -135,7 +143,7 @@ fn encode_replica(role: Role, request: &ReplicaRequest) -> WireMessage {
             out.put_u8(rules_code(update.resolution, update.tag));
             put_condition(&mut out, &update.condition);
             put_clock(&mut out, &update.context);
-            out.put_u8(u8::from(is_timed));
+            out.put_u8(flags);
             out.extend_from_slice(&object.head);
             message(out, object.body)
         }
@@ -320,7 +328,7 @@ impl Reader<'_> {
     }
 
     fn update(&mut self, body: &Bytes) -> Result<ClientUpdate, WireError> {
-        let (resolution, tag) = self.rules()?;
+        let (mut resolution, tag) = self.rules()?;
         let condition = match self.bytes.u8()? {
             0 => Condition::Always,
             1 => Condition::Absent,
@@ -329,13 +337,16 @@ impl Reader<'_> {
             _ => return Err(self.malformed()),
         };
         let context = self.clock()?;
-        let is_timed = self.bytes.u8()? == 1;
+        let flags = self.bytes.u8()?;
+        if flags & IS_WRITTEN_ONCE != 0 {
+            resolution = Resolution::WrittenOnce;
+        }
         let (_, mut siblings) = self.object(body)?.into_parts();
         let (Some(only), None) = (siblings.next(), siblings.next()) else {
             return Err(self.malformed());
         };
         let mut metadata = only.metadata;
-        if !is_timed {
+        if flags & IS_TIMED == 0 {
             metadata.last_modified = Timestamp::ZERO;
         }
         Ok(ClientUpdate {
@@ -457,10 +468,17 @@ fn durability_code(durability: Durability) -> u8 {
     }
 }
 
+fn flags_code(update: &ClientUpdate) -> u8 {
+    let is_timed = update.content.metadata.last_modified != Timestamp::ZERO;
+    let is_written_once = update.resolution == Resolution::WrittenOnce;
+    let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+    flag(is_timed, IS_TIMED) | flag(is_written_once, IS_WRITTEN_ONCE)
+}
+
 fn rules_code(resolution: Resolution, tag: ObjectTag) -> u8 {
     let resolution = match resolution {
         Resolution::KeepSiblings => 0,
-        Resolution::NewestWins => NEWEST_WINS,
+        Resolution::NewestWins | Resolution::WrittenOnce => NEWEST_WINS,
     };
     tag.number() << 1 | resolution
 }

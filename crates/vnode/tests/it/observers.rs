@@ -282,3 +282,25 @@ fn writers_of_one_key_are_shown_one_after_the_other() {
         assert_eq!(last, version(&stored));
     }
 }
+
+/// A write that looks at nothing would have nothing to show: what it replaces is read for the observers.
+#[test]
+fn what_is_written_once_is_shown_with_what_it_replaces() {
+    let (bench, noted) = observed();
+    let (mut before, mut expected) = (None, Vec::new());
+    for (value, counter) in [("a", 1), ("b", 2)] {
+        let object = made_elsewhere(value, &Clock::new(), counter);
+        let operation = Operation::Store {
+            key: storage_key("k"),
+            object: Arc::new(object.clone()),
+            resolution: Resolution::WrittenOnce,
+            tag: ObjectTag::default(),
+            durability: Durability::Grouped,
+        };
+        let reply = bench.done(operation);
+        assert!(matches!(reply, ReplicaReply::Received { .. }), "{reply:?}");
+        expected.push((before, version(&object)));
+        before = version(&object);
+    }
+    assert_eq!(noted.take(), expected);
+}

@@ -1,11 +1,14 @@
 //! Gets, puts and merges of one vnode, on good days and bad ones.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{ErrorKind, Reading};
 use kvorum_object::{ActorId, Clock, Content, Dot, Limits, ObjectTag, Resolution, Timestamp};
 use kvorum_ring::Epoch;
-use kvorum_vnode::{Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply};
+use kvorum_vnode::{
+    ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,
+};
 
 use crate::{Bench, content, coordinate, made_elsewhere, storage_key, store, values};
 
@@ -529,4 +532,99 @@ fn the_reserved_actor_of_a_given_clock_overtakes_nobody() {
     let actor = bench.vnode.status().actor;
     bench.put("k", "a", &clock);
     assert_eq!(bench.vnode.status().actor, actor);
+}
+
+/// A client's write of a value that is written once.
+fn coordinate_once(value: &str) -> Operation {
+    let plain = coordinate("k", content(value), &Clock::new(), Condition::Always);
+    let Operation::Coordinate {
+        key,
+        update,
+        durability,
+    } = plain
+    else {
+        panic!("{plain:?}");
+    };
+    let update = ClientUpdate {
+        resolution: Resolution::WrittenOnce,
+        ..ClientUpdate::clone(&update)
+    };
+    Operation::Coordinate {
+        key,
+        update: Arc::new(update),
+        durability,
+    }
+}
+
+#[test]
+fn what_is_written_once_is_stored_without_a_read() {
+    let bench = Bench::new();
+    bench.backend.refuse_reads(Some(ErrorKind::Failed));
+    let plain = bench.try_put("k", "a", &Clock::new(), Condition::Always);
+    assert!(plain.is_err(), "a plain write has to look");
+    for value in ["a", "b"] {
+        let reply = bench.done(coordinate_once(value));
+        let ReplicaReply::Stored { object, .. } = reply else {
+            panic!("{reply:?}");
+        };
+        assert_eq!(values(&object), [value]);
+        assert_eq!(object.clock().entries().len(), 1);
+    }
+    bench.backend.refuse_reads(None);
+    assert_eq!(values(&bench.get("k").unwrap()), ["b"]);
+}
+
+#[test]
+fn an_object_that_is_written_once_is_taken_in_without_a_read() {
+    let bench = Bench::new();
+    bench.backend.refuse_reads(Some(ErrorKind::Failed));
+    for (value, counter) in [("a", 1), ("b", 2)] {
+        let object = made_elsewhere(value, &Clock::new(), counter);
+        let operation = Operation::Store {
+            key: storage_key("k"),
+            object: Arc::new(object),
+            resolution: Resolution::WrittenOnce,
+            tag: ObjectTag::default(),
+            durability: Durability::Grouped,
+        };
+        let reply = bench.done(operation);
+        assert!(matches!(reply, ReplicaReply::Received { .. }), "{reply:?}");
+    }
+    bench.backend.refuse_reads(None);
+    assert_eq!(values(&bench.get("k").unwrap()), ["b"]);
+}
+
+/// Replicas that were written in another order are one where they are merged.
+#[test]
+fn of_values_that_are_written_once_the_merge_keeps_the_newest() {
+    let older = made_elsewhere("a", &Clock::new(), 1);
+    let bench = Bench::seeded(9);
+    let reply = bench.done(coordinate_once("b"));
+    let ReplicaReply::Stored { object: newer, .. } = reply else {
+        panic!("{reply:?}");
+    };
+    let newer = newer.as_ref();
+    let merged = kvorum_object::merge(older.clone(), newer.clone(), Resolution::NewestWins);
+    let other_way = kvorum_object::merge(newer.clone(), older, Resolution::NewestWins);
+    assert_eq!(merged, other_way);
+    assert_eq!(merged.siblings().len(), 1);
+    let once = kvorum_object::merge(merged.clone(), newer.clone(), Resolution::WrittenOnce);
+    assert_eq!(once, merged);
+}
+
+#[test]
+fn what_is_written_once_has_the_limits_of_every_object() {
+    let limits = Limits {
+        size_max_bytes: 100,
+        size_warning_bytes: 50,
+        ..Limits::default()
+    };
+    let bench = Bench::with_limits(limits);
+    let reply = bench.done(coordinate_once(&"x".repeat(200)));
+    let is_refused = matches!(
+        reply,
+        ReplicaReply::Failed(ReplicaFailure::ObjectTooLarge { .. })
+    );
+    assert!(is_refused, "{reply:?}");
+    assert_eq!(bench.get("k"), None);
 }
