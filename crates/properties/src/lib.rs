@@ -5,7 +5,8 @@
 //! the result is a [`BucketProperties`], where every property with a default has a value. All
 //! properties stand in one table (`table.rs`), from which both types, their JSON and the checks of
 //! single values are made. It also has the effect of setting each (`effect.rs`), by which new values
-//! are checked (`kept.rs`). Contradictions between properties are in `rules.rs`.
+//! are checked (`kept.rs`). Contradictions between properties are in `rules.rs`; `resetting.rs` takes
+//! properties back.
 //!
 //! The JSON forms are Riak's. The Protocol Buffers form belongs to the PB server; only the numbers
 //! that stand for words are known here ([`Quorum::from_wire`]).
@@ -15,6 +16,7 @@ mod errors;
 mod function;
 mod kept;
 mod quorum;
+mod resetting;
 mod rules;
 mod table;
 mod value;
