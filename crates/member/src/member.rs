@@ -209,7 +209,8 @@ impl Member {
             disk.sync_directory(&data_directory)?;
         }
         let (held, partitions) = (beginning.held, beginning.partitions);
-        let hints = hint_store::open_hints(beginning.hints, &hint_leases, settings.vnode)?;
+        let cluster = Arc::new(state.clone());
+        let hints = hint_store::open_hints(beginning.hints, &hint_leases, settings.vnode, cluster)?;
         let known = KnownStores::of(&held);
 
         let liveness = Liveness::start(
@@ -277,6 +278,7 @@ impl Member {
         });
         let operations = Operations {
             runtime: runtime.clone(),
+            node: card.node,
             state: state.clone(),
             transfers: transfers.clone(),
             vnodes: vnodes.clone(),

@@ -110,10 +110,7 @@ fn a_type_that_goes_is_not_changed_and_is_taken_back_by_its_activation() {
     let overtaken = Refusal::RemovalOvertaken {
         bucket_type: named("maps"),
     };
-    assert_eq!(
-        apply(&back, finish("maps", since)),
-        Err(overtaken.clone())
-    );
+    assert_eq!(apply(&back, finish("maps", since)), Err(overtaken.clone()));
     // Begun again it is another removal, which the answers to the first do not prove.
     let begun_again = apply(&back, begin("maps")).unwrap();
     assert_eq!(apply(&begun_again, finish("maps", since)), Err(overtaken));
@@ -144,7 +141,10 @@ fn a_type_that_was_never_active_goes_at_once_and_the_default_one_stays() {
     assert_eq!(epochs(&gone), epochs(&created));
     let refused = |command| apply(&gone, command).unwrap_err().to_string();
     assert_eq!(refused(begin("new")), "new is not an existing bucket type");
-    assert_eq!(refused(begin("default")), "the default type cannot be removed");
+    assert_eq!(
+        refused(begin("default")),
+        "the default type cannot be removed"
+    );
 }
 
 #[test]
@@ -182,7 +182,11 @@ fn a_type_survives_its_removal_in_writing() {
 #[test]
 fn a_reset_takes_back_all_or_one_and_keeps_what_a_type_is() {
     let sets = r#"{"datatype":"set","n_val":5,"r":1,"w":2}"#;
-    let state = after(&founded(), [create_type("sets", sets), activate_type("sets")]).unwrap();
+    let state = after(
+        &founded(),
+        [create_type("sets", sets), activate_type("sets")],
+    )
+    .unwrap();
     let properties = |state: &ClusterState| {
         let entry = state.bucket_types()[&named("sets")].clone();
         entry.properties

@@ -107,7 +107,8 @@ impl Model {
             },
             Command::FinishTypeRemoval { bucket_type, .. } => {
                 self.types.remove(&bucket_type);
-                self.buckets.retain(|(of_type, _), _| *of_type != bucket_type);
+                self.buckets
+                    .retain(|(of_type, _), _| *of_type != bucket_type);
             }
             Command::UpdateType {
                 bucket_type,
