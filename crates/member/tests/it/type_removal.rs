@@ -1,0 +1,247 @@
+//! The removal of a bucket type over members: a node that holds a key of it says so, and one that has said
+//! that it holds nothing takes nothing more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_backend::{Durability, Reading, Timestamp};
+use kvorum_cluster::{Command, TypeStatus};
+use kvorum_coordinator::{
+    Condition, DeleteOptions, HintStore as _, PutKind, PutOptions, PutRequest, RequestError,
+};
+use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
+use kvorum_member::{Holding, Operation, Outcome};
+use kvorum_object::{Clock, Content, Object, ObjectTag, Resolution};
+use kvorum_properties::PropertyOverlay;
+use kvorum_ring::{Epoch, Partition};
+use kvorum_runtime::World;
+use kvorum_vnode::{Handled, ReplicaFailure, ReplicaReply, ReplicaRequest};
+
+use crate::machines::{Machine, cluster, simulated, until};
+
+const TYPE: &str = "maps";
+
+fn maps() -> BucketType {
+    BucketType::from(TYPE)
+}
+
+fn address() -> Address {
+    Address {
+        bucket_type: maps(),
+        bucket: Bucket::from("users"),
+        key: Key::from("key"),
+    }
+}
+
+async fn put(machine: &Machine) -> Result<Arc<Object>, RequestError> {
+    let request = PutRequest {
+        context: Clock::new(),
+        condition: Condition::Always,
+        content: content(),
+        kind: PutKind::Versioned,
+    };
+    let member = machine.member();
+    let coordinator = member.coordinator();
+    let (options, now) = (PutOptions::default(), coordinator.runtime().now());
+    coordinator.put(&address(), request, &options, now).await
+}
+
+async fn delete(machine: &Machine) {
+    let member = machine.member();
+    let coordinator = member.coordinator();
+    let (options, now) = (DeleteOptions::default(), coordinator.runtime().now());
+    let deleted = coordinator.delete(&address(), None, &options, now).await;
+    deleted.unwrap();
+}
+
+fn content() -> Content {
+    Content {
+        value: Bytes::from_static(b"value"),
+        ..Content::default()
+    }
+}
+
+async fn with_type(world: &World) -> Vec<Machine> {
+    let machines = cluster(world, 3).await;
+    let bucket_type = maps();
+    let properties = PropertyOverlay::default();
+    let create = Command::CreateType {
+        bucket_type: bucket_type.clone(),
+        properties,
+    };
+    machines[0].agree(create).await;
+    machines[0]
+        .agree(Command::ActivateType { bucket_type })
+        .await;
+    all_know(world, &machines).await;
+    machines
+}
+
+async fn all_know(world: &World, machines: &[Machine]) {
+    until(world, "all have the same state", || {
+        let first = machines[0].state().version();
+        machines.iter().all(|it| it.state().version() == first)
+    })
+    .await;
+}
+
+/// Begins a removal; the version at which it began.
+async fn begin(machine: &Machine) -> u64 {
+    let bucket_type = maps();
+    machine
+        .agree(Command::BeginTypeRemoval { bucket_type })
+        .await;
+    match machine.state().bucket_types()[&maps()].status {
+        TypeStatus::Leaving { since } => since,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The answers of all nodes, each asked until it knows.
+async fn holdings(world: &World, machines: &[Machine], since: u64) -> Vec<Holding> {
+    let mut holdings = Vec::new();
+    for machine in machines {
+        let node = machine.member().node();
+        loop {
+            let operation = Operation::HoldsType {
+                bucket_type: TYPE.to_owned(),
+                since,
+            };
+            match machines[0].member().operate(node, operation).await {
+                Ok(Outcome::HoldsType(Holding::NotYet { .. })) => {
+                    world.runtime().sleep(Duration::from_millis(50)).await;
+                }
+                Ok(Outcome::HoldsType(holding)) => break holdings.push(holding),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    holdings
+}
+
+#[test]
+fn a_type_goes_when_no_node_holds_a_key_of_it() {
+    simulated(31, |world| async move {
+        let machines = with_type(&world).await;
+        put(&machines[1]).await.unwrap();
+        world.runtime().sleep(Duration::from_secs(1)).await;
+        let since = begin(&machines[0]).await;
+        let bucket = "users".to_owned();
+        let held = holdings(&world, &machines, since).await;
+        assert!(held.contains(&Holding::Keys { bucket }), "{held:?}");
+        all_know(&world, &machines).await;
+        let hidden = put(&machines[2]).await.unwrap_err();
+        assert_eq!(hidden, RequestError::UnknownBucketType);
+
+        // Taken back, the type has what it had.
+        let bucket_type = maps();
+        machines[0]
+            .agree(Command::ActivateType { bucket_type })
+            .await;
+        all_know(&world, &machines).await;
+        delete(&machines[2]).await;
+        world.runtime().sleep(Duration::from_secs(1)).await;
+        let since = begin(&machines[1]).await;
+        let held = holdings(&world, &machines, since).await;
+        assert_eq!(held, [const { Holding::Nothing }; 3]);
+        let bucket_type = maps();
+        let finish = Command::FinishTypeRemoval { bucket_type, since };
+        machines[1].agree(finish).await;
+        assert!(machines[1].state().bucket_types().is_empty());
+    });
+}
+
+/// A write of a replica by the ring of before the removal.
+fn late_write(partition: Partition, epoch: Epoch) -> ReplicaRequest {
+    let object = Object::as_is(Clock::new(), content(), kvorum_object::Timestamp::ZERO);
+    let operation = kvorum_vnode::Operation::Store {
+        key: StorageKey::from_address(&address()),
+        object: Arc::new(object),
+        resolution: Resolution::KeepSiblings,
+        tag: ObjectTag::default(),
+        durability: Durability::Grouped,
+    };
+    ReplicaRequest {
+        partition,
+        epoch,
+        operation,
+    }
+}
+
+fn is_refused_as_late(handled: &Handled) -> bool {
+    let Handled::Done(ReplicaReply::Failed(failure)) = handled else {
+        return false;
+    };
+    matches!(failure, ReplicaFailure::StaleEpoch { .. })
+}
+
+#[test]
+fn what_was_planned_before_is_refused_by_who_holds_nothing() {
+    simulated(32, |world| async move {
+        let machines = with_type(&world).await;
+        let before = machines[0].state();
+        let since = begin(&machines[0]).await;
+        let held = holdings(&world, &machines, since).await;
+        assert_eq!(held, [const { Holding::Nothing }; 3]);
+        for machine in &machines {
+            let member = machine.member();
+            for vnode in member.vnodes().all() {
+                let partition = vnode.partition();
+                let late = late_write(partition, before.ring().epoch(partition));
+                let handled = vnode.handle(&late, Timestamp(1), Reading::MayBlock);
+                assert!(is_refused_as_late(&handled), "{handled:?}");
+                // So does the store of hints, in the place of another node.
+                let handled = member
+                    .hints()
+                    .handle(&late, Timestamp(1), Reading::MayBlock);
+                assert!(is_refused_as_late(&handled), "{handled:?}");
+            }
+        }
+        let held = holdings(&world, &machines, since).await;
+        assert_eq!(held, [const { Holding::Nothing }; 3]);
+    });
+}
+
+#[test]
+fn a_node_that_keeps_a_key_for_another_says_so() {
+    simulated(33, |world| async move {
+        let machines = with_type(&world).await;
+        let state = machines[0].state();
+        let partition = state.ring().owned_by(machines[1].member().node()).next();
+        let partition = partition.unwrap();
+        let hint = late_write(partition, state.ring().epoch(partition));
+        let hints = machines[0].member().hints().clone();
+        let handled = hints.handle(&hint, Timestamp(1), Reading::MayBlock);
+        assert!(!is_refused_as_late(&handled), "{handled:?}");
+        let since = begin(&machines[0]).await;
+        let held = holdings(&world, &machines, since).await;
+        let nothing = Holding::Nothing;
+        assert_eq!(held, [Holding::Hints, nothing.clone(), nothing]);
+    });
+}
+
+#[test]
+fn an_answer_to_a_removal_that_was_taken_back_is_none() {
+    simulated(34, |world| async move {
+        let machines = with_type(&world).await;
+        let since = begin(&machines[0]).await;
+        let bucket_type = maps();
+        machines[0]
+            .agree(Command::ActivateType { bucket_type })
+            .await;
+        let ask = |since| {
+            let bucket_type = TYPE.to_owned();
+            let member = machines[0].member();
+            async move {
+                let operation = Operation::HoldsType { bucket_type, since };
+                member.operate(member.node(), operation).await
+            }
+        };
+        assert!(matches!(ask(since).await, Ok(Outcome::Refused(_))));
+        // This node has not seen that far yet.
+        let early = ask(since + 100).await;
+        let is_not_yet = matches!(early, Ok(Outcome::HoldsType(Holding::NotYet { .. })));
+        assert!(is_not_yet, "{early:?}");
+    });
+}
