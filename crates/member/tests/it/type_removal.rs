@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kvorum_backend::{Durability, Reading, Timestamp};
+use kvorum_backend::{Durability, Flow, FoldClock, FoldRange, Lease, Reading, Timestamp};
 use kvorum_cluster::{Command, TypeStatus};
 use kvorum_coordinator::{
     Condition, DeleteOptions, HintStore as _, PutKind, PutOptions, PutRequest, RequestError,
 };
-use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
-use kvorum_member::{Holding, Operation, Outcome};
+use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey, type_prefix};
+use kvorum_member::{Holding, Member, Operation, Outcome};
 use kvorum_object::{Clock, Content, Object, ObjectTag, Resolution};
 use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{Epoch, Partition};
 use kvorum_runtime::World;
-use kvorum_vnode::{Handled, ReplicaFailure, ReplicaReply, ReplicaRequest};
+use kvorum_vnode::{FoldRequest, Handled, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode};
 
 use crate::machines::{Machine, cluster, simulated, until};
 
@@ -35,13 +35,16 @@ fn address() -> Address {
 }
 
 async fn put(machine: &Machine) -> Result<Arc<Object>, RequestError> {
+    put_at(&machine.member()).await
+}
+
+async fn put_at(member: &Member) -> Result<Arc<Object>, RequestError> {
     let request = PutRequest {
         context: Clock::new(),
         condition: Condition::Always,
         content: content(),
         kind: PutKind::Versioned,
     };
-    let member = machine.member();
     let coordinator = member.coordinator();
     let (options, now) = (PutOptions::default(), coordinator.runtime().now());
     coordinator.put(&address(), request, &options, now).await
@@ -244,4 +247,68 @@ fn an_answer_to_a_removal_that_was_taken_back_is_none() {
         let is_not_yet = matches!(early, Ok(Outcome::HoldsType(Holding::NotYet { .. })));
         assert!(is_not_yet, "{early:?}");
     });
+}
+
+/// True for a write that was acknowledged.
+async fn is_written_after(member: Arc<Member>, delay: Duration) -> bool {
+    member.coordinator().runtime().sleep(delay).await;
+    put_at(&member).await.is_ok()
+}
+
+fn holds_any(vnode: &Vnode) -> bool {
+    let request = FoldRequest {
+        epoch: vnode.status().epoch,
+        range: FoldRange::prefix(&type_prefix(&maps())),
+        clock: FoldClock::stopped_at(Timestamp(1)),
+        lease: Lease::Unlimited,
+    };
+    let mut is_any = false;
+    let visitor = &mut |_: &StorageKey| {
+        is_any = true;
+        Flow::Stop
+    };
+    vnode.fold_keys(&request, visitor).unwrap();
+    is_any
+}
+
+/// Writers through all nodes, at random times around a removal.
+async fn race(world: World) {
+    let machines = with_type(&world).await;
+    let runtime = world.runtime();
+    let within = |micros| Duration::from_micros(runtime.random_u64() % micros);
+    let writers: Vec<_> = (0..9)
+        .map(|number| {
+            let member = machines[number % 3].member();
+            let write = is_written_after(member, within(30_000));
+            runtime.spawn("writer", write)
+        })
+        .collect();
+    runtime.sleep(within(15_000)).await;
+    let since = begin(&machines[0]).await;
+    let held = holdings(&world, &machines, since).await;
+    let is_empty = held.iter().all(|it| *it == Holding::Nothing);
+    if is_empty {
+        let bucket_type = maps();
+        let finish = Command::FinishTypeRemoval { bucket_type, since };
+        machines[0].agree(finish).await;
+    }
+    let mut is_written = false;
+    for writer in writers {
+        is_written |= writer.await.unwrap();
+    }
+    runtime.sleep(Duration::from_secs(1)).await;
+    assert!(!is_empty || !is_written, "an acknowledged write is gone");
+    for machine in machines.iter().filter(|_| is_empty) {
+        let member = machine.member();
+        let vnodes = member.vnodes().all();
+        assert!(!vnodes.iter().any(|vnode| holds_any(vnode)));
+        assert!(!holds_any(member.hints().vnode()));
+    }
+}
+
+#[test]
+fn no_write_comes_in_between() {
+    for seed in 40..52 {
+        simulated(seed, race);
+    }
 }
