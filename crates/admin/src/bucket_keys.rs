@@ -233,12 +233,14 @@ impl Dropping {
                     self.waiting.push_back(key);
                     is_busy = true;
                 }
-                Ok(Fate::Deleted) => self.deleted += 1,
+                Ok(Fate::Deleted) => {
+                    self.deleted += 1;
+                    self.has_moved_on = true;
+                }
                 Ok(Fate::NothingThere) => {}
                 Ok(Fate::Failed(reason)) => self.note_failure(reason),
                 Err(error) => self.note_failure(error.to_string()),
             }
-            self.has_moved_on = true;
         }
         if is_busy {
             coordinator.runtime().sleep(BUSY_PAUSE).await;
