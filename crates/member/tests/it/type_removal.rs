@@ -13,6 +13,7 @@ use kvorum_coordinator::{
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey, type_prefix};
 use kvorum_member::{Holding, Member, Operation, Outcome};
 use kvorum_object::{Clock, Content, Object, ObjectTag, Resolution};
+use kvorum_planted_defects::{PlantedDefect, plant};
 use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{Epoch, Partition};
 use kvorum_runtime::World;
@@ -203,6 +204,28 @@ fn what_was_planned_before_is_refused_by_who_holds_nothing() {
         }
         let held = holdings(&world, &machines, since).await;
         assert_eq!(held, [const { Holding::Nothing }; 3]);
+    });
+}
+
+/// The rule of epochs alone keeps late writes out: without it the question has to be asked again.
+#[test]
+fn a_vnode_that_takes_old_epochs_is_found_out() {
+    simulated(35, |world| async move {
+        let machines = with_type(&world).await;
+        let before = machines[0].state();
+        let since = begin(&machines[0]).await;
+        let held = holdings(&world, &machines, since).await;
+        assert_eq!(held, [const { Holding::Nothing }; 3]);
+        let vnodes = machines[0].member().vnodes().all();
+        let partition = vnodes[0].partition();
+        let late = late_write(partition, before.ring().epoch(partition));
+        let planted = plant(PlantedDefect::EpochRuleSkippedOnReceiver);
+        let handled = vnodes[0].handle(&late, Timestamp(1), Reading::MayBlock);
+        drop(planted);
+        assert!(!is_refused_as_late(&handled), "{handled:?}");
+        let held = holdings(&world, &machines, since).await;
+        let bucket = "users".to_owned();
+        assert_eq!(held[0], Holding::Keys { bucket });
     });
 }
 
