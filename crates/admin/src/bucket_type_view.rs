@@ -34,6 +34,18 @@ pub(crate) fn changed(verb: &str, name: &str, properties: &str, reply: AdminRepl
         .with_riak_text(format!("{error}\n{riak}"))
 }
 
+/// The answer to a reset: Riak's console prints the name of the type and the reason in one line.
+pub(crate) fn reset(name: &str, reply: AdminReply) -> AdminReply {
+    if reply.is_ok {
+        return reply;
+    }
+    let error = format!("Error updating bucket type {name}:");
+    let reason = reply.text.trim_start_matches(INVALID);
+    let riak = reply.riak.as_deref().unwrap_or(reason);
+    AdminReply::refused(format!("{error} {}", explained(reason)))
+        .with_riak_text(format!("{error} {riak}"))
+}
+
 /// The refusal of a change, with Riak's words for it.
 pub(crate) fn refused(refusal: &Refusal) -> AdminReply {
     let text = refusal.to_string();
@@ -166,6 +178,19 @@ mod tests {
         assert_eq!(created, "Error creating bucket type maps:\nalready_active");
         let granted = changed("create", "maps", "", AdminReply::ok("done", Value::Null));
         assert_eq!((granted.text.as_str(), granted.riak), ("done", None));
+    }
+
+    #[test]
+    fn a_refused_reset_is_one_line() {
+        let refused = AdminReply::refused("Invalid bucket properties: not_active");
+        let reply = reset("maps", refused);
+        assert!(!reply.is_ok && reply.text.contains("activate it first"));
+        let riak = reply.riak.unwrap().into_string();
+        assert_eq!(riak, "Error updating bucket type maps: not_active");
+        assert_eq!(
+            reset("maps", AdminReply::ok("maps reset", Value::Null)).text,
+            "maps reset"
+        );
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod refusals;
 mod round_trip;
 mod transfer_verbs;
 mod transfers_view;
+mod type_removal;
 mod words;
 
 use std::collections::BTreeMap;

@@ -6,6 +6,8 @@
 mod aae_view;
 mod backend_moves;
 mod bucket_defaults;
+mod bucket_keys;
+mod bucket_place;
 mod bucket_type_view;
 mod cluster;
 mod framed_table;

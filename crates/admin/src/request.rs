@@ -66,6 +66,30 @@ pub enum AdminRequest {
         /// As when it is made.
         properties: String,
     },
+    /// Take back properties of a bucket type, all that can be or one.
+    BucketTypeReset {
+        /// The type's name.
+        name: String,
+        /// The property.
+        property: Option<String>,
+    },
+    /// Remove a bucket type of which no node holds a key.
+    BucketTypeRemove {
+        /// The type's name.
+        name: String,
+    },
+    /// The number of a bucket's keys.
+    BucketCount {
+        /// The bucket, as TYPE/BUCKET.
+        name: String,
+    },
+    /// Delete keys of a bucket, as many as it can in a second; asked again until all are.
+    BucketDrop {
+        /// The bucket, as TYPE/BUCKET.
+        name: String,
+        /// Only report how many there are.
+        is_dry_run: bool,
+    },
     /// The defaults of buckets without type: agreed ones and those of the configuration.
     BucketDefaultsShow,
     /// Make all nodes agree on those of this node's configuration.
@@ -158,6 +182,16 @@ impl AdminRequest {
             Self::BackendCancel { partition } => {
                 return json!({"verb": "backend cancel", "partition": partition}).to_string();
             }
+            Self::BucketTypeReset { name, property } => {
+                return json!({"verb": "bucket-type reset", "name": name, "property": property})
+                    .to_string();
+            }
+            Self::BucketDrop { name, is_dry_run } => {
+                return json!({"verb": "bucket drop", "name": name, "dry_run": is_dry_run})
+                    .to_string();
+            }
+            Self::BucketTypeRemove { name } => ("bucket-type remove", Some(name), None),
+            Self::BucketCount { name } => ("bucket count", Some(name), None),
             Self::BucketDefaultsSet { properties } => {
                 ("bucket-defaults set", None, Some(properties))
             }
@@ -185,6 +219,8 @@ impl AdminRequest {
         let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
         let text = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
         let name = || text("name").ok_or_else(|| "the request names no bucket type".to_owned());
+        let bucket = || text("name").ok_or_else(|| "the request names no bucket".to_owned());
+        let is_dry_run = value["dry_run"].as_bool().unwrap_or(false);
         let properties = || text("properties").unwrap_or_else(|| "{\"props\":{}}".to_owned());
         let verb = text("verb").unwrap_or_default();
         let words = || {
@@ -201,7 +237,7 @@ impl AdminRequest {
                 scope: MoveScope::from_json(&value["scope"])
                     .ok_or("the request does not say what is to move")?,
                 target: text("to").ok_or("the request names no backend")?,
-                is_dry_run: value["dry_run"].as_bool().unwrap_or(false),
+                is_dry_run,
             },
             "backend cancel" => Self::BackendCancel {
                 partition: text("partition"),
@@ -213,6 +249,16 @@ impl AdminRequest {
             "bucket-type create" => Self::BucketTypeCreate {
                 name: name()?,
                 properties: properties(),
+            },
+            "bucket-type reset" => Self::BucketTypeReset {
+                name: name()?,
+                property: text("property"),
+            },
+            "bucket-type remove" => Self::BucketTypeRemove { name: name()? },
+            "bucket count" => Self::BucketCount { name: bucket()? },
+            "bucket drop" => Self::BucketDrop {
+                name: bucket()?,
+                is_dry_run,
             },
             "bucket-type activate" => Self::BucketTypeActivate { name: name()? },
             "bucket-type update" => Self::BucketTypeUpdate {
@@ -318,6 +364,20 @@ mod tests {
             AdminRequest::BucketTypeUpdate {
                 name: name(),
                 properties: properties(),
+            },
+            AdminRequest::BucketTypeReset {
+                name: name(),
+                property: Some("n_val".to_owned()),
+            },
+            AdminRequest::BucketTypeReset {
+                name: name(),
+                property: None,
+            },
+            AdminRequest::BucketTypeRemove { name: name() },
+            AdminRequest::BucketCount { name: name() },
+            AdminRequest::BucketDrop {
+                name: name(),
+                is_dry_run: true,
             },
             AdminRequest::BackendMigrate {
                 scope: MoveScope::Bucket("t/b".to_owned()),

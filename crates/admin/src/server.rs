@@ -24,6 +24,7 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::aae_view;
 use crate::backend_moves::BackendMoves;
 use crate::bucket_defaults;
+use crate::bucket_keys::{BucketKeys, Drops};
 use crate::bucket_type_view;
 use crate::cluster::ClusterAdmin;
 use crate::health_view;
@@ -56,13 +57,19 @@ pub struct Parts {
 pub struct AdminServer {
     parts: Parts,
     cluster: ClusterAdmin,
+    drops: Drops,
 }
 
 impl AdminServer {
     /// Serves nothing before [`AdminServer::serve`].
     pub fn new(parts: Parts) -> Arc<Self> {
         let cluster = ClusterAdmin::new(parts.member.clone(), parts.maintenance.clone());
-        Arc::new(Self { parts, cluster })
+        let drops = Drops::default();
+        Arc::new(Self {
+            parts,
+            cluster,
+            drops,
+        })
     }
 
     /// Listens on `path`, replacing the socket of an earlier run; the data directory's lock makes sure
@@ -176,6 +183,16 @@ impl AdminServer {
                 let (Ok(reply) | Err(reply)) = self.bucket_type_create(&name, &properties);
                 bucket_type_view::changed("create", &name, &properties, reply)
             }
+            AdminRequest::BucketTypeReset { name, property } => {
+                self.bucket_type_reset(&name, property)
+            }
+            AdminRequest::BucketTypeRemove { name } => self.cluster.remove_type(&name)?,
+            AdminRequest::BucketCount { name } => self.bucket_keys().count(&name)?,
+            AdminRequest::BucketDrop {
+                name,
+                is_dry_run: true,
+            } => self.bucket_keys().try_drop(&name)?,
+            AdminRequest::BucketDrop { name, .. } => self.bucket_keys().drop_some(&name)?,
             AdminRequest::BucketTypeActivate { name } => self.bucket_type_activate(&name),
             AdminRequest::BucketTypeUpdate { name, properties } => {
                 let (Ok(reply) | Err(reply)) = self.bucket_type_update(&name, &properties);
@@ -327,6 +344,14 @@ impl AdminServer {
         }
     }
 
+    fn bucket_keys(&self) -> BucketKeys<'_> {
+        BucketKeys {
+            cluster: &self.cluster,
+            coordinator: &self.parts.coordinator,
+            drops: &self.drops,
+        }
+    }
+
     fn back_up(&self, directory: &Path) -> Replied {
         let made = self.parts.backups.make(directory);
         let made = made.map_err(|error| AdminReply::refused(format!("{error:#}")))?;
@@ -364,9 +389,15 @@ impl AdminServer {
         let mut data = vec![json!({"name": "default", "active": true})];
         for (name, entry) in state.bucket_types() {
             let is_active = entry.status == TypeStatus::Active;
-            let word = if is_active { "active" } else { "not active" };
+            let is_leaving = state.is_leaving(name);
+            let word = match entry.status {
+                TypeStatus::Active => "active",
+                TypeStatus::Created => "not active",
+                TypeStatus::Leaving { .. } => "being removed",
+            };
             let _infallible = writeln!(text, "{name} ({word})");
-            data.push(json!({"name": name.to_string(), "active": is_active}));
+            let name = name.to_string();
+            data.push(json!({"name": name, "active": is_active, "leaving": is_leaving}));
         }
         AdminReply::ok(text, Value::Array(data))
     }
@@ -374,20 +405,21 @@ impl AdminServer {
     fn bucket_type_status(&self, name: &str) -> Replied {
         let state = self.parts.coordinator.state();
         let bucket_type = type_named(name);
-        let (is_active, properties) = if bucket_type.is_default() {
+        let (status, properties) = if bucket_type.is_default() {
             let defaults = BucketProperties::untyped_defaults().with(state.default_properties());
-            (true, defaults)
+            (TypeStatus::Active, defaults)
         } else {
             let unknown = || AdminReply::refused(format!("{name} is not an existing bucket type"));
             let entry = state.bucket_types().get(&bucket_type);
             let entry = entry.ok_or_else(unknown)?;
             let properties = BucketProperties::typed_defaults().with(&entry.properties);
-            (entry.status == TypeStatus::Active, properties)
+            (entry.status, properties)
         };
-        let word = if is_active {
-            "active"
-        } else {
-            "created and may be activated"
+        let is_active = status == TypeStatus::Active;
+        let word = match status {
+            TypeStatus::Active => "active",
+            TypeStatus::Created => "created and may be activated",
+            TypeStatus::Leaving { .. } => "being removed, and may be activated again",
         };
         let mut text = format!("{name} is {word}\n\n");
         let properties = properties.to_json();
@@ -435,6 +467,18 @@ impl AdminServer {
             properties,
         };
         Ok(self.propose(command, passed_over, &done))
+    }
+
+    fn bucket_type_reset(&self, name: &str, property: Option<String>) -> AdminReply {
+        let done = match &property {
+            None => format!("{name} reset"),
+            Some(property) => format!("{property} of {name} reset"),
+        };
+        let command = Command::ResetType {
+            bucket_type: type_named(name),
+            property,
+        };
+        bucket_type_view::reset(name, self.propose(command, Vec::new(), &done))
     }
 
     fn propose(&self, command: Command, passed_over: Vec<WithoutEffect>, done: &str) -> AdminReply {

@@ -31,7 +31,8 @@ pub enum Command {
         /// Over the defaults of typed buckets.
         properties: PropertyOverlay,
     },
-    /// Makes a created type usable; nothing happens if it is already.
+    /// Makes a created type usable; nothing happens if it is already. A removal that has not ended is taken
+    /// back.
     ActivateType {
         /// The type.
         bucket_type: BucketType,
@@ -42,6 +43,27 @@ pub enum Command {
         bucket_type: BucketType,
         /// The properties to set.
         properties: PropertyOverlay,
+    },
+    /// Takes back properties of an active type, all that a reset can or one.
+    ResetType {
+        /// The type.
+        bucket_type: BucketType,
+        /// The one property.
+        property: Option<String>,
+    },
+    /// Begins to remove an active type: requests find it no more, and every partition has a higher epoch, so
+    /// that vnodes refuse writes that were planned before. A type that is not active yet is removed at
+    /// once. Nothing happens to a type that is being removed.
+    BeginTypeRemoval {
+        /// The type.
+        bucket_type: BucketType,
+    },
+    /// Removes a type of which no node holds a key.
+    FinishTypeRemoval {
+        /// The type.
+        bucket_type: BucketType,
+        /// The version of the state at which the removal began ([`TypeStatus::Leaving`]).
+        since: u64,
     },
     /// Sets properties of a bucket; the others stay.
     SetBucketProperties {
@@ -118,9 +140,13 @@ pub enum Command {
 /// The state after `command`. A command that changes nothing gives the same state, version included.
 pub fn apply(state: &ClusterState, command: Command) -> Result<ClusterState, Refusal> {
     let mut content = state.content.clone();
+    let begins_removal = matches!(command, Command::BeginTypeRemoval { .. });
     content.apply(state, command)?;
     if content == state.content {
         return Ok(state.clone());
+    }
+    if !begins_removal && content.is_placed_otherwise_than(&state.content) {
+        content.take_back_removals();
     }
     content.version += 1;
     Ok(ClusterState::from_content(content))
@@ -149,6 +175,14 @@ impl Content {
                 bucket_type,
                 properties,
             } => self.update_type(&bucket_type, &properties),
+            Command::ResetType {
+                bucket_type,
+                property,
+            } => self.reset_type(&bucket_type, property.as_deref()),
+            Command::BeginTypeRemoval { bucket_type } => self.begin_type_removal(&bucket_type),
+            Command::FinishTypeRemoval { bucket_type, since } => {
+                self.finish_type_removal(bucket_type, since)
+            }
             Command::SetBucketProperties {
                 bucket_type,
                 bucket,
@@ -208,9 +242,10 @@ impl Content {
         if bucket_type.is_default() || bucket_type.as_bytes() == b"any" {
             return Err(Refusal::ReservedTypeName { bucket_type });
         }
-        let existing = self.types.get(&bucket_type).map(|entry| entry.status);
-        if existing == Some(TypeStatus::Active) {
-            return Err(Refusal::TypeAlreadyActive);
+        match self.types.get(&bucket_type).map(|entry| entry.status) {
+            Some(TypeStatus::Active) => return Err(Refusal::TypeAlreadyActive),
+            Some(TypeStatus::Leaving { .. }) => return Err(Refusal::TypeLeaving { bucket_type }),
+            Some(TypeStatus::Created) | None => {}
         }
         BucketProperties::typed_defaults().created_with(&properties)?;
         let entry = BucketTypeEntry {
@@ -235,13 +270,7 @@ impl Content {
         bucket_type: &BucketType,
         properties: &PropertyOverlay,
     ) -> Result<(), Refusal> {
-        if bucket_type.is_default() {
-            return Err(Refusal::DefaultType);
-        }
-        let entry = self.types.get(bucket_type).ok_or(Refusal::TypeUndefined)?;
-        if entry.status != TypeStatus::Active {
-            return Err(Refusal::TypeNotActive);
-        }
+        let entry = self.active_type(bucket_type)?;
         let existing = BucketProperties::typed_defaults().with(&entry.properties);
         self.check_buckets(bucket_type, &existing.type_updated_with(properties)?)?;
         if let Some(entry) = self.types.get_mut(bucket_type) {
@@ -250,8 +279,23 @@ impl Content {
         Ok(())
     }
 
+    /// A type that can be changed.
+    pub(crate) fn active_type(
+        &self,
+        bucket_type: &BucketType,
+    ) -> Result<&BucketTypeEntry, Refusal> {
+        if bucket_type.is_default() {
+            return Err(Refusal::DefaultType);
+        }
+        let entry = self.types.get(bucket_type).ok_or(Refusal::TypeUndefined)?;
+        if entry.status != TypeStatus::Active {
+            return Err(Refusal::TypeNotActive);
+        }
+        Ok(entry)
+    }
+
     /// Refuses properties of a type over which one of its buckets could not be set as it is.
-    fn check_buckets(
+    pub(crate) fn check_buckets(
         &self,
         bucket_type: &BucketType,
         of_type: &BucketProperties,

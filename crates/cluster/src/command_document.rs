@@ -36,6 +36,18 @@ enum CommandDocument {
         bucket_type: String,
         properties: Map<String, Value>,
     },
+    ResetType {
+        bucket_type: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        property: Option<String>,
+    },
+    BeginTypeRemoval {
+        bucket_type: String,
+    },
+    FinishTypeRemoval {
+        bucket_type: String,
+        since: u64,
+    },
     SetBucketProperties {
         bucket_type: String,
         bucket: String,
@@ -135,6 +147,20 @@ fn document_of(command: &Command) -> CommandDocument {
             bucket_type: type_text(bucket_type),
             properties: properties.to_json(),
         },
+        Command::ResetType {
+            bucket_type,
+            property,
+        } => CommandDocument::ResetType {
+            bucket_type: type_text(bucket_type),
+            property: property.clone(),
+        },
+        Command::BeginTypeRemoval { bucket_type } => CommandDocument::BeginTypeRemoval {
+            bucket_type: type_text(bucket_type),
+        },
+        Command::FinishTypeRemoval { bucket_type, since } => CommandDocument::FinishTypeRemoval {
+            bucket_type: type_text(bucket_type),
+            since: *since,
+        },
         Command::SetBucketProperties {
             bucket_type,
             bucket,
@@ -221,6 +247,23 @@ fn command_of(document: CommandDocument) -> Result<Command, DecodeError> {
         } => Command::UpdateType {
             bucket_type: bucket_type(&text)?,
             properties: overlay(&properties)?,
+        },
+        CommandDocument::ResetType {
+            bucket_type: text,
+            property,
+        } => Command::ResetType {
+            bucket_type: bucket_type(&text)?,
+            property,
+        },
+        CommandDocument::BeginTypeRemoval { bucket_type: text } => Command::BeginTypeRemoval {
+            bucket_type: bucket_type(&text)?,
+        },
+        CommandDocument::FinishTypeRemoval {
+            bucket_type: text,
+            since,
+        } => Command::FinishTypeRemoval {
+            bucket_type: bucket_type(&text)?,
+            since,
         },
         CommandDocument::SetBucketProperties {
             bucket_type: text,
@@ -328,6 +371,21 @@ mod tests {
             Command::UpdateType {
                 bucket_type: bucket_type(),
                 properties: properties(),
+            },
+            Command::ResetType {
+                bucket_type: bucket_type(),
+                property: None,
+            },
+            Command::ResetType {
+                bucket_type: bucket_type(),
+                property: Some("n_val".into()),
+            },
+            Command::BeginTypeRemoval {
+                bucket_type: bucket_type(),
+            },
+            Command::FinishTypeRemoval {
+                bucket_type: bucket_type(),
+                since: 7,
             },
             Command::SetBucketProperties {
                 bucket_type: bucket_type(),

@@ -53,13 +53,18 @@ pub enum MemberStatus {
     Down,
 }
 
-/// Status of a bucket type: active or not yet.
+/// Status of a bucket type between its creation and its removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeStatus {
     /// Not yet: it can still be created anew with other properties.
     Created,
-    /// It can, and exists for ever.
+    /// It is in use.
     Active,
+    /// It is being removed: requests do not find it, and its data, if there is any, is still placed by it.
+    Leaving {
+        /// The version of the state at which the removal began.
+        since: u64,
+    },
 }
 
 /// A bucket type as it was created and changed.
@@ -83,6 +88,8 @@ pub(crate) struct Content {
     /// `buckets.default.*`: agreed rather than each node's own, or replicas would differ in quorums.
     pub(crate) default_properties: PropertyOverlay,
     pub(crate) types: BTreeMap<BucketType, BucketTypeEntry>,
+    /// Names of types that were removed; one of them may have been created again.
+    pub(crate) removed_types: BTreeSet<BucketType>,
     /// By type, the default one included, and bucket; no overlay is empty.
     pub(crate) buckets: BTreeMap<BucketType, BTreeMap<Bucket, PropertyOverlay>>,
     /// Changes that wait for a commit.

@@ -37,6 +37,9 @@ struct Document {
     ring: RingDocument,
     default_properties: Map<String, Value>,
     bucket_types: Vec<TypeDocument>,
+    /// Names of types that were removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    removed_types: Vec<String>,
     buckets: Vec<BucketDocument>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     staged: BTreeMap<String, StagedDocument>,
@@ -179,7 +182,11 @@ enum StatusDocument {
 #[serde(deny_unknown_fields)]
 struct TypeDocument {
     name: String,
+    /// False as well for a type that is being removed.
     active: bool,
+    /// The version of the state at which the removal began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    leaving_since: Option<u64>,
     properties: Map<String, Value>,
 }
 
@@ -241,6 +248,10 @@ fn document(this_node: Option<NodeId>, content: &Content) -> Document {
     let bucket_types = content.types.iter().map(|(name, entry)| TypeDocument {
         name: name_text::to_text(name.as_bytes()),
         active: entry.status == TypeStatus::Active,
+        leaving_since: match entry.status {
+            TypeStatus::Leaving { since } => Some(since),
+            TypeStatus::Created | TypeStatus::Active => None,
+        },
         properties: entry.properties.to_json(),
     });
     let buckets = content.buckets.iter().flat_map(|(bucket_type, buckets)| {
@@ -259,6 +270,11 @@ fn document(this_node: Option<NodeId>, content: &Content) -> Document {
         ring: ring_document(&content.ring),
         default_properties: content.default_properties.to_json(),
         bucket_types: bucket_types.collect(),
+        removed_types: content
+            .removed_types
+            .iter()
+            .map(|name| name_text::to_text(name.as_bytes()))
+            .collect(),
         buckets: buckets.collect(),
         staged: content
             .staged
@@ -359,6 +375,8 @@ fn content(document: Document) -> Result<Content, DecodeError> {
     let filled = document.growth_filled.into_iter().map(partition);
     let known = document.growth_known.iter();
     let known = known.map(|node| parsed(node, "growth_known"));
+    let removed_types = document.removed_types.iter();
+    let removed_types = removed_types.map(|text| name(text).map(BucketType::from));
     let growth_confirmed = GrowthConfirmed {
         filled: filled.collect::<Result<_, _>>()?,
         known: known.collect::<Result<_, _>>()?,
@@ -384,6 +402,7 @@ fn content(document: Document) -> Result<Content, DecodeError> {
             .iter()
             .map(bucket_type)
             .collect::<Result<_, _>>()?,
+        removed_types: removed_types.collect::<Result<_, _>>()?,
         buckets,
     })
 }
@@ -456,10 +475,10 @@ fn moving(size: RingSize, document: &MoveDocument) -> Result<(Partition, Move), 
 }
 
 fn bucket_type(document: &TypeDocument) -> Result<(BucketType, BucketTypeEntry), DecodeError> {
-    let status = if document.active {
-        TypeStatus::Active
-    } else {
-        TypeStatus::Created
+    let status = match (document.leaving_since, document.active) {
+        (Some(since), _) => TypeStatus::Leaving { since },
+        (None, true) => TypeStatus::Active,
+        (None, false) => TypeStatus::Created,
     };
     let entry = BucketTypeEntry {
         status,

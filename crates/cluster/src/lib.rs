@@ -14,6 +14,7 @@
 
 mod agreed;
 pub mod anatomy;
+mod bucket_types;
 pub mod checked_text;
 mod cluster_id;
 mod command;

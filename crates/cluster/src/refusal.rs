@@ -34,6 +34,27 @@ pub enum Refusal {
     /// A type cannot be created again once it is active.
     #[error("already_active")]
     TypeAlreadyActive,
+    /// The type is being removed; until that has ended it cannot be created.
+    #[error(
+        "{bucket_type} is being removed: `kvorum admin bucket-type remove` ends that, and \
+         `bucket-type activate` takes it back"
+    )]
+    TypeLeaving {
+        /// The name.
+        bucket_type: BucketType,
+    },
+    /// A removal was taken back, or begun anew, since its end was decided.
+    #[error("the removal of {bucket_type} was taken back meanwhile; remove it again")]
+    RemovalOvertaken {
+        /// The name.
+        bucket_type: BucketType,
+    },
+    /// No bucket type is removed while partitions move: a key could pass by the nodes that are asked for it.
+    #[error("partitions move; remove it when `kvorum admin ring-status` says that all is settled")]
+    RingMoves,
+    /// The default type is not removed.
+    #[error("the default type cannot be removed")]
+    DefaultTypeStays,
     /// Activation of a type that was never created.
     #[error("{bucket_type} is not an existing bucket type")]
     NoSuchType {

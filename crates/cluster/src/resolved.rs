@@ -20,6 +20,8 @@ pub struct UnknownBucketType {
 pub(crate) struct Resolved {
     untyped: ResolvedType,
     typed: BTreeMap<BucketType, ResolvedType>,
+    /// Types that are being removed.
+    leaving: BTreeMap<BucketType, ResolvedType>,
 }
 
 #[derive(Clone, Debug)]
@@ -37,20 +39,21 @@ impl Resolved {
             BucketProperties::untyped_defaults().with(&content.default_properties),
             buckets_of(&default_type),
         );
-        let active = content
-            .types
-            .iter()
-            .filter(|(_, entry)| entry.status == TypeStatus::Active);
-        let typed = active.map(|(bucket_type, entry)| {
+        let (mut typed, mut leaving) = (BTreeMap::new(), BTreeMap::new());
+        for (bucket_type, entry) in &content.types {
+            let resolved = match entry.status {
+                TypeStatus::Created => continue,
+                TypeStatus::Active => &mut typed,
+                TypeStatus::Leaving { .. } => &mut leaving,
+            };
             let of_type = BucketProperties::typed_defaults().with(&entry.properties);
-            (
-                bucket_type.clone(),
-                ResolvedType::new(of_type, buckets_of(bucket_type)),
-            )
-        });
+            let resolved_type = ResolvedType::new(of_type, buckets_of(bucket_type));
+            resolved.insert(bucket_type.clone(), resolved_type);
+        }
         Self {
             untyped,
-            typed: typed.collect(),
+            typed,
+            leaving,
         }
     }
 
@@ -59,9 +62,11 @@ impl Resolved {
         self.all().map(|it| it.n_val).max().unwrap_or(1)
     }
 
-    /// The properties of all types, and of all buckets with properties of their own.
+    /// The properties of all types, and of all buckets with properties of their own; those of types that
+    /// are being removed too, so that nothing moves before they are gone.
     pub(crate) fn all(&self) -> impl Iterator<Item = &BucketProperties> {
-        let types = self.typed.values().chain([&self.untyped]);
+        let types = self.typed.values().chain(self.leaving.values());
+        let types = types.chain([&self.untyped]);
         types.flat_map(|it| {
             let of_buckets = it.of_buckets.values();
             of_buckets.chain([&it.of_type]).map(|it| &**it)
@@ -73,8 +78,24 @@ impl Resolved {
         bucket_type: &BucketType,
         bucket: &Bucket,
     ) -> Result<&Arc<BucketProperties>, UnknownBucketType> {
-        let resolved = self.resolved_type(bucket_type)?;
-        Ok(resolved.of_buckets.get(bucket).unwrap_or(&resolved.of_type))
+        Ok(self.resolved_type(bucket_type)?.of_bucket(bucket))
+    }
+
+    /// Also for a type that is being removed.
+    pub(crate) fn of_stored_bucket(
+        &self,
+        bucket_type: &BucketType,
+        bucket: &Bucket,
+    ) -> Result<&Arc<BucketProperties>, UnknownBucketType> {
+        Ok(self.stored_type(bucket_type)?.of_bucket(bucket))
+    }
+
+    /// Also for a type that is being removed.
+    pub(crate) fn of_stored_type(
+        &self,
+        bucket_type: &BucketType,
+    ) -> Result<&Arc<BucketProperties>, UnknownBucketType> {
+        Ok(&self.stored_type(bucket_type)?.of_type)
     }
 
     pub(crate) fn of_type(
@@ -82,6 +103,13 @@ impl Resolved {
         bucket_type: &BucketType,
     ) -> Result<&Arc<BucketProperties>, UnknownBucketType> {
         Ok(&self.resolved_type(bucket_type)?.of_type)
+    }
+
+    fn stored_type(&self, bucket_type: &BucketType) -> Result<&ResolvedType, UnknownBucketType> {
+        match self.leaving.get(bucket_type) {
+            Some(leaving) => Ok(leaving),
+            None => self.resolved_type(bucket_type),
+        }
     }
 
     fn resolved_type(&self, bucket_type: &BucketType) -> Result<&ResolvedType, UnknownBucketType> {
@@ -96,6 +124,10 @@ impl Resolved {
 }
 
 impl ResolvedType {
+    fn of_bucket(&self, bucket: &Bucket) -> &Arc<BucketProperties> {
+        self.of_buckets.get(bucket).unwrap_or(&self.of_type)
+    }
+
     fn new(of_type: BucketProperties, overlays: &BTreeMap<Bucket, PropertyOverlay>) -> Self {
         let of_bucket = |(bucket, overlay): (&Bucket, &PropertyOverlay)| {
             (bucket.clone(), Arc::new(of_type.with(overlay)))

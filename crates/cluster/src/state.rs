@@ -8,7 +8,7 @@ use kvorum_properties::{BucketProperties, PropertyOverlay};
 use kvorum_ring::{NodeId, Ring, Transition};
 
 use crate::cluster_id::ClusterId;
-use crate::content::{BucketTypeEntry, Content, GrowthConfirmed, Member};
+use crate::content::{BucketTypeEntry, Content, GrowthConfirmed, Member, TypeStatus};
 use crate::resolved::{Resolved, UnknownBucketType};
 use crate::staged_change::StagedChange;
 
@@ -41,6 +41,7 @@ impl ClusterState {
             ring: Arc::new(ring),
             default_properties: PropertyOverlay::default(),
             types: BTreeMap::new(),
+            removed_types: BTreeSet::new(),
             buckets: BTreeMap::new(),
             staged: BTreeMap::new(),
             transition: None,
@@ -119,6 +120,18 @@ impl ClusterState {
         &self.content.types
     }
 
+    /// Names of types that were removed. Stores may have tombstones of them, also where one of them was
+    /// created again.
+    pub fn removed_types(&self) -> &BTreeSet<BucketType> {
+        &self.content.removed_types
+    }
+
+    /// True for a type that is being removed.
+    pub fn is_leaving(&self, bucket_type: &BucketType) -> bool {
+        let entry = self.content.types.get(bucket_type);
+        entry.is_some_and(|entry| matches!(entry.status, TypeStatus::Leaving { .. }))
+    }
+
     /// All buckets with properties of their own.
     pub fn bucket_overlays(
         &self,
@@ -140,6 +153,24 @@ impl ClusterState {
         bucket: &Bucket,
     ) -> Result<&Arc<BucketProperties>, UnknownBucketType> {
         self.resolved.of_bucket(bucket_type, bucket)
+    }
+
+    /// The properties by which the stored objects of a bucket are placed and merged. Requests do not find a
+    /// type that is being removed, and this does: a removal that is taken back has moved nothing.
+    pub fn stored_properties(
+        &self,
+        bucket_type: &BucketType,
+        bucket: &Bucket,
+    ) -> Result<&Arc<BucketProperties>, UnknownBucketType> {
+        self.resolved.of_stored_bucket(bucket_type, bucket)
+    }
+
+    /// The same for the buckets of a type that have no properties of their own.
+    pub fn stored_type_properties(
+        &self,
+        bucket_type: &BucketType,
+    ) -> Result<&Arc<BucketProperties>, UnknownBucketType> {
+        self.resolved.of_stored_type(bucket_type)
     }
 
     /// The properties of buckets of a type that have none of their own.

@@ -24,7 +24,7 @@ use crate::gate::{Gate, Pass};
 use crate::hinting::{self, HandedOff};
 use crate::index_query::IndexQuery;
 use crate::index_results::IndexResults;
-use crate::listing::{BucketListing, KeyListing};
+use crate::listing::{BucketListing, KeyCount, KeyListing};
 use crate::parts::{CoordinatorSettings, Parts, Remote};
 use crate::plan::{Plan, Purpose};
 use crate::property_change::{PropertiesChanged, PropertyChanges, retagged};
@@ -349,6 +349,17 @@ impl Coordinator {
     ) -> Result<KeyListing, RequestError> {
         let place = BucketOrType::new(bucket_type, Some(bucket));
         KeyListing::begin(&self.coverage, &self.listings, place, timeout)
+    }
+
+    /// Starts a count of a bucket's keys, which is cheaper than a listing and counts as one.
+    pub fn count_keys(
+        &self,
+        bucket_type: &BucketType,
+        bucket: &Bucket,
+        timeout: Duration,
+    ) -> Result<KeyCount, RequestError> {
+        let place = BucketOrType::new(bucket_type, Some(bucket));
+        KeyCount::begin(&self.coverage, &self.listings, place, timeout)
     }
 
     /// Starts a listing of a type's buckets.

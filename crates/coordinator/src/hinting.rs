@@ -105,6 +105,10 @@ async fn hand_over(
     let Ok(address) = hint.key.decode() else {
         return false;
     };
+    if state.is_leaving(&address.bucket_type) {
+        // Its owner may have said that it has nothing of the type: here it is found.
+        return false;
+    }
     let properties = state.properties(&address.bucket_type, &address.bucket);
     // The properties of a type that is gone are unknown: no sibling is dropped.
     let properties = properties.ok();

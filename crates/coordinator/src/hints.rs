@@ -8,13 +8,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_backend::{Durability, FoldClock, FoldRange, Lease, Reading, Timestamp};
-use kvorum_encoding::StorageKey;
+use kvorum_backend::{Durability, Flow, FoldClock, FoldRange, Lease, Reading, Timestamp};
+use kvorum_cluster::AgreedState;
+use kvorum_encoding::{BucketType, StorageKey, type_prefix};
 use kvorum_object::{Clock, Object};
-use kvorum_ring::Partition;
+use kvorum_ring::{Partition, RingSize};
 use kvorum_vnode::{
-    Handled, Operation, PageFailure, ReplicaFailure, ReplicaReply, ReplicaRequest, ScanLimits,
-    ScanRequest, Vnode,
+    FoldRequest, Handled, Operation, PageFailure, ReplicaFailure, ReplicaReply, ReplicaRequest,
+    ScanLimits, ScanRequest, Vnode,
 };
 use parking_lot::RwLock;
 
@@ -97,6 +98,8 @@ pub struct VnodeHints {
     vnode: Vnode,
     /// True when it takes nothing more. Read for as long as something is being taken.
     is_closed: RwLock<bool>,
+    /// The state by whose epochs requests are judged when they are taken.
+    cluster: Option<Arc<dyn AgreedState>>,
 }
 
 impl VnodeHints {
@@ -106,7 +109,64 @@ impl VnodeHints {
         Self {
             vnode: vnode.keeping_for_others(PARTITION_BYTES),
             is_closed: RwLock::new(false),
+            cluster: None,
         }
+    }
+
+    /// The same, and refuses what was planned with an older ring than that of the state at the moment.
+    #[must_use]
+    pub fn following(self, cluster: Arc<dyn AgreedState>) -> Self {
+        Self {
+            cluster: Some(cluster),
+            ..self
+        }
+    }
+
+    /// True when nothing is being taken at this moment: all that is taken from now on is judged by a state
+    /// at least as new as the present one. To be asked again where it is false.
+    pub fn is_idle(&self) -> bool {
+        self.is_closed.try_write().is_some()
+    }
+
+    /// True when there is a hint of a bucket type that is no tombstone. Blocks.
+    pub fn holds_any_of(
+        &self,
+        bucket_type: &BucketType,
+        size: RingSize,
+        clock: &FoldClock,
+    ) -> Result<bool, ReplicaFailure> {
+        let of_type = StorageKey::from_encoded(Bytes::from(type_prefix(bucket_type)));
+        for partition in size.partitions() {
+            let request = FoldRequest {
+                epoch: self.vnode.status().epoch,
+                range: FoldRange::prefix(prefixed(partition, &of_type).as_bytes()),
+                clock: clock.clone(),
+                lease: Lease::Unlimited,
+            };
+            let mut is_any = false;
+            let visitor = &mut |_: &StorageKey| {
+                is_any = true;
+                Flow::Stop
+            };
+            let _end = self.vnode.fold_keys(&request, visitor)?;
+            if is_any {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Refuses a request by an older ring than that of the state.
+    fn check_epoch(&self, request: &ReplicaRequest) -> Result<(), ReplicaFailure> {
+        let Some(cluster) = &self.cluster else {
+            return Ok(());
+        };
+        let expected = cluster.look().ring().epoch(request.partition);
+        let got = request.epoch;
+        if got < expected {
+            return Err(ReplicaFailure::StaleEpoch { got, expected });
+        }
+        Ok(())
     }
 
     /// Takes nothing more from now on, or takes again. False while something is being taken: nothing has
@@ -150,10 +210,13 @@ impl HintStore for VnodeHints {
         if *is_closed {
             return Handled::Done(ReplicaReply::Failed(ReplicaFailure::NotServing));
         }
+        if let Err(failure) = self.check_epoch(request) {
+            return Handled::Done(ReplicaReply::Failed(failure));
+        }
         let partition = request.partition;
         let own = ReplicaRequest {
             partition: self.vnode.partition(),
-            // An old epoch has been refused before.
+            // An old epoch has been refused above.
             epoch: self.vnode.status().epoch,
             operation: under(partition, request.operation.clone()),
         };

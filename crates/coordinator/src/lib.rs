@@ -67,7 +67,7 @@ pub use index_query::{
     Continuation, IndexOptions, IndexQuery, IndexQueryError, IndexSelection, IndexValues,
 };
 pub use index_results::{IndexMatch, IndexResults};
-pub use listing::{BucketListing, KeyListing};
+pub use listing::{BucketListing, KeyCount, KeyListing};
 pub use local_vnodes::{Absence, LocalVnodes, NextOpening};
 pub use parts::{BackendNames, CoordinatorSettings, Parts, Remote};
 pub use peers::{Asking, Liveness, PeerFailure, PeerReplicas, ReplicaPeers};

@@ -1,20 +1,20 @@
-//! Key and bucket listings, asked of the vnodes of a coverage plan.
+//! Key and bucket listings, and counts of keys, asked of the vnodes of a coverage plan.
 //!
 //! Vnodes are read one after the other, each in parts of bounded length in the order of keys, each part
 //! on a snapshot of its own: a key that exists from the beginning of the listing to its end is in it,
-//! and none is in it twice.
+//! and none is in it twice. A count goes the same way, and the vnodes send numbers in place of names.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_backend::{FoldClock, FoldRange};
+use kvorum_backend::{FoldClock, FoldRange, Lease};
 use kvorum_encoding::{Address, Bucket, Key, StorageKey, bucket_prefix, type_prefix};
 use kvorum_planted_defects::is_planted;
 use kvorum_ring::CoverageVnode;
 use kvorum_runtime::{Moment, Runtime, TaskGuard};
 use kvorum_vnode::wire::PeerRequest;
-use kvorum_vnode::{Page, PageKind, PageRequest, ReplicaReply};
+use kvorum_vnode::{CountPage, Page, PageFailure, PageKind, PageRequest, ReplicaReply, Vnode};
 use parking_lot::Mutex;
 
 use crate::coverage::{Coverage, CoverageRun, PageError, in_place_of, instead_of};
@@ -28,6 +28,8 @@ use crate::trace::RequestKind;
 const NAMES_PER_CHUNK: usize = 1_000;
 /// Names that a vnode reads for one part: a listing holds as many in memory.
 const NAMES_PER_PART: u32 = 10_000;
+/// Keys that a vnode looks at for one part of a count: it holds a snapshot for as long.
+const COUNTED_PER_PART: u32 = 100_000;
 
 /// A listing of one bucket's keys, in chunks.
 pub struct KeyListing {
@@ -40,8 +42,16 @@ pub struct BucketListing {
     seen: BTreeSet<Bucket>,
 }
 
+/// A count of one bucket's keys, in steps.
+pub struct KeyCount {
+    run: Listing,
+}
+
 struct Listing {
     run: CoverageRun,
+    kind: PageKind,
+    /// Keys counted so far.
+    counted: u64,
     parts: VecDeque<Part>,
     ready: VecDeque<Address>,
     _counted: Counted,
@@ -52,6 +62,12 @@ struct Listing {
 struct Counted {
     pass: Arc<Mutex<Option<OwnPass>>>,
     _deadline: TaskGuard<()>,
+}
+
+/// What a vnode answers to one part.
+enum Answer {
+    Names(Page),
+    Count(CountPage),
 }
 
 /// The rest to be read of one vnode.
@@ -69,7 +85,7 @@ impl KeyListing {
         place: BucketOrType,
         timeout: Duration,
     ) -> Result<Self, RequestError> {
-        let run = Listing::begin(coverage, gate, RequestKind::ListKeys, place, timeout);
+        let run = Listing::begin(coverage, gate, PageKind::Keys, place, timeout);
         run.map(|run| Self { run })
     }
 
@@ -92,7 +108,7 @@ impl BucketListing {
         timeout: Duration,
     ) -> Result<Self, RequestError> {
         Ok(Self {
-            run: Listing::begin(coverage, gate, RequestKind::ListBuckets, place, timeout)?,
+            run: Listing::begin(coverage, gate, PageKind::Buckets, place, timeout)?,
             seen: BTreeSet::new(),
         })
     }
@@ -117,15 +133,38 @@ impl BucketListing {
     }
 }
 
+impl KeyCount {
+    /// Begins to count the keys of a bucket.
+    pub(crate) fn begin(
+        coverage: &Arc<Coverage>,
+        gate: &Arc<Gate>,
+        place: BucketOrType,
+        timeout: Duration,
+    ) -> Result<Self, RequestError> {
+        let run = Listing::begin(coverage, gate, PageKind::Count, place, timeout);
+        run.map(|run| Self { run })
+    }
+
+    /// The number of keys counted so far, after the next step; `None` when all have been counted.
+    pub async fn next(&mut self) -> Option<Result<u64, RequestError>> {
+        let read = self.run.read_next().await?;
+        Some(read.map(|()| self.run.counted))
+    }
+}
+
 impl Listing {
     fn begin(
         coverage: &Arc<Coverage>,
         gate: &Arc<Gate>,
-        kind: RequestKind,
+        kind: PageKind,
         place: BucketOrType,
         timeout: Duration,
     ) -> Result<Self, RequestError> {
-        let (run, pass, cover) = CoverageRun::begin(coverage, gate, kind, place, timeout)?;
+        let request = match kind {
+            PageKind::Buckets => RequestKind::ListBuckets,
+            PageKind::Keys | PageKind::Count => RequestKind::ListKeys,
+        };
+        let (run, pass, cover) = CoverageRun::begin(coverage, gate, request, place, timeout)?;
         let range = FoldRange::prefix(&match &run.place.bucket {
             Some(bucket) => bucket_prefix(&run.place.bucket_type, bucket),
             None => type_prefix(&run.place.bucket_type),
@@ -139,6 +178,8 @@ impl Listing {
             parts: cover.into_iter().map(part).collect(),
             ready: VecDeque::new(),
             _counted: Counted::until(run.progress.deadline, pass, runtime),
+            kind,
+            counted: 0,
             run,
         })
     }
@@ -146,15 +187,22 @@ impl Listing {
     /// Reads until something is ready or nothing is left.
     async fn fill(&mut self) -> Result<(), RequestError> {
         while self.ready.is_empty()
-            && let Some(part) = self.parts.pop_front()
+            && let Some(read) = self.read_next().await
         {
-            if let Err(error) = self.read_part(part).await {
-                self.parts.clear();
-                self.run.error = Some(error.clone());
-                return Err(error);
-            }
+            read?;
         }
         Ok(())
+    }
+
+    /// Reads one part; `None` when nothing is left.
+    async fn read_next(&mut self) -> Option<Result<(), RequestError>> {
+        let part = self.parts.pop_front()?;
+        let read = self.read_part(part).await;
+        if let Err(error) = &read {
+            self.parts.clear();
+            self.run.error = Some(error.clone());
+        }
+        Some(read)
     }
 
     /// Some of the ready names.
@@ -172,12 +220,12 @@ impl Listing {
             return Ok(());
         }
         match self.page(&part, remaining).await {
-            Ok(page) => self.take_page(part, page),
+            Ok(answer) => self.take_answer(part, answer),
             Err(error) => self.cover_anew(part, error).await,
         }
     }
 
-    async fn page(&mut self, part: &Part, remaining: Duration) -> Result<Page, PageError> {
+    async fn page(&mut self, part: &Part, remaining: Duration) -> Result<Answer, PageError> {
         let request = self.request(part);
         let (coverage, progress) = (&self.run.coverage, &mut self.run.progress);
         if !coverage.is_here(&part.vnode) {
@@ -186,13 +234,14 @@ impl Listing {
                 .replicas
                 .ask_peer(part.vnode.node, asked, progress.deadline);
             return match asked.await? {
-                ReplicaReply::Listed(page) => Ok(page),
+                ReplicaReply::Listed(page) => Ok(Answer::Names(page)),
+                ReplicaReply::Counted(page) => Ok(Answer::Count(page)),
                 ReplicaReply::Failed(failure) => Err(failure.into()),
                 _ => Err(no_reply().into()),
             };
         }
         let vnode = coverage.vnode(part.vnode.partition)?;
-        let read = move |clock: &FoldClock, lease| vnode.page(&request, clock, lease);
+        let read = move |clock: &FoldClock, lease| answer_of(&vnode, &request, clock, lease);
         let (page, queued) = coverage.read_here(remaining, read).await?;
         progress.trace.queue += queued;
         Ok(page?)
@@ -203,29 +252,38 @@ impl Listing {
         PageRequest {
             partition: vnode.partition,
             epoch: vnode.epoch,
-            kind: match run.kind {
-                RequestKind::ListBuckets => PageKind::Buckets,
-                _ => PageKind::Keys,
-            },
+            kind: self.kind,
             hash: run.hash,
             size: run.size,
             owners: (!vnode.whole).then(|| vnode.owners.clone()),
             range: part.range.clone(),
-            names_max: NAMES_PER_PART,
+            names_max: match self.kind {
+                PageKind::Keys | PageKind::Buckets => NAMES_PER_PART,
+                PageKind::Count => COUNTED_PER_PART,
+            },
         }
     }
 
-    fn take_page(&mut self, part: Part, page: Page) -> Result<(), RequestError> {
+    fn take_answer(&mut self, part: Part, answer: Answer) -> Result<(), RequestError> {
         self.run.note_answered();
-        if let Some(next) = page.next {
+        let next = match answer {
+            Answer::Names(page) => {
+                let names = page.keys.iter().map(StorageKey::decode);
+                let names = names.collect::<Result<VecDeque<_>, _>>();
+                self.ready = names.map_err(|error| RequestError::Storage(error.to_string()))?;
+                page.next
+            }
+            Answer::Count(page) => {
+                self.counted += page.keys;
+                page.next
+            }
+        };
+        if let Some(next) = next {
             self.parts.push_front(Part {
                 range: part.range.resumed_at(&next),
                 vnode: part.vnode,
             });
         }
-        let names = page.keys.iter().map(StorageKey::decode);
-        let names = names.collect::<Result<VecDeque<_>, _>>();
-        self.ready = names.map_err(|error| RequestError::Storage(error.to_string()))?;
         Ok(())
     }
 
@@ -267,6 +325,18 @@ impl Listing {
             let range = part.range.clone();
             self.parts.push_front(Part { vnode, range });
         }
+    }
+}
+
+fn answer_of(
+    vnode: &Vnode,
+    request: &PageRequest,
+    clock: &FoldClock,
+    lease: Lease,
+) -> Result<Answer, PageFailure> {
+    match request.kind {
+        PageKind::Count => vnode.count_page(request, clock, lease).map(Answer::Count),
+        PageKind::Keys | PageKind::Buckets => vnode.page(request, clock, lease).map(Answer::Names),
     }
 }
 

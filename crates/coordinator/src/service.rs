@@ -14,7 +14,7 @@ use kvorum_ring::{Epoch, Partition, Role};
 use kvorum_runtime::Moment;
 use kvorum_vnode::wire::{PeerRequest, WireMessage, decode_request, encode_reply};
 use kvorum_vnode::{
-    Handled, Operation, PageFailure, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode,
+    Handled, Operation, PageFailure, PageKind, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode,
 };
 
 use crate::gate::Gate;
@@ -149,6 +149,12 @@ impl PeerService for ReplicaService {
                     PeerRequest::Replica { role, request } => {
                         self.serve_replica(role, request, sent)
                     }
+                    PeerRequest::Page(page) if page.kind == PageKind::Count => self.serve_part(
+                        (page.partition, page.epoch),
+                        deadline,
+                        move |vnode, clock, lease| vnode.count_page(&page, clock, lease),
+                        ReplicaReply::Counted,
+                    ),
                     PeerRequest::Page(page) => self.serve_part(
                         (page.partition, page.epoch),
                         deadline,

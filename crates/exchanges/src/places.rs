@@ -1,6 +1,6 @@
 //! The places of keys: in which tree a key is, by the properties of its bucket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kvorum_cluster::{AgreedState, ClusterState};
@@ -24,7 +24,7 @@ impl TreePlacing for KeyPlaces {
         let address = key.decode().ok()?;
         let state = self.0.look();
         let properties = state
-            .properties(&address.bucket_type, &address.bucket)
+            .stored_properties(&address.bucket_type, &address.bucket)
             .ok()?;
         let Placement { hash, n_val } = Placement::of(properties);
         let place = position(&address.bucket_type, &address.bucket, &address.key, hash);
@@ -62,6 +62,8 @@ pub(crate) fn name_of_n(n_val: u32) -> u8 {
 pub(crate) struct Placements {
     of_types: BTreeMap<BucketType, Placement>,
     of_buckets: BTreeMap<(BucketType, Bucket), Placement>,
+    /// Types that were removed and created again: stores may have tombstones of them from before.
+    again: BTreeSet<BucketType>,
 }
 
 impl Placements {
@@ -69,18 +71,21 @@ impl Placements {
         let default_type = BucketType::default_type();
         let types = state.bucket_types().keys().chain([&default_type]);
         let of_type = |it: &BucketType| {
-            let properties = state.type_properties(it).ok()?;
+            let properties = state.stored_type_properties(it).ok()?;
             Some((it.clone(), Placement::of(properties)))
         };
         let of_types: BTreeMap<BucketType, Placement> = types.filter_map(of_type).collect();
         let of_bucket = |(bucket_type, bucket, _): (&BucketType, &Bucket, _)| {
-            let properties = state.properties(bucket_type, bucket).ok()?;
+            let properties = state.stored_properties(bucket_type, bucket).ok()?;
             let placement = Placement::of(properties);
             let is_own = of_types.get(bucket_type) != Some(&placement);
             is_own.then(|| ((bucket_type.clone(), bucket.clone()), placement))
         };
         let of_buckets = state.bucket_overlays().filter_map(of_bucket).collect();
+        let removed = state.removed_types().iter();
+        let again = removed.filter(|it| of_types.contains_key(*it)).cloned();
         Self {
+            again: again.collect(),
             of_types,
             of_buckets,
         }
@@ -91,8 +96,8 @@ impl Placements {
         own.or_else(|| self.of_types.get(&name.0)).copied()
     }
 
-    /// True when keys that were in one tree by these are in another by later ones. Keys of a type that was
-    /// unknown were in none, since they could not be written.
+    /// True when keys that were in one tree by these are in another by later ones. A type that was unknown
+    /// has no keys, since they could not be written, unless it was removed before.
     pub(crate) fn differ_from(&self, later: &Self) -> bool {
         let of_types = self.of_types.iter();
         let types_differ = of_types
@@ -102,7 +107,9 @@ impl Placements {
         let buckets_differ = names.into_iter().any(|it| {
             self.of_types.contains_key(&it.0) && self.of_bucket(it) != later.of_bucket(it)
         });
-        types_differ || buckets_differ
+        let mut again = later.again.iter();
+        let is_any_again = again.any(|name| !self.of_types.contains_key(name));
+        types_differ || buckets_differ || is_any_again
     }
 }
 
@@ -127,6 +134,7 @@ mod tests {
                 .iter()
                 .map(|(it, at)| ((type_of(it), Bucket::from("b")), *at))
                 .collect(),
+            again: BTreeSet::new(),
         }
     }
 
@@ -140,5 +148,14 @@ mod tests {
         assert!(before.differ_from(&placements(&[("a", USUAL)], &[("a", SMALL)])));
         let own = placements(&[("a", USUAL)], &[("a", SMALL)]);
         assert!(own.differ_from(&before));
+    }
+
+    #[test]
+    fn a_type_that_was_removed_may_have_keys_when_it_is_there_again() {
+        let without = placements(&[("a", USUAL)], &[]);
+        let mut again = placements(&[("a", USUAL), ("b", SMALL)], &[]);
+        again.again.insert(BucketType::from("b"));
+        assert!(without.differ_from(&again));
+        assert!(!again.differ_from(&again));
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn is_wanted(
     let Ok(address) = key.decode() else {
         return false;
     };
-    let properties = state.properties(&address.bucket_type, &address.bucket);
+    let properties = state.stored_properties(&address.bucket_type, &address.bucket);
     // The placement of keys of a type that is gone is unknown: the usual one is assumed.
     let (hash, n_val) = properties.map_or((KeyHash::Standard, u32::MAX), |it| {
         (key_hash(&it.chash_keyfun), it.n_val)

@@ -123,7 +123,8 @@ impl Merging {
     /// The rules of the key's bucket. Those of a type that is gone are unknown: all siblings are kept.
     fn rules(&self, key: &StorageKey) -> (Resolution, ObjectTag) {
         let properties = key.decode().ok().and_then(|address| {
-            let properties = self.state.properties(&address.bucket_type, &address.bucket);
+            let state = &self.state;
+            let properties = state.stored_properties(&address.bucket_type, &address.bucket);
             properties.ok()
         });
         let Some(properties) = properties else {

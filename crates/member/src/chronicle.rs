@@ -5,6 +5,7 @@
 
 use kvorum_claimant::ReplicatedState;
 use kvorum_cluster::{AgreedState as _, ClusterState, MemberStatus};
+use kvorum_encoding::BucketType;
 use kvorum_properties::BucketProperties;
 use kvorum_ring::NodeId;
 
@@ -39,6 +40,8 @@ pub(crate) enum Change {
     Replicas { event: &'static str, to: u16 },
     /// The defaults of buckets without a type have changed; the properties that differ are named.
     BucketDefaults { changed: Vec<String> },
+    /// A removal of a bucket type began, was taken back, or ended.
+    BucketType { event: &'static str, name: String },
 }
 
 /// The changes between two states, in the order in which they are logged.
@@ -83,6 +86,7 @@ pub(crate) fn changes(before: &ClusterState, after: &ClusterState) -> Vec<Change
         _ => {}
     }
     changes.extend(changed_defaults(before, after));
+    changes.extend(leaving_types(before, after));
     let (had, has) = (before.ring().replicas_max(), after.ring().replicas_max());
     match (before.ring().growth(), after.ring().growth()) {
         (None, Some(growth)) if growth.to != has => changes.push(Change::Replicas {
@@ -122,6 +126,21 @@ fn changed_defaults(before: &ClusterState, after: &ClusterState) -> Option<Chang
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     (!changed.is_empty()).then_some(Change::BucketDefaults { changed })
+}
+
+fn leaving_types(before: &ClusterState, after: &ClusterState) -> Vec<Change> {
+    let change = |name: &BucketType| {
+        let is_there = after.bucket_types().contains_key(name);
+        let event = match (is_there, before.is_leaving(name), after.is_leaving(name)) {
+            (false, ..) => "bucket_type_removed",
+            (true, false, true) => "bucket_type_leaving",
+            (true, true, false) => "bucket_type_kept",
+            (true, ..) => return None,
+        };
+        let name = name.to_string();
+        Some(Change::BucketType { event, name })
+    };
+    before.bucket_types().keys().filter_map(change).collect()
 }
 
 fn status_event(before: MemberStatus, after: MemberStatus) -> Option<&'static str> {
@@ -164,6 +183,9 @@ impl Change {
                 let changed = changed.join(" ");
                 tracing::info!(event = "bucket_defaults_changed", changed, version);
             }
+            Self::BucketType { event, name } => {
+                tracing::info!(event, bucket_type = %name, version);
+            }
         }
     }
 }
@@ -204,6 +226,7 @@ mod tests {
                 Self::BucketDefaults { changed } => {
                     write!(f, "bucket_defaults_changed {}", changed.join(" "))
                 }
+                Self::BucketType { event, name } => write!(f, "{event} {name}"),
             }
         }
     }
@@ -259,5 +282,35 @@ mod tests {
         );
         let cleared = next(&joined, Command::ClearStaged);
         assert_eq!(told(&joined, &cleared), ["member_left b@h"]);
+    }
+
+    #[test]
+    fn a_type_that_goes_is_told_in_steps() {
+        let ring = Ring::single(RingSize::SMALLEST, node(1));
+        let cluster = ClusterId::from_random([7; 16]);
+        let alone = ClusterState::found(cluster, "orders", node(1), Member::new("a@h"), ring);
+        let name = || BucketType::from("maps");
+        let create = Command::CreateType {
+            bucket_type: name(),
+            properties: PropertyOverlay::default(),
+        };
+        let activate = Command::ActivateType {
+            bucket_type: name(),
+        };
+        let active = next(&next(&alone, create), activate.clone());
+        assert!(told(&alone, &active).is_empty());
+        let begin = Command::BeginTypeRemoval {
+            bucket_type: name(),
+        };
+        let leaving = next(&active, begin);
+        assert_eq!(told(&active, &leaving), ["bucket_type_leaving maps"]);
+        let kept = next(&leaving, activate);
+        assert_eq!(told(&leaving, &kept), ["bucket_type_kept maps"]);
+        let finish = Command::FinishTypeRemoval {
+            bucket_type: name(),
+            since: leaving.version(),
+        };
+        let gone = next(&leaving, finish);
+        assert_eq!(told(&leaving, &gone), ["bucket_type_removed maps"]);
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kvorum_backend::Backend;
+use kvorum_cluster::AgreedState;
 use kvorum_coordinator::VnodeHints;
 use kvorum_disk::{Disk, create_directory_durably};
 use kvorum_ring::{Epoch, Partition};
@@ -32,15 +33,16 @@ pub(crate) fn open_leases(
     Ok(Arc::new(leases))
 }
 
-/// The hints on their store. Their vnode's partition names nothing: no other vnode is in their table of
-/// leases.
+/// The hints on their store, which refuse what was planned by an older ring than that of `cluster`. Their
+/// vnode's partition names nothing: no other vnode is in their table of leases.
 pub(crate) fn open_hints(
     store: Arc<dyn Backend>,
     leases: &Arc<LeaseTable>,
     settings: VnodeSettings,
+    cluster: Arc<dyn AgreedState>,
 ) -> Result<Arc<VnodeHints>, OpenError> {
     let partition = Partition::FIRST;
     let vnode = Vnode::new(partition, Epoch::FIRST, store, leases.clone(), settings);
     leases.renew()?;
-    Ok(Arc::new(VnodeHints::new(vnode)))
+    Ok(Arc::new(VnodeHints::new(vnode).following(cluster)))
 }

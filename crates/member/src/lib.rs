@@ -10,8 +10,8 @@
 //! with the ring, and `opening` opens those that the node starts with; `dispatch` has the table of
 //! services; `joining` and `doorkeeper` are the two sides of becoming a member; `operations` carries
 //! operators' questions from one node to another; `health` is its ability to serve; `vouching` asks
-//! others about members that are not known here; `recovering` is the recovery of a cluster whose log
-//! has lost its majority.
+//! others about members that are not known here; `type_holding` says if a node has keys of a bucket type
+//! that is being removed; `recovering` is the recovery of a cluster whose log has lost its majority.
 //!
 //! It starts no threads and opens no files but through the seams, so that a simulation builds whole
 //! clusters of it. Outside this crate: engines, protocols for clients, settings files.
@@ -30,7 +30,6 @@ mod follower;
 mod founding;
 mod generation;
 mod health;
-mod store_list;
 mod hint_pace;
 mod hint_store;
 mod joining;
@@ -45,7 +44,9 @@ mod recognising;
 mod recovered_state;
 mod recovering;
 mod settings;
+mod store_list;
 mod stores;
+mod type_holding;
 mod unknown_state;
 mod vnode_table;
 mod vouching;
@@ -72,5 +73,6 @@ pub use peer_service::PEER_SERVICE;
 pub use recovering::{Outlook, RecoverError};
 pub use settings::MemberSettings;
 pub use stores::{Found, StoreError, Stores};
+pub use type_holding::Holding;
 pub use vnode_table::{Readiness, Unopened, VnodeTable};
 pub use writability::Refusal;

@@ -33,13 +33,13 @@ use crate::follower::{self, ACCEPT_LOST_STORES, Follower, Ground, Loss};
 use crate::founding::{self, Opening};
 use crate::generation;
 use crate::health::{Health, HealthWatch};
-use crate::store_list::HeldFile;
 use crate::hint_pace::HintPace;
 use crate::hint_store;
 use crate::opening::Opener;
 use crate::operations::{Operations, reason_to_stay};
 use crate::recognising::KnownStores;
 use crate::settings::MemberSettings;
+use crate::store_list::HeldFile;
 use crate::stores::Stores;
 use crate::unknown_state::is_unknown;
 use crate::vnode_table::VnodeTable;
@@ -209,7 +209,8 @@ impl Member {
             disk.sync_directory(&data_directory)?;
         }
         let (held, partitions) = (beginning.held, beginning.partitions);
-        let hints = hint_store::open_hints(beginning.hints, &hint_leases, settings.vnode)?;
+        let cluster = Arc::new(state.clone());
+        let hints = hint_store::open_hints(beginning.hints, &hint_leases, settings.vnode, cluster)?;
         let known = KnownStores::of(&held);
 
         let liveness = Liveness::start(
@@ -277,6 +278,7 @@ impl Member {
         });
         let operations = Operations {
             runtime: runtime.clone(),
+            node: card.node,
             state: state.clone(),
             transfers: transfers.clone(),
             vnodes: vnodes.clone(),

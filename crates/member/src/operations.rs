@@ -10,6 +10,7 @@ use kvorum_backend::Timestamp;
 use kvorum_claimant::ReplicatedState;
 use kvorum_cluster::AgreedState as _;
 use kvorum_coordinator::VnodeHints;
+use kvorum_encoding::BucketType;
 use kvorum_handoff::{Activity, Direction, TransferStatus, Transfers};
 use kvorum_peer::{Lane, Message, Peers, Served};
 use kvorum_ring::{NodeId, Partition};
@@ -19,12 +20,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::health::{Health, HealthWatch};
 use crate::moves_of_stores::{StoreMoves, moves_of};
+use crate::type_holding::{Holding, TypeQuestion};
 use crate::vnode_table::VnodeTable;
 
 /// The first byte of every message of this service.
 const SERVICE: u8 = b'O';
 /// Time for a node to answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// The same where its stores are searched: there may be many tombstones before the first key.
+const SEARCH_WAIT: Duration = Duration::from_secs(120);
 
 /// A request to a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +69,13 @@ pub enum Operation {
         /// The identity of the node that is asked about.
         node: String,
     },
+    /// Asks if it holds a key of a bucket type that is being removed.
+    HoldsType {
+        /// The type's name.
+        bucket_type: String,
+        /// The version of the state at which the removal began.
+        since: u64,
+    },
     /// Asks if it may be removed once it has handed over its partitions: it keeps nothing for other
     /// nodes, and takes nothing more.
     MayGo,
@@ -99,6 +110,8 @@ pub enum Outcome {
         /// True when the node is a member by that.
         is_member: bool,
     },
+    /// The part of a bucket type that it holds.
+    HoldsType(Holding),
     /// It is not done, in words for the operator.
     Refused(String),
 }
@@ -166,6 +179,7 @@ pub struct TransferView {
 #[derive(Clone)]
 pub(crate) struct Operations {
     pub(crate) runtime: Runtime,
+    pub(crate) node: NodeId,
     pub(crate) state: ReplicatedState,
     pub(crate) transfers: Transfers,
     pub(crate) vnodes: Arc<VnodeTable>,
@@ -220,6 +234,11 @@ impl Operations {
                 }
                 Outcome::Done
             }
+            Operation::Repair { .. } | Operation::RepairNode if self.is_any_type_leaving() => {
+                Outcome::Refused(
+                    "a bucket type is being removed: repair when that has ended".into(),
+                )
+            }
             Operation::Repair { partition } => self.repair(partition),
             Operation::RepairNode => {
                 let repairing = self.transfers.repair_node();
@@ -227,6 +246,9 @@ impl Operations {
                 Outcome::Repairing(numbers.collect())
             }
             Operation::ShownPlan => Outcome::ShownPlan(*self.shown_plan.lock()),
+            Operation::HoldsType { bucket_type, since } => {
+                self.holds_type(bucket_type, since).await
+            }
             Operation::Version => Outcome::Version(self.state.current().version()),
             Operation::Knows { node } => self.knows(&node),
             Operation::MayGo => match self.reason_to_stay().await {
@@ -261,6 +283,29 @@ impl Operations {
                 Some(format!("it keeps objects for other nodes, {name} for one"))
             }
             Err(failure) => Some(failure.to_string()),
+        }
+    }
+
+    /// A repair copies keys past the nodes that have been asked for them.
+    fn is_any_type_leaving(&self) -> bool {
+        let state = self.state.current();
+        let mut types = state.bucket_types().keys();
+        types.any(|it| state.is_leaving(it))
+    }
+
+    async fn holds_type(&self, name: String, since: u64) -> Outcome {
+        let question = TypeQuestion {
+            node: self.node,
+            state: self.state.current(),
+            vnodes: self.vnodes.clone(),
+            hints: self.hints.clone(),
+            clock: self.runtime.clock(),
+        };
+        let bucket_type = BucketType::new(name.into_bytes());
+        let answer = move || question.answer(&bucket_type, since);
+        match self.runtime.blocking(answer).await {
+            Ok(holding) => Outcome::HoldsType(holding),
+            Err(reason) => Outcome::Refused(reason),
         }
     }
 
@@ -355,7 +400,11 @@ pub(crate) async fn ask(
     node: NodeId,
     operation: &Operation,
 ) -> Result<Outcome, String> {
-    let deadline = runtime.now().plus(ANSWER_WAIT);
+    let wait = match operation {
+        Operation::HoldsType { .. } => SEARCH_WAIT,
+        _ => ANSWER_WAIT,
+    };
+    let deadline = runtime.now().plus(wait);
     let asked = peers.request(node, Lane::Control, encode(operation), deadline);
     let answer = asked.await.map_err(|error| error.without_node())?;
     let json = answer.head.get(1..).unwrap_or_default();

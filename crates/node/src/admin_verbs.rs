@@ -148,6 +148,25 @@ pub(crate) struct SwitchArguments {
 }
 
 #[derive(Subcommand)]
+pub(crate) enum BucketVerb {
+    /// The number of its keys
+    Count {
+        /// The bucket; `default/BUCKET` for one without a type
+        #[arg(value_name = "TYPE/BUCKET")]
+        name: String,
+    },
+    /// Delete all of its keys, a few at a time; given again after a break, it deletes those that are left
+    Drop {
+        /// The bucket; `default/BUCKET` for one without a type
+        #[arg(value_name = "TYPE/BUCKET")]
+        name: String,
+        /// Only report how many there are
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+#[derive(Subcommand)]
 pub(crate) enum BackendVerb {
     /// Move data to another backend while the node serves; all nodes of the cluster do so, but for a partition
     Migrate(MigrateArguments),
@@ -218,6 +237,18 @@ impl ClusterVerb {
             Self::Partitions => request("partitions", []),
             Self::PartitionCount => request("partition-count", []),
             Self::Partition { which } => request("partition", [which]),
+        }
+    }
+}
+
+impl BucketVerb {
+    pub(crate) fn into_request(self) -> AdminRequest {
+        match self {
+            Self::Count { name } => AdminRequest::BucketCount { name },
+            Self::Drop { name, dry_run } => AdminRequest::BucketDrop {
+                name,
+                is_dry_run: dry_run,
+            },
         }
     }
 }

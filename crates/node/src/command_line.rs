@@ -6,14 +6,15 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
-use kvorum_settings::{Configuration, Effective};
+use kvorum_settings::{Configuration, Effective, Settings};
 use serde_json::Value;
 
-use crate::admin_verbs::{BackendVerb, ClusterVerb, RingVerb};
+use crate::admin_verbs::{BackendVerb, BucketVerb, ClusterVerb, RingVerb};
 use crate::arguments::{AdminArguments, ConfigurationArguments};
 use crate::configuration_file;
 use crate::console::{exit_code, say, say_error};
 use crate::embedded_engines::EMBEDDED;
+use crate::progress::Progress;
 use crate::riak_names::{self, Called};
 use crate::start_report::StartReport;
 use crate::tls_issuing::{self, TlsVerb};
@@ -158,6 +159,9 @@ enum AdminVerb {
     /// Bucket types
     #[command(subcommand)]
     BucketType(BucketTypeVerb),
+    /// The keys of a bucket, counted or deleted
+    #[command(subcommand)]
+    Bucket(BucketVerb),
     /// Properties of buckets without a type, agreed on by all nodes
     #[command(subcommand)]
     BucketDefaults(BucketDefaultsVerb),
@@ -246,6 +250,18 @@ enum BucketTypeVerb {
         name: String,
         /// The properties to change, as in {"props":{"n_val":3}}
         properties: String,
+    },
+    /// Take back properties of an active type; those that are chosen when it is created stay
+    Reset {
+        /// The type
+        name: String,
+        /// The one property; without it, all
+        property: Option<String>,
+    },
+    /// Remove a type of which no node holds a key
+    Remove {
+        /// The type
+        name: String,
     },
 }
 
@@ -423,6 +439,10 @@ fn administer(verb: AdminVerb, arguments: &AdminArguments) -> anyhow::Result<Exi
             }
         },
         AdminVerb::BucketType(verb) => verb.into_request(),
+        AdminVerb::Bucket(verb) => {
+            let reply = ask_to_the_end(&load()?.configuration.settings, verb, arguments.json)?;
+            return Ok(show(&reply, arguments));
+        }
         AdminVerb::Backend(verb) => verb.into_request(),
         AdminVerb::Cluster(verb) => verb.into_request(),
         AdminVerb::Ring(verb) => verb.into_request(),
@@ -454,6 +474,26 @@ fn administer(verb: AdminVerb, arguments: &AdminArguments) -> anyhow::Result<Exi
     };
     let reply = admin_client::ask(&load()?.configuration.settings, &request)?;
     Ok(show(&reply, arguments))
+}
+
+/// Asks until nothing is left to be done, and shows people how far it is.
+fn ask_to_the_end(
+    settings: &Settings,
+    verb: BucketVerb,
+    is_json: bool,
+) -> anyhow::Result<AdminReply> {
+    let request = verb.into_request();
+    let mut progress = Progress::begin();
+    loop {
+        let reply = admin_client::ask(settings, &request)?;
+        if !reply.is_ok || reply.data["done"] != Value::Bool(false) {
+            progress.end();
+            return Ok(reply);
+        }
+        if !is_json {
+            progress.show_line(&reply.text);
+        }
+    }
 }
 
 /// Prints a node's answer, for people or for programs.
@@ -493,6 +533,8 @@ impl BucketTypeVerb {
             Self::Update { name, properties } => {
                 AdminRequest::BucketTypeUpdate { name, properties }
             }
+            Self::Reset { name, property } => AdminRequest::BucketTypeReset { name, property },
+            Self::Remove { name } => AdminRequest::BucketTypeRemove { name },
         }
     }
 }

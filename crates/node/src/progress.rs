@@ -27,12 +27,25 @@ impl Progress {
 
     /// Shows it if it is time to: the bytes read so far, and all bytes to read.
     pub(crate) fn show(&mut self, read: u64, all: u64) {
-        let wait = if self.is_terminal { TICK } else { LINE };
-        if self.shown.elapsed() < wait {
-            return;
+        if self.is_due() {
+            self.print(&progress_line(read, all, self.began.elapsed()));
         }
+    }
+
+    /// Shows a line if it is time to.
+    pub(crate) fn show_line(&mut self, line: &str) {
+        if self.is_due() {
+            self.print(line);
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let wait = if self.is_terminal { TICK } else { LINE };
+        self.shown.elapsed() >= wait
+    }
+
+    fn print(&mut self, line: &str) {
         self.shown = Instant::now();
-        let line = progress_line(read, all, self.began.elapsed());
         let (before, after) = if self.is_terminal {
             ("\r", "")
         } else {

@@ -83,6 +83,8 @@ pub enum Reason {
     },
     /// `object_tag` would change for a bucket type that is active.
     TagAtCreation,
+    /// A reset names a property that a bucket type has from its creation on.
+    KeptByReset,
     /// `object_tag` would change for a bucket with objects in it.
     TagKept,
     /// `object_tag` would change, and it is unknown if the bucket has objects in it.
@@ -186,6 +188,10 @@ impl Reason {
                 "object_tag is chosen when a bucket type is created and does not change once it is \
                  active; create another type"
             }
+            Self::KeptByReset => {
+                "it is chosen when a bucket type is created, or belongs to its data, and a reset keeps it; \
+                 create another type"
+            }
             Self::TagKept => {
                 "object_tag does not change while a bucket has objects; store them in another bucket"
             }
@@ -233,6 +239,7 @@ impl Reason {
             | Self::NoSuchBackend { .. }
             | Self::NoSuchTag { .. }
             | Self::TagAtCreation
+            | Self::KeptByReset
             | Self::TagKept
             | Self::TagInDoubt { .. } => Form::Text,
             _ => Form::CharacterCodes,

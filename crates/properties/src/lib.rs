@@ -5,8 +5,9 @@
 //! the result is a [`BucketProperties`], where every property with a default has a value. All
 //! properties stand in one table (`table.rs`), from which both types, their JSON and the checks of
 //! single values are made. It also has the effect of setting each (`effect.rs`), by which new values
-//! are checked (`property_check.rs`). Contradictions between properties are in `rules.rs`. The hooks
-//! that run here are validators (`validator.rs`), one of which goes by a schema (`json_schema.rs`).
+//! are checked (`property_check.rs`). Contradictions between properties are in `rules.rs`;
+//! `resetting.rs` takes properties back. The hooks that run here are validators (`validator.rs`), one
+//! of which goes by a schema (`json_schema.rs`).
 //!
 //! The JSON forms are Riak's. The Protocol Buffers form belongs to the PB server; only the numbers
 //! that stand for words are known here ([`Quorum::from_wire`]).
@@ -18,6 +19,7 @@ mod function;
 mod json_schema;
 mod property_check;
 mod quorum;
+mod resetting;
 mod rules;
 mod table;
 mod validator;

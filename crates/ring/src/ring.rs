@@ -212,6 +212,14 @@ impl Ring {
             .collect()
     }
 
+    /// The same ring with a higher epoch of every partition: its vnodes refuse what was planned before.
+    #[must_use]
+    pub fn with_epochs_raised(&self) -> Self {
+        let mut ring = self.clone();
+        ring.raise_epochs();
+        ring
+    }
+
     /// Raises the epoch of every partition.
     pub(crate) fn raise_epochs(&mut self) {
         for epoch in &mut self.epochs {

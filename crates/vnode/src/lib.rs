@@ -51,7 +51,7 @@ pub use lease_file::Unreadable;
 pub use lease_table::{LEASES_NAME, LeaseTable};
 pub use metering::{SAMPLED_EVERY, VnodeMeter, VnodeWork};
 pub use page::PageFailure;
-pub use page_request::{Page, PageKind, PageRequest};
+pub use page_request::{CountPage, Page, PageKind, PageRequest};
 pub use replica_request::{
     ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,
     ReplicaRequest,

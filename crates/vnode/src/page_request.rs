@@ -11,6 +11,8 @@ pub enum PageKind {
     Keys,
     /// One key of each bucket.
     Buckets,
+    /// No names: the number of keys.
+    Count,
 }
 
 /// A part of a listing.
@@ -30,11 +32,20 @@ pub struct PageRequest {
     pub owners: Option<Vec<Partition>>,
     /// The keys that are looked at.
     pub range: FoldRange,
-    /// The most names in the answer.
+    /// The most names in the answer; of a count, the most keys that are looked at.
     pub names_max: u32,
 }
 
-/// The answer.
+/// The answer to a count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountPage {
+    /// Keys that the vnode answers for.
+    pub keys: u64,
+    /// The beginning of the next part; `None` when this was the last.
+    pub next: Option<StorageKey>,
+}
+
+/// The answer, where names are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// Keys in ascending order; of buckets, those that were looked for last come last.

@@ -13,7 +13,7 @@ use kvorum_ring::{Epoch, Partition};
 
 use crate::data_type_update::DataTypeUpdate;
 use crate::index_page_request::IndexPage;
-use crate::page_request::Page;
+use crate::page_request::{CountPage, Page};
 use crate::tree_request::TreeAnswer;
 
 /// A request to one replica.
@@ -174,6 +174,8 @@ pub enum ReplicaReply {
     Reaped,
     /// A part of a listing. Asked for by [`crate::PageRequest`], not by an operation.
     Listed(Page),
+    /// A part of a count. Asked for by [`crate::PageRequest`], not by an operation.
+    Counted(CountPage),
     /// A part of an index query. Asked for by [`crate::IndexPageRequest`], not by an operation.
     IndexListed(IndexPage),
     /// An answer about a tree. Asked for by [`crate::TreeRequest`], not by an operation.

@@ -14,9 +14,10 @@ use proptest::prelude::*;
 use super::message::VERSION;
 use super::*;
 use crate::{
-    ClientUpdate, Condition, DataTypeUpdate, Detail, IndexPage, IndexPageRequest, IndexPosition,
-    IndexScan, LeafKeys, Operation, Page, PageKind, PageRequest, ReplicaFailure, ReplicaReply,
-    ReplicaRequest, SeenEntry, TermPattern, TreeAnswer, TreeName, TreeQuestion, TreeRequest,
+    ClientUpdate, Condition, CountPage, DataTypeUpdate, Detail, IndexPage, IndexPageRequest,
+    IndexPosition, IndexScan, LeafKeys, Operation, Page, PageKind, PageRequest, ReplicaFailure,
+    ReplicaReply, ReplicaRequest, SeenEntry, TermPattern, TreeAnswer, TreeName, TreeQuestion,
+    TreeRequest,
 };
 
 fn key() -> StorageKey {
@@ -136,6 +137,16 @@ fn requests() -> Vec<PeerRequest> {
                 to: Bound::Unbounded,
             },
             names_max: 10,
+        }),
+        PeerRequest::Page(PageRequest {
+            partition,
+            epoch: Epoch::FIRST,
+            kind: PageKind::Count,
+            hash: KeyHash::BucketOnly,
+            size,
+            owners: None,
+            range: FoldRange::all(),
+            names_max: 7,
         }),
         index_page(IndexScan::Keys {
             from: Bound::Excluded(Bytes::from_static(b"a")),
@@ -292,6 +303,14 @@ fn replies() -> Vec<ReplicaReply> {
         ReplicaReply::Listed(Page {
             keys: vec![key(), key()],
             next: Some(key()),
+        }),
+        ReplicaReply::Counted(CountPage {
+            keys: 300,
+            next: Some(key()),
+        }),
+        ReplicaReply::Counted(CountPage {
+            keys: 0,
+            next: None,
         }),
         ReplicaReply::IndexListed(IndexPage {
             entries: vec![found(b"", b"a"), found(b"t\0", b"")],

@@ -18,11 +18,11 @@ use crate::health_view;
 use crate::request::{AdminReply, Replied};
 
 /// Outcomes by node, or the reason why there is none.
-type Answers = BTreeMap<NodeId, Result<Outcome, String>>;
+pub(super) type Answers = BTreeMap<NodeId, Result<Outcome, String>>;
 
 impl ClusterAdmin {
     /// Asks all these nodes at once. Blocks.
-    fn ask(&self, nodes: Vec<NodeId>, operation: &Operation) -> Answers {
+    pub(super) fn ask(&self, nodes: Vec<NodeId>, operation: &Operation) -> Answers {
         let runtime = self.member.coordinator().runtime().clone();
         let ask = |node: NodeId| {
             let (member, operation) = (self.member.clone(), operation.clone());

@@ -5,6 +5,7 @@
 )]
 
 mod apply;
+mod bucket_types;
 mod local;
 mod membership;
 mod model;

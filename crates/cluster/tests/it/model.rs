@@ -50,6 +50,11 @@ fn any_command() -> impl Strategy<Value = Command> {
             properties,
         }),
         1 => any_name().prop_map(move |name| Command::ActivateType { bucket_type: typed(name) }),
+        1 => any_name().prop_map(move |name| Command::BeginTypeRemoval { bucket_type: typed(name) }),
+        1 => (any_name(), 1u64..30).prop_map(move |(name, since)| Command::FinishTypeRemoval {
+            bucket_type: typed(name),
+            since,
+        }),
         1 => (any_name(), any_overlay()).prop_map(move |(name, properties)| Command::UpdateType {
             bucket_type: typed(name),
             properties,
@@ -92,6 +97,19 @@ impl Model {
                     *status = TypeStatus::Active;
                 }
             }
+            Command::BeginTypeRemoval { bucket_type } => match self.types.remove(&bucket_type) {
+                Some((TypeStatus::Created, _)) | None => {}
+                Some((_, overlay)) => {
+                    let since = 0;
+                    let status = TypeStatus::Leaving { since };
+                    self.types.insert(bucket_type, (status, overlay));
+                }
+            },
+            Command::FinishTypeRemoval { bucket_type, .. } => {
+                self.types.remove(&bucket_type);
+                self.buckets
+                    .retain(|(of_type, _), _| *of_type != bucket_type);
+            }
             Command::UpdateType {
                 bucket_type,
                 properties,
@@ -126,7 +144,7 @@ impl Model {
             BucketProperties::untyped_defaults().with(&self.defaults)
         } else {
             let (status, overlay) = self.types.get(&bucket_type)?;
-            if *status == TypeStatus::Created {
+            if *status != TypeStatus::Active {
                 return None;
             }
             BucketProperties::typed_defaults().with(overlay)

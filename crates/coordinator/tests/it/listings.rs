@@ -75,6 +75,40 @@ fn every_key_is_listed_once_whatever_the_copies() {
     }
 }
 
+async fn count(world: &World, bucket: &'static str) -> Result<u64, RequestError> {
+    let (untyped, bucket) = (BucketType::default_type(), Bucket::from(bucket));
+    let mut counting = world.coordinator.count_keys(&untyped, &bucket, PATIENCE)?;
+    let mut counted = 0;
+    while let Some(sofar) = counting.next().await {
+        let sofar = sofar?;
+        assert!(sofar >= counted);
+        counted = sofar;
+    }
+    Ok(counted)
+}
+
+#[test]
+fn every_key_is_counted_once_whatever_the_copies() {
+    for n_val in [1, 3, 8] {
+        let world = World::new(&colocated());
+        let properties = PropertyOverlay {
+            n_val: Some(n_val),
+            ..PropertyOverlay::default()
+        };
+        world.set_bucket("bucket", properties);
+        for number in 0..100 {
+            world.put(&format!("k{number}"), "a", &Clock::new());
+        }
+        world.put("other/k", "a", &Clock::new());
+        world.delete("k7");
+        // Plans begin at a random place.
+        for _ in 0..5 {
+            assert_eq!(world.run(count(&world, "bucket")), Ok(99), "n_val {n_val}");
+        }
+        assert_eq!(world.run(count(&world, "nothing")), Ok(0));
+    }
+}
+
 #[test]
 fn a_bucket_that_lies_on_one_vnode_is_listed_in_parts() {
     let world = World::new(&colocated());

@@ -14,4 +14,5 @@ mod opening;
 mod recovery;
 mod requests;
 mod stores;
+mod type_removal;
 mod vouching;

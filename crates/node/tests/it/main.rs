@@ -11,6 +11,7 @@ mod backup;
 #[path = "../../../import-bitcask/tests/it/basho.rs"]
 mod basho;
 mod bucket_defaults;
+mod bucket_types;
 mod budgets;
 mod cluster;
 mod damaged_files;

@@ -13,7 +13,7 @@ use super::message::{
     KEY_BYTES_MAX, Reader, TEXT_BYTES_MAX, VERSION, WireError, WireMessage, put_prefixed, put_text,
 };
 use super::tree::{put_tree_answer, tree_answer_bytes};
-use crate::page_request::Page;
+use crate::page_request::{CountPage, Page};
 use crate::replica_request::{ReplicaFailure, ReplicaReply};
 use crate::tree_request::TreeAnswer;
 
@@ -27,6 +27,8 @@ const FAILED: u8 = 7;
 const LISTED: u8 = 8;
 const INDEX_LISTED: u8 = 9;
 const TREES: u8 = 10;
+// 11 is kept for the answers of folds.
+const COUNTED: u8 = 12;
 
 const STALE_EPOCH: u8 = 1;
 const CONDITION_FOUND: u8 = 2;
@@ -56,10 +58,11 @@ const OPERATION_REFUSED: u8 = 18;
 /// ```text
 /// head    = version  u8   1
 ///           kind     u8   1 found, 2 not found, 3 stored, 4 stored as sent, 5 received, 6 reaped,
-///                         7 failed, 8 listed, 9 index listed, 10 tree
+///                         7 failed, 8 listed, 9 index listed, 10 tree, 12 counted
 ///           rest          found, stored, stored as sent: the object's head
 ///                         failed: code u8, then by code two numbers u64 or a text
 ///                         listed: has_more u8, of 1 a key; varint count, keys
+///                         counted: has_more u8, of 1 a key; varint count
 ///                         index listed: drawn in `index.rs`; tree: drawn in `tree.rs`
 /// text, key = varint length, bytes
 /// body    = the object's, empty when it is as sent
@@ -73,6 +76,7 @@ pub fn encode_reply(reply: &ReplicaReply, sent: &Bytes) -> WireMessage {
         ReplicaReply::Reaped => plain(REAPED),
         ReplicaReply::Failed(failure) => of_failure(failure),
         ReplicaReply::Listed(page) => of_page(page),
+        ReplicaReply::Counted(page) => of_count(page),
         ReplicaReply::Trees(answer) => of_tree(answer),
         ReplicaReply::IndexListed(page) => {
             let mut head = start(INDEX_LISTED, index_page_bytes(page));
@@ -128,10 +132,7 @@ fn of_object(kind: u8, object: &Object, sent: Option<&Bytes>) -> WireMessage {
 fn of_page(page: &Page) -> WireMessage {
     let bytes: usize = page.keys.iter().map(|key| key.as_bytes().len() + 3).sum();
     let mut head = start(LISTED, bytes);
-    head.put_u8(u8::from(page.next.is_some()));
-    if let Some(next) = &page.next {
-        put_prefixed(&mut head, next.as_bytes());
-    }
+    put_next(&mut head, page.next.as_ref());
     kvorum_encoding::put_varint(&mut head, page.keys.len() as u64);
     for key in &page.keys {
         put_prefixed(&mut head, key.as_bytes());
@@ -139,6 +140,23 @@ fn of_page(page: &Page) -> WireMessage {
     WireMessage {
         head: head.into(),
         body: Bytes::new(),
+    }
+}
+
+fn of_count(page: &CountPage) -> WireMessage {
+    let mut head = start(COUNTED, 16);
+    put_next(&mut head, page.next.as_ref());
+    kvorum_encoding::put_varint(&mut head, page.keys);
+    WireMessage {
+        head: head.into(),
+        body: Bytes::new(),
+    }
+}
+
+fn put_next(head: &mut Vec<u8>, next: Option<&StorageKey>) {
+    head.put_u8(u8::from(next.is_some()));
+    if let Some(next) = next {
+        put_prefixed(head, next.as_bytes());
     }
 }
 
@@ -211,6 +229,7 @@ pub fn decode_reply(message: &WireMessage, sent: &Bytes) -> Result<ReplicaReply,
         REAPED => ReplicaReply::Reaped,
         FAILED => ReplicaReply::Failed(reader.failure()?),
         LISTED => ReplicaReply::Listed(reader.listed()?),
+        COUNTED => ReplicaReply::Counted(reader.counted()?),
         INDEX_LISTED => ReplicaReply::IndexListed(reader.index_page()?),
         TREES => ReplicaReply::Trees(reader.tree_answer()?),
         _ => return Err(reader.malformed()),
@@ -264,11 +283,7 @@ impl Reader<'_> {
     }
 
     fn listed(&mut self) -> Result<Page, WireError> {
-        let next = match self.bytes.u8()? {
-            0 => None,
-            1 => Some(self.listed_key()?),
-            _ => return Err(self.malformed()),
-        };
+        let next = self.next_key()?;
         let count = self.bytes.varint_len()?;
         // Each key takes a byte at least.
         if count > self.bytes.remaining() {
@@ -277,6 +292,20 @@ impl Reader<'_> {
         let keys = (0..count).map(|_| self.listed_key());
         let keys = keys.collect::<Result<_, _>>()?;
         Ok(Page { keys, next })
+    }
+
+    fn counted(&mut self) -> Result<CountPage, WireError> {
+        let next = self.next_key()?;
+        let keys = self.bytes.varint()?;
+        Ok(CountPage { keys, next })
+    }
+
+    fn next_key(&mut self) -> Result<Option<StorageKey>, WireError> {
+        match self.bytes.u8()? {
+            0 => Ok(None),
+            1 => self.listed_key().map(Some),
+            _ => Err(self.malformed()),
+        }
     }
 
     pub(super) fn listed_key(&mut self) -> Result<StorageKey, WireError> {

@@ -78,7 +78,7 @@ const FIXED_BYTES: usize = 64;
 /// store      = role key durability u8, rules u8, object head; body: the object's
 /// mend       = role key rules u8, object head; body: the object's
 /// reap       = role key clock
-/// page       = kind u8 (0 keys, 1 buckets), hash u8 (0 standard, 1 bucket only), ring size u16,
+/// page       = kind u8 (0 keys, 1 buckets, 2 count), hash u8 (0 standard, 1 bucket only), ring size u16,
 ///              names_max u32, is_filtered u8, of 1 a varint count and owners u16 each,
 ///              range (bound, bound), a bound being u8 (0 none, 1 included, 2 excluded) and bytes
 /// role       = u8                   0 primary, 1 fallback
@@ -200,7 +200,11 @@ fn encode_replica(role: Role, request: &ReplicaRequest) -> WireMessage {
 
 fn encode_page(page: &PageRequest) -> WireMessage {
     let mut out = start(PAGE, page.partition, page.epoch, 0);
-    out.put_u8(u8::from(page.kind == PageKind::Buckets));
+    out.put_u8(match page.kind {
+        PageKind::Keys => 0,
+        PageKind::Buckets => 1,
+        PageKind::Count => 2,
+    });
     out.put_u8(u8::from(page.hash == kvorum_ring::KeyHash::BucketOnly));
     out.put_u16_le(page.size.get());
     out.put_u32_le(page.names_max);
@@ -383,6 +387,7 @@ impl Reader<'_> {
         let kind = match self.bytes.u8()? {
             0 => PageKind::Keys,
             1 => PageKind::Buckets,
+            2 => PageKind::Count,
             _ => return Err(self.malformed()),
         };
         let hash = self.key_hash()?;
