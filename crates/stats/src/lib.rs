@@ -14,7 +14,10 @@ mod histogram;
 mod openmetrics;
 mod recording;
 mod registry;
+#[cfg(test)]
+mod riak_names_test;
 mod stripe;
+mod type_stats;
 mod window;
 
 pub use counter::{Counter, Gauge, Total};
@@ -22,3 +25,4 @@ pub use histogram::{Histogram, HistogramSummary, HistogramTotals, Unit};
 pub use openmetrics::{CONTENT_TYPE, MetricKind, MetricsText};
 pub use recording::Recording;
 pub use registry::{Reading, Stats};
+pub use type_stats::TypeStats;

@@ -3,12 +3,13 @@
 //! The names are an interface of dashboards and collectors, so they are Riak's to the letter, also
 //! where they are odd (`fsm`: every request was one). Names of events that cannot happen to a Kvorum
 //! node are absent rather than zero for ever: hooks, queues of vnodes that overflow, a stand-in that is
-//! read-repaired because it has nothing.
+//! read-repaired because it has nothing. `riak_names.tsv` has the fate of each of Riak's names.
 
 use std::time::Duration;
 
 use crate::counter::{Counter, Gauge, Total};
 use crate::histogram::{Histogram, Unit};
+use crate::type_stats::TypeStats;
 
 /// One entry of the table, as a reader meets it.
 #[derive(Clone, Copy, Debug)]
@@ -53,14 +54,172 @@ pub enum Reading<'a> {
     },
 }
 
+// Names are literals, which a function cannot put together.
+macro_rules! five_names {
+    ($($part:tt)*) => {
+        [
+            concat!($($part)*, "_mean"),
+            concat!($($part)*, "_median"),
+            concat!($($part)*, "_95"),
+            concat!($($part)*, "_99"),
+            concat!($($part)*, "_100"),
+        ]
+    };
+}
+
+// The same, for the figures of a data type.
+macro_rules! visit_type {
+    ($visit:ident, $stats:expr, $type:ident) => {
+        $visit(
+            Reading::Counter {
+                name: concat!("node_gets_", stringify!($type)),
+                window_name: concat!("node_gets_", stringify!($type)),
+                total_name: concat!("node_gets_", stringify!($type), "_total"),
+                counter: &$stats.gets,
+            },
+            concat!(
+                "Fetches of type ",
+                stringify!($type),
+                " coordinated by this node"
+            ),
+        );
+        $visit(
+            Reading::Histogram {
+                name: concat!("node_get_fsm_", stringify!($type), "_time"),
+                names: five_names!("node_get_fsm_", stringify!($type), "_time"),
+                unit: Unit::Microseconds,
+                histogram: &$stats.get_time,
+            },
+            concat!(
+                "Time from the arrival of a fetch of type ",
+                stringify!($type),
+                " to its answer"
+            ),
+        );
+        $visit(
+            Reading::Histogram {
+                name: concat!("node_get_fsm_", stringify!($type), "_objsize"),
+                names: five_names!("node_get_fsm_", stringify!($type), "_objsize"),
+                unit: Unit::Bytes,
+                histogram: &$stats.get_objsize,
+            },
+            concat!(
+                "Size of the objects fetched with a value of type ",
+                stringify!($type)
+            ),
+        );
+        $visit(
+            Reading::Histogram {
+                name: concat!("node_get_fsm_", stringify!($type), "_siblings"),
+                names: five_names!("node_get_fsm_", stringify!($type), "_siblings"),
+                unit: Unit::Things,
+                histogram: &$stats.get_siblings,
+            },
+            concat!(
+                "Siblings of the objects fetched with a value of type ",
+                stringify!($type)
+            ),
+        );
+        $visit(
+            Reading::Counter {
+                name: concat!("node_puts_", stringify!($type)),
+                window_name: concat!("node_puts_", stringify!($type)),
+                total_name: concat!("node_puts_", stringify!($type), "_total"),
+                counter: &$stats.puts,
+            },
+            concat!(
+                "Operations of type ",
+                stringify!($type),
+                " coordinated by this node"
+            ),
+        );
+        $visit(
+            Reading::Histogram {
+                name: concat!("node_put_fsm_", stringify!($type), "_time"),
+                names: five_names!("node_put_fsm_", stringify!($type), "_time"),
+                unit: Unit::Microseconds,
+                histogram: &$stats.put_time,
+            },
+            concat!(
+                "Time from the arrival of an operation of type ",
+                stringify!($type),
+                " to its answer"
+            ),
+        );
+        $visit(
+            Reading::Counter {
+                name: concat!("read_repairs_", stringify!($type)),
+                window_name: concat!("read_repairs_", stringify!($type)),
+                total_name: concat!("read_repairs_", stringify!($type), "_total"),
+                counter: &$stats.read_repairs,
+            },
+            concat!(
+                "Read repairs of objects with a value of type ",
+                stringify!($type)
+            ),
+        );
+        $visit(
+            Reading::Counter {
+                name: concat!("vnode_", stringify!($type), "_update"),
+                window_name: concat!("vnode_", stringify!($type), "_update"),
+                total_name: concat!("vnode_", stringify!($type), "_update_total"),
+                counter: &$stats.updates,
+            },
+            concat!(
+                "Operations of type ",
+                stringify!($type),
+                " carried out by vnodes"
+            ),
+        );
+        $visit(
+            Reading::Histogram {
+                name: concat!("vnode_", stringify!($type), "_update_time"),
+                names: five_names!("vnode_", stringify!($type), "_update_time"),
+                unit: Unit::Microseconds,
+                histogram: &$stats.update_time,
+            },
+            concat!(
+                "Time in which a vnode changed a value of type ",
+                stringify!($type)
+            ),
+        );
+        $visit(
+            Reading::Counter {
+                name: concat!("object_", stringify!($type), "_merge"),
+                window_name: concat!("object_", stringify!($type), "_merge"),
+                total_name: concat!("object_", stringify!($type), "_merge_total"),
+                counter: &$stats.merges,
+            },
+            concat!(
+                "Merges of objects with a value of type ",
+                stringify!($type),
+                " that had not seen each other"
+            ),
+        );
+        $visit(
+            Reading::Histogram {
+                name: concat!("object_", stringify!($type), "_merge_time"),
+                names: five_names!("object_", stringify!($type), "_merge_time"),
+                unit: Unit::Microseconds,
+                histogram: &$stats.merge_time,
+            },
+            concat!(
+                "Time of a merge of objects with a value of type ",
+                stringify!($type)
+            ),
+        );
+    };
+}
+
 macro_rules! stats {
-    // A field, a default, a name and a help text each: in four lists they would drift apart.
+    // A field, a default, a name and a help text each: in five lists they would drift apart.
     (
         counters { $(#[doc = $counter_help:literal] $counter:ident,)* }
         named_counters { $(#[doc = $named_help:literal] $named:ident: $window:literal, $total_of:literal,)* }
         totals { $(#[doc = $total_help:literal] $total:ident: $total_name:literal,)* }
         gauges { $(#[doc = $gauge_help:literal] $gauge:ident,)* }
         histograms { $(#[doc = $histogram_help:literal] $histogram:ident: $unit:ident,)* }
+        types { $(#[doc = $type_help:literal] $type:ident,)* }
     ) => {
         /// All that a node records; every field can be recorded to from any thread.
         #[derive(Debug, Default)]
@@ -70,6 +229,7 @@ macro_rules! stats {
             $(#[doc = $total_help] pub $total: Total,)*
             $(#[doc = $gauge_help] pub $gauge: Gauge,)*
             $(#[doc = $histogram_help] pub $histogram: Histogram,)*
+            $(#[doc = $type_help] pub $type: TypeStats,)*
         }
 
         impl Stats {
@@ -98,16 +258,11 @@ macro_rules! stats {
                 }, $gauge_help.trim_ascii());)*
                 $(visit(Reading::Histogram {
                     name: stringify!($histogram),
-                    names: [
-                        concat!(stringify!($histogram), "_mean"),
-                        concat!(stringify!($histogram), "_median"),
-                        concat!(stringify!($histogram), "_95"),
-                        concat!(stringify!($histogram), "_99"),
-                        concat!(stringify!($histogram), "_100"),
-                    ],
+                    names: five_names!(stringify!($histogram)),
                     unit: Unit::$unit,
                     histogram: &self.$histogram,
                 }, $histogram_help.trim_ascii());)*
+                $(visit_type!(visit, self.$type, $type);)*
             }
         }
     };
@@ -157,6 +312,16 @@ stats! {
         write_once_puts,
         /// Protocol Buffers connections accepted.
         pbc_connects,
+        /// Comparisons of the replicas of a preference list that have ended.
+        tictacaae_exchange,
+        /// Those of them that ended with the roots of trees.
+        tictacaae_root_compare,
+        /// Those of them that ended with branches of trees.
+        tictacaae_branch_compare,
+        /// Those of them that went on to keys and their versions.
+        tictacaae_clock_compare,
+        /// Those of them that could not compare to the end: a replica or its tree was not there.
+        tictacaae_error,
     }
     named_counters {
         /// Reads refused because too many were under way.
@@ -172,10 +337,20 @@ stats! {
         /// Fallbacks repaired that held an older object.
         read_repairs_fallback_outofdate:
             "read_repairs_fallback_outofdate_one", "read_repairs_fallback_outofdate_count",
+        /// Bytes of the sketches that vnodes wrote.
+        hll_bytes_written: "hll_bytes", "hll_bytes_total",
+        /// MapReduce jobs begun.
+        pipeline_create: "pipeline_create_one", "pipeline_create_count",
+        /// MapReduce jobs that were refused before they began.
+        pipeline_create_error: "pipeline_create_error_one", "pipeline_create_error_count",
     }
     totals {
+        /// Writes that a vnode of this node coordinated.
+        coord_local_unloaded: "coord_local_unloaded_total",
         /// Writes handed to another node because this one holds no replica.
         coord_redirs: "coord_redirs_total",
+        /// Parts of listings and index queries that this node's pool of threads has read.
+        worker_vnode_pool: "worker_vnode_pool_total",
     }
     gauges {
         /// Reads under way that wait for a device or another node.
@@ -190,6 +365,8 @@ stats! {
         pbc_active,
         /// Vnodes running.
         riak_kv_vnodes_running,
+        /// MapReduce jobs under way.
+        pipeline_active,
     }
     histograms {
         /// Time from a read's arrival to its answer.
@@ -202,6 +379,8 @@ stats! {
         node_put_fsm_time: Microseconds,
         /// Time from an index query's arrival to its last result.
         index_fsm_time: Microseconds,
+        /// Results of an index query that gave all of them.
+        index_fsm_results: Things,
         /// Time of a vnode's read, of one in eight.
         vnode_get_fsm_time: Microseconds,
         /// Time of a vnode's read of a head, of one in eight.
@@ -214,6 +393,28 @@ stats! {
         write_once_put_time: Microseconds,
         /// Size of the objects written to write-once buckets.
         write_once_put_objsize: Bytes,
+        /// Vnodes that have changed a counter, at each operation.
+        counter_actor_counts: Things,
+        /// Vnodes that have changed a set, at each operation.
+        set_actor_counts: Things,
+        /// Vnodes that have changed a map, at each operation.
+        map_actor_counts: Things,
+        /// Size of a sketch, at each operation.
+        hll_bytes: Bytes,
+        /// Time that a part of a listing or an index query waited for a thread.
+        worker_vnode_pool_queuetime: Microseconds,
+        /// Time in which a thread read a part of a listing or an index query.
+        worker_vnode_pool_worktime: Microseconds,
+    }
+    types {
+        /// Counters, those without bucket type among them.
+        counter,
+        /// Sets, those that only grow among them.
+        set,
+        /// Maps.
+        map,
+        /// Sketches of a number of distinct values.
+        hll,
     }
 }
 
