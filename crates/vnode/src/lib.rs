@@ -49,7 +49,7 @@ pub use hash_trees::TreesStatus;
 pub use index_page_request::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};
 pub use lease_file::Unreadable;
 pub use lease_table::{LEASES_NAME, LeaseTable};
-pub use metering::{SAMPLED_EVERY, VnodeMeter, VnodeWork};
+pub use metering::{SAMPLED_EVERY, ValueFacts, VnodeMeter, VnodeWork};
 pub use page::PageFailure;
 pub use page_request::{Page, PageKind, PageRequest};
 pub use replica_request::{
