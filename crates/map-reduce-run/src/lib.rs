@@ -11,6 +11,7 @@
 //! What the crate must not know: protocols, engines, vnodes.
 
 mod admission;
+mod job_count;
 mod key_source;
 mod objects;
 mod outputs;

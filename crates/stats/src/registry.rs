@@ -349,7 +349,7 @@ stats! {
         coord_local_unloaded: "coord_local_unloaded_total",
         /// Writes handed to another node because this one holds no replica.
         coord_redirs: "coord_redirs_total",
-        /// Parts of listings and index queries that this node's pool of threads has read.
+        /// Parts of listings and index queries, and answers about trees, that threads have read.
         worker_vnode_pool: "worker_vnode_pool_total",
     }
     gauges {
@@ -401,9 +401,9 @@ stats! {
         map_actor_counts: Things,
         /// Size of a sketch, at each operation.
         hll_bytes: Bytes,
-        /// Time that a part of a listing or an index query waited for a thread.
+        /// Time that such a part or answer waited for a thread.
         worker_vnode_pool_queuetime: Microseconds,
-        /// Time in which a thread read a part of a listing or an index query.
+        /// Time in which a thread read such a part or answer.
         worker_vnode_pool_worktime: Microseconds,
     }
     types {

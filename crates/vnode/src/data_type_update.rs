@@ -12,7 +12,7 @@ use kvorum_object::{
     Content, Dot, Metadata, Object, ObjectTag, Sibling, Succession, Timestamp, UpdateError,
 };
 
-use crate::metering::ValueFacts;
+use crate::value_facts::ValueFacts;
 
 /// A client's operation on a data type, ready for the replica that coordinates it.
 #[derive(Clone, Debug)]

@@ -8,11 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_data_types::{DataType, Kind};
+use kvorum_data_types::Kind;
 use kvorum_object::{Content, Object};
 use kvorum_runtime::{Clock, Moment};
 
 use crate::replica_request::{Detail, Operation};
+use crate::value_facts::ValueFacts;
 
 /// One operation in this number is measured.
 pub const SAMPLED_EVERY: u64 = 8;
@@ -44,28 +45,6 @@ impl VnodeWork {
     pub(crate) fn merge_of_content(content: &Content) -> Self {
         let kind = Kind::from_content_type(&content.metadata.content_type);
         kind.map_or(Self::Merge, Self::MergeOfType)
-    }
-}
-
-/// Facts about the value of a data type after an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ValueFacts {
-    /// Its type.
-    pub kind: Kind,
-    /// The vnodes that have changed it; zero for types that do not know theirs.
-    pub actors: usize,
-    /// The length of its stored form.
-    pub bytes: usize,
-}
-
-impl ValueFacts {
-    /// The facts about a value with a stored form of this length.
-    pub(crate) fn of(value: &DataType, bytes: usize) -> Self {
-        Self {
-            kind: value.kind(),
-            actors: value.actor_count(),
-            bytes,
-        }
     }
 }
 
