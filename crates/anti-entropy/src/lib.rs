@@ -45,7 +45,7 @@ mod watermark_test;
 
 pub use exchange::{Exchange, ExchangeLimits, ExchangeRequest};
 pub use exchange_event::{BranchesAnswer, ExchangeEffect, ExchangeEvent, KeysAnswer, RootAnswer};
-pub use outcome::{EndedBy, Outcome};
+pub use outcome::{Compared, EndedBy, Outcome};
 pub use pace::Pace;
 pub use range_hint::RangeHint;
 pub use receiver::{AtSources, Fate, ReplicaClaim, Standing, fate_of, standings_of};
