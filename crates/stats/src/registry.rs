@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use crate::counter::{Counter, Gauge, Total};
-use crate::histogram::{Histogram, Unit};
+use crate::histogram::{Histogram, HistogramTotals, Unit};
 use crate::type_stats::TypeStats;
 
 /// One entry of the table, as a reader meets it.
@@ -419,6 +419,15 @@ stats! {
 }
 
 impl Stats {
+    /// Times of all reads that this node has coordinated: gets, and fetches of data types.
+    pub fn read_times(&self) -> HistogramTotals {
+        let mut all = self.node_get_fsm_time.totals();
+        for of_type in [&self.counter, &self.set, &self.map, &self.hll] {
+            all.add(&of_type.get_time.totals());
+        }
+        all
+    }
+
     /// Every number under Riak's name, in the order of the table.
     pub fn riak_values(&self, now: Duration) -> Vec<(&'static str, i64)> {
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
