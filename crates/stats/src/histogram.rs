@@ -80,7 +80,7 @@ pub struct HistogramTotals {
 
 impl HistogramTotals {
     /// Adds what another histogram has recorded.
-    pub fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (ours, theirs) in self.below_power.iter_mut().zip(&other.below_power) {
             *ours += theirs;
         }
