@@ -296,7 +296,7 @@ stats! {
         read_repairs,
         /// Repairs that a read left out.
         skipped_read_repairs,
-        /// Merges of objects that had not seen each other.
+        /// Merges of plain objects that had not seen each other.
         object_merge,
         /// Listings of keys or buckets that ended, one way or the other.
         list_fsm_create,
@@ -314,13 +314,13 @@ stats! {
         pbc_connects,
         /// Comparisons of the replicas of a preference list that have ended.
         tictacaae_exchange,
-        /// Those of them that ended with the roots of trees.
+        /// Comparisons of replicas that ended with the roots of trees.
         tictacaae_root_compare,
-        /// Those of them that ended with branches of trees.
+        /// Comparisons of replicas that ended with branches of trees.
         tictacaae_branch_compare,
-        /// Those of them that went on to keys and their versions.
+        /// Comparisons of replicas that went on to keys and their versions.
         tictacaae_clock_compare,
-        /// Those of them that could not compare to the end: a replica or its tree was not there.
+        /// Comparisons of replicas that could not be made to the end: one of them or its tree was missing.
         tictacaae_error,
     }
     named_counters {
@@ -387,7 +387,7 @@ stats! {
         vnode_head_fsm_time: Microseconds,
         /// Time of a vnode's write, of one in eight.
         vnode_put_fsm_time: Microseconds,
-        /// Time of a merge of objects that had not seen each other.
+        /// Time of a merge of plain objects that had not seen each other.
         object_merge_time: Microseconds,
         /// Time from the arrival of a write to a write-once bucket to its answer.
         write_once_put_time: Microseconds,
@@ -401,9 +401,9 @@ stats! {
         map_actor_counts: Things,
         /// Size of a sketch, at each operation.
         hll_bytes: Bytes,
-        /// Time that such a part or answer waited for a thread.
+        /// Time that a part of a listing or an index query waited for a thread.
         worker_vnode_pool_queuetime: Microseconds,
-        /// Time in which a thread read such a part or answer.
+        /// Time in which a thread read a part of a listing or an index query.
         worker_vnode_pool_worktime: Microseconds,
     }
     types {

@@ -226,8 +226,8 @@ const MOVED_BY_A_TYPE: [&str; 14] = [
     "vnode_TYPE_update_total",
 ];
 
-#[tokio::test]
-async fn the_figures_of_each_data_type_move_with_its_requests_and_no_others() {
+#[test]
+fn the_figures_of_each_data_type_move_with_its_requests_and_no_others() {
     let site = Site::new();
     let _server = site.start();
     let mut expected: Vec<String> = [
