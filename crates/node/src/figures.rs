@@ -177,6 +177,9 @@ impl Figures {
             put("tictacaae_trees_building", trees_building(&report).into());
             put("tictacaae_tree_memory", tree_memory_bytes(&report).into());
         }
+        let transfers = self.member.transfers().counts();
+        put("rejected_handoffs", transfers.rejected.into());
+        put("handoff_timeouts", transfers.timed_out.into());
         let (sizes, siblings) = self.limit_warnings();
         put("object_size_warnings", sizes.into());
         put("object_siblings_warnings", siblings.into());
@@ -213,6 +216,7 @@ impl Figures {
         MachineFigures::read(&self.data_directory).metrics_into(&mut text);
         self.vnode_metrics(&mut text);
         self.store_metrics(&mut text);
+        self.transfer_metrics(&mut text);
         self.exchange_metrics(&mut text);
         if let Some(log) = &self.node_log {
             value_log_metrics(&log.values, &mut text);
@@ -233,6 +237,14 @@ impl Figures {
         text.gauge("vnodes_failed", help, readiness.failed);
         let help = "Vnodes that take no writes: the disk is full, or the log or their store failed";
         text.gauge("vnodes_unwritable", help, self.member.health().unwritable);
+    }
+
+    fn transfer_metrics(&self, text: &mut MetricsText) {
+        let counts = self.member.transfers().counts();
+        let help = "Questions of other nodes' transfers that came while there was no room for them";
+        text.counter("rejected_handoffs", help, counts.rejected);
+        let help = "Questions of this node's transfers that no answer came to in time";
+        text.counter("handoff_timeouts", help, counts.timed_out);
     }
 
     fn exchange_metrics(&self, text: &mut MetricsText) {
