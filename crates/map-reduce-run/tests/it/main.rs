@@ -1,5 +1,5 @@
-//! Jobs over a node of one in memory: all pages come, memory and replicas that are missing end them, and
-//! each is counted.
+//! Jobs over a node of one in memory: all pages arrive, missing memory or replicas end them, and each is
+//! counted.
 
 #![expect(
     clippy::unwrap_used,
@@ -113,7 +113,7 @@ impl World {
     }
 }
 
-/// Runs a test on a node, whose stores are opened or not.
+/// Runs a test on a node, with open stores or without.
 fn with_node<F: Future<Output = ()>>(is_open: bool, test: impl FnOnce(World) -> F) {
     let executor = Runtime::simulated(3).unwrap();
     let node = LoneNode::found(
