@@ -12,6 +12,7 @@
 mod counter;
 mod histogram;
 mod openmetrics;
+mod reading;
 mod recording;
 mod registry;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod window;
 pub use counter::{Counter, Gauge, Total};
 pub use histogram::{Histogram, HistogramSummary, HistogramTotals, Unit};
 pub use openmetrics::{CONTENT_TYPE, MetricKind, MetricsText};
+pub use reading::Reading;
 pub use recording::Recording;
-pub use registry::{Reading, Stats};
+pub use registry::Stats;
 pub use type_stats::TypeStats;

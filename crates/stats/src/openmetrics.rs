@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::histogram::{Histogram, Unit};
-use crate::registry::{Reading, Stats};
+use crate::reading::Reading;
+use crate::registry::Stats;
 
 /// The content type of the text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
