@@ -9,6 +9,8 @@ use crate::facts::{Facts, Value};
 
 const EXPECTED: &str = "statistics as /stats or /metrics gives them";
 const METRIC_PREFIX: &str = "kvorum_";
+/// Data types in the names of statistics.
+const TYPES: [&str; 4] = ["counter", "set", "map", "hll"];
 
 /// Reads either form and returns the facts about the workload.
 ///
@@ -59,7 +61,13 @@ fn facts_of(numbers: &BTreeMap<String, f64>) -> Facts {
             .filter(|number| number.is_finite())
     };
     let mut facts = Facts::default();
-    let (reads, writes) = (get("node_gets_total"), get("node_puts_total"));
+    // Requests for data types count under the names of their type alone.
+    let of_types = |name: &str| -> f64 {
+        let of_type = |kind: &str| get(&format!("{name}_{kind}_total"));
+        TYPES.into_iter().filter_map(of_type).sum()
+    };
+    let reads = get("node_gets_total").map(|plain| plain + of_types("node_gets"));
+    let writes = get("node_puts_total").map(|plain| plain + of_types("node_puts"));
     if let (Some(reads), Some(writes)) = (reads, writes)
         && reads + writes > 0.0
     {
@@ -125,6 +133,14 @@ mod tests {
             assert_eq!(flag("uses_indexes"), Value::Flag(true));
             assert_eq!(flag("lists_keys"), Value::Flag(false));
         }
+    }
+
+    #[test]
+    fn requests_for_data_types_are_reads_and_writes() {
+        let stats = r#"{"node_gets_total": 10, "node_gets_map_total": 20, "node_puts_total": 5,
+            "node_puts_counter_total": 60, "node_puts_hll_total": 5}"#;
+        let facts = facts_of_stats(stats).unwrap();
+        assert_eq!(facts.number("write_share"), Some(0.7));
     }
 
     #[test]

@@ -25,6 +25,19 @@ pub enum EndedBy {
     Stopped,
 }
 
+/// The furthest comparison that an exchange ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// None to the end: replicas or trees were missing, or it was stopped.
+    Nothing,
+    /// The roots of trees.
+    Roots,
+    /// Branches of trees.
+    Branches,
+    /// Keys and their versions.
+    Keys,
+}
+
 /// Outcome and cost of an exchange.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
@@ -75,6 +88,48 @@ impl Outcome {
             is_cut: false,
             resume_after: None,
             hint: None,
+        }
+    }
+
+    /// The furthest comparison that it ended with.
+    pub fn compared(&self) -> Compared {
+        match self.ended_by {
+            EndedBy::TooFewReplicas | EndedBy::TreeChanged | EndedBy::Stopped => Compared::Nothing,
+            EndedBy::Equal
+            | EndedBy::InFlight
+            | EndedBy::Repaired
+            | EndedBy::Recounted
+            | EndedBy::NothingInRange => match (self.branches, self.leaves) {
+                (0, _) => Compared::Roots,
+                (_, 0) => Compared::Branches,
+                _ => Compared::Keys,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_furthest_comparison_is_the_one_that_found_something_to_look_into() {
+        let outcome = |ended_by, branches, leaves| Outcome {
+            ended_by,
+            branches,
+            leaves,
+            ..Outcome::new(3)
+        };
+        for (outcome, expected) in [
+            (outcome(EndedBy::Equal, 0, 0), Compared::Roots),
+            (outcome(EndedBy::InFlight, 0, 0), Compared::Roots),
+            (outcome(EndedBy::InFlight, 2, 0), Compared::Branches),
+            (outcome(EndedBy::InFlight, 2, 5), Compared::Keys),
+            (outcome(EndedBy::Repaired, 1, 1), Compared::Keys),
+            (outcome(EndedBy::TooFewReplicas, 1, 0), Compared::Nothing),
+            (outcome(EndedBy::Stopped, 1, 1), Compared::Nothing),
+        ] {
+            assert_eq!(outcome.compared(), expected, "{outcome:?}");
         }
     }
 }

@@ -73,7 +73,10 @@ impl Accounts {
         meter.finished(kind, error, took, object, now);
         let is_put = matches!(
             kind,
-            RequestKind::Put | RequestKind::WriteOncePut | RequestKind::Delete
+            RequestKind::Put
+                | RequestKind::WriteOncePut
+                | RequestKind::Update(_)
+                | RequestKind::Delete
         );
         if is_put && error != Some(&RequestError::Overload) {
             let undelayed = took.saturating_sub(progress.trace.slowed);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use kvorum_backend::Durability;
 use kvorum_encoding::StorageKey;
 use kvorum_object::Object;
-use kvorum_ring::{NodeId, Partition, Role};
+use kvorum_ring::{NodeId, Partition};
 use kvorum_runtime::Moment;
 use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{
@@ -21,9 +21,10 @@ use crate::attempts::Attempts;
 use crate::error::RequestError;
 use crate::get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine, SlotSet};
 use crate::local_vnodes::read_blocking;
+use crate::parts::Parts;
 use crate::plan::{Plan, Purpose};
 use crate::quorum::ReadQuorum;
-use crate::replicas::{Asked, Replicas, Replied, no_reply};
+use crate::replicas::{Asked, Replicas, Replied, no_reply, repaired_at};
 use crate::trace::Repaired;
 use crate::waiting::Waiting;
 
@@ -166,7 +167,8 @@ impl Comparisons {
         let parts = &self.replicas.parts;
         let vnode = parts.vnodes.vnode(request.partition);
         let vnode = vnode.ok_or_else(|| self.absent(request.partition))?;
-        let answer = read_blocking(&parts.runtime, timeout, move |clock, lease| {
+        let Parts { runtime, meter, .. } = parts;
+        let answer = read_blocking(runtime, meter, timeout, move |clock, lease| {
             vnode.answer_about_trees(&request, clock, lease)
         });
         answer.await.0.map_err(|failure| match failure {
@@ -201,6 +203,7 @@ fn has_answered(answer: &GetAnswer) -> bool {
 fn behind_at(plan: &Plan, slot: usize, object: Arc<Object>, had_nothing: bool) -> Behind {
     Behind {
         slot,
+        repaired: repaired_at(plan, slot, &object, had_nothing),
         operation: Operation::Store {
             key: plan.key.clone(),
             object,
@@ -208,27 +211,18 @@ fn behind_at(plan: &Plan, slot: usize, object: Arc<Object>, had_nothing: bool) -
             tag: plan.tag(),
             durability: Durability::Grouped,
         },
-        repaired: repaired_at(plan, slot, had_nothing),
     }
 }
 
 fn damaged_at(plan: &Plan, slot: usize, object: Arc<Object>) -> Behind {
     Behind {
         slot,
+        repaired: repaired_at(plan, slot, &object, false),
         operation: Operation::Mend {
             key: plan.key.clone(),
             object,
             resolution: plan.resolution(),
             tag: plan.tag(),
         },
-        repaired: repaired_at(plan, slot, false),
-    }
-}
-
-fn repaired_at(plan: &Plan, slot: usize, had_nothing: bool) -> Repaired {
-    let role = plan.replicas.get(slot).map(|it| it.role);
-    Repaired {
-        is_fallback: role == Some(Role::Fallback),
-        had_nothing,
     }
 }

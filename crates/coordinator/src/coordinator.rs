@@ -35,7 +35,7 @@ use crate::replicas::Replicas;
 use crate::request::{
     BucketOrType, DeleteOptions, Deleted, GetOptions, PutOptions, PutRequest, ReplicaPlace,
 };
-use crate::trace::RequestKind;
+use crate::trace::{Meter, RequestKind};
 use crate::writing::Writes;
 
 /// Listings in progress at which further ones are refused with `overload`: each holds a thread of the
@@ -148,6 +148,11 @@ impl Coordinator {
         self.replicas.parts.node
     }
 
+    /// The receiver of figures, for work that is made of several requests.
+    pub fn meter(&self) -> &Arc<dyn Meter> {
+        &self.replicas.parts.meter
+    }
+
     /// Clock, tasks and randomness, for the protocols above.
     pub fn runtime(&self) -> &Runtime {
         &self.replicas.parts.runtime
@@ -179,7 +184,8 @@ impl Coordinator {
         options: &GetOptions,
         arrived: Moment,
     ) -> Result<Option<Arc<Object>>, RequestError> {
-        let found = self.read(address, options, arrived).await?;
+        let read = self.read(RequestKind::Get, address, options, arrived);
+        let found = read.await?;
         Ok(found.map(|object| data_types::shown(object, &address.bucket_type)))
     }
 
@@ -206,7 +212,8 @@ impl Coordinator {
         let state = self.state();
         let properties = data_types::properties_of(&state, &address.bucket_type, &address.bucket)?;
         let precision = properties.hll_precision();
-        let found = self.read(address, options, arrived).await?;
+        let read = self.read(RequestKind::Fetch(kind), address, options, arrived);
+        let found = read.await?;
         let live = found.filter(|object| !object.is_tombstone());
         Ok(live.map(|object| value_of_type(&object, kind, precision)))
     }
@@ -236,13 +243,14 @@ impl Coordinator {
         };
         let (object, error) = (outcome.as_deref().ok(), outcome.as_ref().err());
         self.accounts
-            .finish(RequestKind::Put, address, error, object, &progress);
+            .finish(RequestKind::Update(kind), address, error, object, &progress);
         outcome.map(|object| value_of_type(&object, kind, precision))
     }
 
     /// Reads an object as it is stored.
     async fn read(
         &self,
+        kind: RequestKind,
         address: &Address,
         options: &GetOptions,
         arrived: Moment,
@@ -279,7 +287,7 @@ impl Coordinator {
         let object = outcome.as_ref().ok().and_then(Option::as_deref);
         let error = outcome.as_ref().err();
         self.accounts
-            .finish(RequestKind::Get, address, error, object, &progress);
+            .finish(kind, address, error, object, &progress);
         outcome
     }
 

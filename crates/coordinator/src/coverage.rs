@@ -21,6 +21,7 @@ use crate::attempts::{Attempts, Pauses};
 use crate::error::RequestError;
 use crate::gate::{Gate, OwnPass};
 use crate::local_vnodes::read_blocking;
+use crate::parts::Parts;
 use crate::peers::PeerFailure;
 use crate::plan::key_hash;
 use crate::replicas::{Replicas, is_misplanned};
@@ -54,6 +55,8 @@ pub(crate) struct CoverageRun {
     /// Vnodes that are not asked.
     damaged: DamagedVnodes,
     pauses: Pauses,
+    /// Results of an index query so far.
+    pub(crate) results: u64,
     /// The error of the run; the meter receives it when the run is dropped.
     pub(crate) error: Option<RequestError>,
 }
@@ -119,6 +122,7 @@ impl CoverageRun {
             size: cover.size,
             damaged,
             pauses: Pauses::default(),
+            results: 0,
             error: None,
         };
         Ok((run, counted, cover.vnodes))
@@ -163,6 +167,11 @@ impl Drop for CoverageRun {
     fn drop(&mut self) {
         let (accounts, error) = (&self.coverage.accounts, self.error.as_ref());
         accounts.finish(self.kind, &self.place, error, None, &self.progress);
+        if self.kind == RequestKind::IndexQuery && error.is_none() {
+            let parts = &self.coverage.replicas.parts;
+            let meter = &parts.meter;
+            meter.index_query_complete(self.results, parts.runtime.now());
+        }
     }
 }
 
@@ -284,8 +293,8 @@ impl Coverage {
         remaining: Duration,
         read: impl FnOnce(&FoldClock, Lease) -> T + Send + 'static,
     ) -> Result<(T, Duration), RequestError> {
-        let runtime = &self.replicas.parts.runtime;
-        let reading = read_blocking(runtime, remaining, read);
+        let Parts { runtime, meter, .. } = &self.replicas.parts;
+        let reading = read_blocking(runtime, meter, remaining, read);
         let read = runtime.timeout(remaining, reading).await;
         read.map_err(|_| RequestError::Timeout)
     }

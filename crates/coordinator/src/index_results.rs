@@ -143,6 +143,7 @@ impl IndexResults {
             key,
         };
         let results: Vec<_> = found.into_iter().map(result).collect();
+        self.run.results += results.len() as u64;
         (!results.is_empty()).then_some(Ok(results))
     }
 

@@ -80,6 +80,6 @@ pub use request::{
     DeleteOptions, Deleted, GetOptions, PutKind, PutOptions, PutRequest, ReplicaPlace,
 };
 pub use service::ReplicaService;
-pub use trace::{MaintenanceWitness, Meter, Repaired, RequestKind, Trace};
+pub use trace::{MaintenanceWitness, Meter, PartReading, Repaired, RequestKind, Trace};
 
 pub use kvorum_vnode::{Condition, Detail};

@@ -10,6 +10,7 @@ use kvorum_runtime::Runtime;
 use kvorum_vnode::{Handled, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode, fold_clock};
 
 use crate::hints::HintStore;
+use crate::trace::{Meter, PartReading};
 
 /// The vnodes of this node.
 pub trait LocalVnodes: Send + Sync {
@@ -96,16 +97,21 @@ impl LocalReplica {
 /// them comes how long that waited for a thread.
 pub(crate) async fn read_blocking<T: Send + 'static>(
     runtime: &Runtime,
+    meter: &Arc<dyn Meter>,
     remaining: Duration,
     read: impl FnOnce(&FoldClock, Lease) -> T + Send + 'static,
 ) -> (T, Duration) {
-    let (asked, clock) = (runtime.now(), runtime.clock());
+    let (asked, clock, meter) = (runtime.now(), runtime.clock(), meter.clone());
     let micros = u64::try_from(remaining.as_micros()).unwrap_or(u64::MAX);
     let until = runtime.wall_time().micros().saturating_add(micros);
     let (fold_clock, lease) = (fold_clock(clock.clone()), Lease::Until(Timestamp(until)));
     let work = move || {
-        let queued = clock.now().since(asked);
-        (read(&fold_clock, lease), queued)
+        let began = clock.now();
+        let read = read(&fold_clock, lease);
+        let ended = clock.now();
+        let (queued, worked) = (began.since(asked), ended.since(began));
+        meter.part_read(PartReading { queued, worked }, ended);
+        (read, queued)
     };
     runtime.blocking(work).await
 }

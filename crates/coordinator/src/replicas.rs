@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_backend::{Durability, Durable, ErrorKind, Reading, SyncTicket};
+use kvorum_data_types::Kind;
 use kvorum_object::Object;
 use kvorum_ring::{NodeId, Partition, Replica, Role};
 use kvorum_runtime::{LogQuota, Moment, Runtime};
@@ -241,6 +242,7 @@ impl Replicas {
         object: Arc<Object>,
         had_nothing: bool,
     ) {
+        let repaired = repaired_at(plan, slot, &object, had_nothing);
         let operation = Operation::Store {
             key: plan.key.clone(),
             object,
@@ -249,18 +251,19 @@ impl Replicas {
             // No client waits for it, and the other replicas have the object.
             durability: Durability::Buffered,
         };
-        self.work_unawaited(plan, slot, operation, had_nothing);
+        self.work_unawaited(plan, slot, operation, repaired);
     }
 
     /// Replaces a damaged object of a replica, behind the client's back.
     pub(crate) fn mend(self: &Arc<Self>, plan: &Plan, slot: usize, object: Arc<Object>) {
+        let repaired = repaired_at(plan, slot, &object, false);
         let operation = Operation::Mend {
             key: plan.key.clone(),
             object,
             resolution: plan.resolution(),
             tag: plan.tag(),
         };
-        self.work_unawaited(plan, slot, operation, false);
+        self.work_unawaited(plan, slot, operation, repaired);
     }
 
     /// Carries out an operation that brings a replica up to date, as a read repair does, for a caller that
@@ -298,7 +301,7 @@ impl Replicas {
         plan: &Plan,
         slot: usize,
         operation: Operation,
-        had_nothing: bool,
+        repaired: Repaired,
     ) {
         let Ok(work) = self.work(plan, slot, operation) else {
             return;
@@ -307,11 +310,6 @@ impl Replicas {
         let Some(pass) = self.repairs.enter_owned() else {
             self.parts.meter.repair_skipped(now);
             return;
-        };
-        let role = plan.replicas.get(slot).map(|it| it.role);
-        let repaired = Repaired {
-            is_fallback: role == Some(Role::Fallback),
-            had_nothing,
         };
         self.parts.meter.read_repaired(now);
         self.parts.meter.replica_repaired(repaired, now);
@@ -383,6 +381,22 @@ impl Replicas {
             let error = error.in_full();
             tracing::warn!(event = "replica_failed", partition, error, left_out);
         }
+    }
+}
+
+/// A replica of a plan that lacks an object.
+pub(crate) fn repaired_at(
+    plan: &Plan,
+    slot: usize,
+    object: &Object,
+    had_nothing: bool,
+) -> Repaired {
+    let role = plan.replicas.get(slot).map(|it| it.role);
+    let mut siblings = object.siblings().iter();
+    Repaired {
+        is_fallback: role == Some(Role::Fallback),
+        had_nothing,
+        kind: siblings.find_map(|it| Kind::from_content_type(&it.metadata.content_type)),
     }
 }
 

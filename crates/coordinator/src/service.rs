@@ -118,12 +118,13 @@ impl ReplicaService {
         let Some(counted) = self.shared.waiting.enter_owned() else {
             return Served::Overload;
         };
-        let runtime = self.shared.parts.runtime.clone();
+        let shared = self.shared.clone();
         Served::Later(Box::pin(async move {
             let _counted = counted;
+            let Parts { runtime, meter, .. } = &shared.parts;
             let remaining = deadline.since(runtime.now());
             let read = move |clock: &FoldClock, lease| read(&vnode, clock, lease);
-            let (part, _) = read_blocking(&runtime, remaining, read).await;
+            let (part, _) = read_blocking(runtime, meter, remaining, read).await;
             let reply = match part {
                 Ok(part) => reply(part),
                 Err(PageFailure::Failed(failure)) => ReplicaReply::Failed(failure),

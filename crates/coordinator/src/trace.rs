@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use kvorum_data_types::Kind;
 use kvorum_object::Object;
 use kvorum_runtime::Moment;
-use kvorum_vnode::VnodeWork;
+use kvorum_vnode::{ValueFacts, VnodeWork};
 
 use crate::error::RequestError;
 
@@ -25,9 +26,13 @@ pub struct Trace {
 #[expect(missing_docs, reason = "the names say it")]
 pub enum RequestKind {
     Get,
+    /// A get of the value of a data type.
+    Fetch(Kind),
     Put,
     /// A put to a bucket whose type is write-once.
     WriteOncePut,
+    /// An operation on a data type.
+    Update(Kind),
     Delete,
     ListKeys,
     ListBuckets,
@@ -38,8 +43,8 @@ impl RequestKind {
     /// The word for logs.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Get => "get",
-            Self::Put | Self::WriteOncePut => "put",
+            Self::Get | Self::Fetch(_) => "get",
+            Self::Put | Self::WriteOncePut | Self::Update(_) => "put",
             Self::Delete => "delete",
             Self::ListKeys => "list_keys",
             Self::ListBuckets => "list_buckets",
@@ -72,8 +77,38 @@ pub trait Meter: Send + Sync {
     /// A write was handed to another node, since none of its replicas is here.
     fn redirected(&self) {}
 
+    /// A write was given to a vnode of this node to coordinate.
+    fn coordinated_here(&self) {}
+
+    /// An index query has given all of its results, so many.
+    fn index_query_complete(&self, _results: u64, _now: Moment) {}
+
+    /// A part of a listing or an index query, or an answer about a tree, was read on the blocking pool.
+    fn part_read(&self, _reading: PartReading, _now: Moment) {}
+
+    /// A MapReduce job has begun.
+    fn job_begun(&self, _now: Moment) {}
+
+    /// A MapReduce job has ended, one way or the other.
+    fn job_ended(&self) {}
+
+    /// A MapReduce job was refused before it began.
+    fn job_refused(&self, _now: Moment) {}
+
     /// A vnode of this node worked so long, for a client of any node. Only some operations are reported.
     fn vnode_worked(&self, _work: VnodeWork, _took: Duration, _now: Moment) {}
+
+    /// A vnode of this node changed the value of a data type in this time, for a client of any node.
+    fn value_changed(&self, _value: ValueFacts, _took: Duration, _now: Moment) {}
+}
+
+/// The time of one reading on the blocking pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartReading {
+    /// It waited for a thread.
+    pub queued: Duration,
+    /// The thread read.
+    pub worked: Duration,
 }
 
 /// A replica that a read found behind.
@@ -83,6 +118,8 @@ pub struct Repaired {
     pub is_fallback: bool,
     /// It had nothing; otherwise, something older or damaged.
     pub had_nothing: bool,
+    /// The data type of the object that it lacked; `None` for a plain one.
+    pub kind: Option<Kind>,
 }
 
 /// The facts of background work that requests need: the steps that ran and their times, so that a slow

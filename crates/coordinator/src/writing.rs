@@ -351,18 +351,17 @@ impl PutRun {
                 }
                 PutEffect::Done => continue,
             };
-            match replicas.ask(&self.plan, slot, operation) {
+            let asked = replicas.ask(&self.plan, slot, operation);
+            if is_coordination {
+                note_coordination(replicas, &asked);
+            }
+            match asked {
                 Asked::Answered(replied) => {
                     // A vnode of this node that is not there has done nothing.
                     let is_without_effect = replicas.remote.is_some() && replied.is_err();
                     self.take_confirmation(replicas, slot, replied, is_without_effect);
                 }
-                Asked::WouldBlock(work) => {
-                    if is_coordination && work.is_remote() {
-                        replicas.parts.meter.redirected();
-                    }
-                    leave(slot, work);
-                }
+                Asked::WouldBlock(work) => leave(slot, work),
             }
         }
     }
@@ -538,5 +537,16 @@ fn resolution_of(request: &PutRequest, plan: &Plan) -> Resolution {
     match plan.properties.is_write_once && is_blind && is_value {
         true => Resolution::WrittenOnce,
         false => plan.resolution(),
+    }
+}
+
+/// Reports the node of the replica that coordinates. A vnode of this node that is not there coordinates
+/// nothing.
+fn note_coordination(replicas: &Replicas, asked: &Asked) {
+    let meter = &replicas.parts.meter;
+    match asked {
+        Asked::Answered(Err(_)) => {}
+        Asked::WouldBlock(work) if work.is_remote() => meter.redirected(),
+        Asked::Answered(Ok(_)) | Asked::WouldBlock(_) => meter.coordinated_here(),
     }
 }

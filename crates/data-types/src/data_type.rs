@@ -132,6 +132,16 @@ impl DataType {
         }
     }
 
+    /// The number of actors that have changed the value; zero for types that do not know theirs.
+    pub fn actor_count(&self) -> usize {
+        match self {
+            Self::Counter(counter) => counter.tallies().len(),
+            Self::Set(set) => set.clock().len(),
+            Self::Map(map) => map.clock().len(),
+            Self::GrowSet(_) | Self::HyperLogLog(_) => 0,
+        }
+    }
+
     /// The context for clients' removes; `None` for types without removes.
     pub fn context(&self) -> Option<Clock> {
         match self {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::building::Builder;
 use crate::conversation::{Means, converse, micros};
 use crate::places::Placements;
-use crate::report::ExchangesReport;
+use crate::report::{ComparedCounts, ExchangesReport};
 use crate::settings::{ExchangeSettings, StepBudget};
 use crate::targets::{epoch_of, replicas_of, targets_of, tree_of};
 
@@ -68,8 +68,8 @@ struct State {
 struct Sums {
     keys_repaired: u64,
     repairs_failed: u64,
-    exchanges: u64,
     exchanges_complete: u64,
+    compared: ComparedCounts,
 }
 
 impl Exchanges {
@@ -120,6 +120,11 @@ impl Exchanges {
         }
     }
 
+    /// The exchanges that have ended. It takes no longer than a copy.
+    pub fn compared(&self) -> ComparedCounts {
+        self.0.state.lock().sums.compared
+    }
+
     /// The state of exchanges and trees at this moment.
     pub fn report(&self) -> ExchangesReport {
         let shared = &self.0;
@@ -134,7 +139,7 @@ impl Exchanges {
             trees,
             keys_repaired: sums.keys_repaired,
             repairs_failed: sums.repairs_failed,
-            exchanges: sums.exchanges,
+            exchanges: sums.compared.all(),
             exchanges_complete: sums.exchanges_complete,
         }
     }
@@ -232,7 +237,7 @@ impl Shared {
         let mut state = self.state.lock();
         state.schedule.ended(order, outcome, now);
         let sums = &mut state.sums;
-        sums.exchanges += 1;
+        sums.compared.count(outcome.compared());
         sums.exchanges_complete += u64::from(outcome.is_complete);
         sums.keys_repaired += u64::from(outcome.keys_repaired);
         sums.repairs_failed += u64::from(outcome.repairs_failed);

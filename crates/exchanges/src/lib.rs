@@ -26,5 +26,5 @@ mod targets;
 
 pub use exchanges::{Exchanges, Parts};
 pub use places::KeyPlaces;
-pub use report::{BuildingReport, ExchangesReport};
+pub use report::{BuildingReport, ComparedCounts, ExchangesReport};
 pub use settings::{ExchangeSettings, StepBudget, Unbounded};

@@ -1,6 +1,6 @@
 //! The state of exchanges and trees, for status.
 
-use kvorum_anti_entropy::TargetReport;
+use kvorum_anti_entropy::{Compared, TargetReport};
 use kvorum_ring::Partition;
 use kvorum_vnode::TreesStatus;
 
@@ -23,6 +23,36 @@ pub struct ExchangesReport {
     pub exchanges: u64,
     /// Exchanges among them after which all replicas had the same entries.
     pub exchanges_complete: u64,
+}
+
+/// Exchanges that have ended since the start, by the furthest comparison that they ended with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ComparedCounts {
+    /// Roots of trees.
+    pub roots: u64,
+    /// Branches of trees.
+    pub branches: u64,
+    /// Keys and their versions.
+    pub keys: u64,
+    /// None to the end.
+    pub nothing: u64,
+}
+
+impl ComparedCounts {
+    /// All exchanges.
+    pub fn all(&self) -> u64 {
+        self.roots + self.branches + self.keys + self.nothing
+    }
+
+    pub(crate) fn count(&mut self, compared: Compared) {
+        let count = match compared {
+            Compared::Roots => &mut self.roots,
+            Compared::Branches => &mut self.branches,
+            Compared::Keys => &mut self.keys,
+            Compared::Nothing => &mut self.nothing,
+        };
+        *count += 1;
+    }
 }
 
 /// The trees of one vnode.

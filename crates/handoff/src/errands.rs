@@ -3,13 +3,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvorum_cluster::{Command, GrowthStep, MoveStep, ProposeError};
 use kvorum_coordinator::LocalVnodes;
 use kvorum_disk::Disk;
-use kvorum_peer::{Lane, Peers};
+use kvorum_peer::{Lane, PeerError, Peers};
 use kvorum_planted_defects::is_planted;
 use kvorum_ring::{Epoch, NodeId, Partition};
 use kvorum_runtime::Runtime;
@@ -62,6 +62,8 @@ pub(crate) struct Errands {
     pub(crate) files: CursorFiles,
     pub(crate) source: Source,
     pub(crate) is_inbound_enabled: AtomicBool,
+    /// Questions that no answer came to in time.
+    pub(crate) timed_out: AtomicU64,
 }
 
 impl Errands {
@@ -160,7 +162,12 @@ impl Errands {
         }
         let message = encode_question(&question);
         let asked = parts.peers.request(node, Lane::Bulk, message, deadline);
-        let answer = asked.await.map_err(|error| error.to_string())?;
+        let answer = asked.await.map_err(|error| {
+            if matches!(error, PeerError::Timeout { .. }) {
+                self.timed_out.fetch_add(1, Ordering::Relaxed);
+            }
+            error.to_string()
+        })?;
         decode_answer(&answer).map_err(|error| {
             tracing::warn!(event = "transfer_answer_malformed", node = %node, error = %error);
             error.to_string()

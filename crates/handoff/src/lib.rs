@@ -42,6 +42,6 @@ pub mod wire;
 pub use agreed_cluster::{AgreedCluster, Agreeing, Changing};
 pub use errands::Parts;
 pub use settings::{Budget, TransferSettings, Unbounded};
-pub use status::{Activity, OutboundStatus, TransferStatus, TransfersStatus};
+pub use status::{Activity, OutboundStatus, TransferCounts, TransferStatus, TransfersStatus};
 pub use transfer_id::{TransferId, TransferKind};
 pub use transfers::{Direction, RepairRefused, Transfers};

@@ -45,6 +45,8 @@ pub(crate) struct Source {
     pub(crate) is_enabled: AtomicBool,
     pub(crate) transfers_max: AtomicUsize,
     pub(crate) sessions: Mutex<Sessions>,
+    /// Questions that came while there was no room.
+    pub(crate) rejected: AtomicU64,
     /// Bytes of pages already read, for which the budget is asked with the next page.
     pub(crate) unpaid: AtomicU64,
 }
@@ -135,6 +137,7 @@ impl Source {
         }
         let place = (caller, session.kind, session.target, session.source);
         if !self.has_room(place, self.runtime.now()) {
+            self.rejected.fetch_add(1, Ordering::Relaxed);
             return later("as much is sent as may be");
         }
         let unpaid = self.unpaid.load(Ordering::Relaxed);

@@ -24,6 +24,15 @@ pub struct TransfersStatus {
     pub is_outbound_enabled: bool,
 }
 
+/// Questions of transfers that were not answered with what they ask for, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransferCounts {
+    /// Of other nodes, that came while as much was sent from here as may be, or sending was switched off.
+    pub rejected: u64,
+    /// Of this node, that no answer came to in time.
+    pub timed_out: u64,
+}
+
 /// The activity of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {

@@ -22,7 +22,7 @@ use crate::legs::LegBook;
 use crate::progress::Progress;
 use crate::sessions::Sessions;
 use crate::source::{SILENCE_MAX, Source};
-use crate::status::{Observed, OutboundStatus, TransfersStatus, waiting};
+use crate::status::{Observed, OutboundStatus, TransferCounts, TransfersStatus, waiting};
 use crate::transfer_id::{Leg, TransferId, TransferKind};
 use crate::turns::Turns;
 use crate::wire::{Answer, SERVICE, decode_question, encode_answer};
@@ -121,10 +121,12 @@ impl Transfers {
             is_enabled: AtomicBool::new(parts.settings.is_outbound_enabled),
             transfers_max: AtomicUsize::new(parts.settings.transfers_max),
             sessions: Mutex::new(Sessions::default()),
+            rejected: AtomicU64::new(0),
             unpaid: AtomicU64::new(0),
         };
         let errands = Errands {
             is_inbound_enabled: AtomicBool::new(parts.settings.is_inbound_enabled),
+            timed_out: AtomicU64::new(0),
             parts,
             files,
             source,
@@ -240,6 +242,15 @@ impl Transfers {
         let limit = &self.shared.errands.source.transfers_max;
         limit.store(transfers_max, Ordering::Relaxed);
         self.shared.news.notify_one();
+    }
+
+    /// Questions that were not answered with what they ask for.
+    pub fn counts(&self) -> TransferCounts {
+        let errands = &self.shared.errands;
+        TransferCounts {
+            rejected: errands.source.rejected.load(Ordering::Relaxed),
+            timed_out: errands.timed_out.load(Ordering::Relaxed),
+        }
     }
 
     /// The state for operators.

@@ -21,7 +21,7 @@ use kvorum_disk::{Headroom, Reserve};
 use kvorum_member::VnodeTable;
 use kvorum_runtime::{Moment, Room, Runtime};
 use kvorum_settings::{DurabilityMode, Settings};
-use kvorum_stats::{Histogram, Stats};
+use kvorum_stats::{HistogramTotals, Stats};
 use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 
@@ -242,8 +242,8 @@ impl Maintenance {
             let mut seen = self.seen.lock();
             Looked {
                 written,
-                reads: latency_of(&self.parts.stats.node_get_fsm_time, &mut seen.reads, now),
-                writes: latency_of(self.parts.log.put_times(), &mut seen.writes, now),
+                reads: latency_of(self.parts.stats.read_times(), &mut seen.reads, now),
+                writes: latency_of(self.parts.log.put_times().totals(), &mut seen.writes, now),
                 open_files: self.count_files(&mut seen),
                 memory: SharedMemory {
                     requests: self.parts.room.taken_bytes()
@@ -546,8 +546,7 @@ fn is_time(last: &mut Option<Moment>, every: Duration, now: Moment) -> bool {
 
 /// The latencies since the last reading of a histogram. With few requests, the reading extends over
 /// several looks.
-fn latency_of(times: &Histogram, last: &mut LastReading, now: Moment) -> Latency {
-    let totals = times.totals();
+fn latency_of(totals: HistogramTotals, last: &mut LastReading, now: Moment) -> Latency {
     let reading = LatencyReading {
         below_power: totals.below_power,
         sum_micros: totals.sum,

@@ -10,6 +10,7 @@ use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, PolicySettings, Shared};
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
 use kvorum_runtime::{Randomness, SeededRandomness};
+use kvorum_stats::Histogram;
 
 use super::*;
 
@@ -419,16 +420,16 @@ fn few_requests_are_counted_until_they_say_something() {
     let at = |seconds| Moment::from_start(Duration::from_secs(seconds));
     let times = Histogram::default();
     let mut last = LastReading::default();
-    assert_eq!(latency_of(&times, &mut last, at(6)).count, 0);
+    assert_eq!(latency_of(times.totals(), &mut last, at(6)).count, 0);
     let record = |count: u32, micros: u64| {
         (0..count).for_each(|_| times.record_time(Duration::ZERO, Duration::from_micros(micros)));
     };
     record(15, 100);
-    assert_eq!(latency_of(&times, &mut last, at(7)).count, 15);
+    assert_eq!(latency_of(times.totals(), &mut last, at(7)).count, 15);
     record(15, 100);
-    assert_eq!(latency_of(&times, &mut last, at(8)).count, 30);
+    assert_eq!(latency_of(times.totals(), &mut last, at(8)).count, 30);
     record(3, 100);
-    assert_eq!(latency_of(&times, &mut last, at(9)).count, 3);
-    assert_eq!(latency_of(&times, &mut last, at(14)).count, 3);
-    assert_eq!(latency_of(&times, &mut last, at(15)).count, 0);
+    assert_eq!(latency_of(times.totals(), &mut last, at(9)).count, 3);
+    assert_eq!(latency_of(times.totals(), &mut last, at(14)).count, 3);
+    assert_eq!(latency_of(times.totals(), &mut last, at(15)).count, 0);
 }

@@ -57,8 +57,8 @@ pub fn raise_open_files() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// The number of open files.
-pub(crate) fn open_files() -> Option<u64> {
+/// The number of files and sockets that the process has open; `None` where the system does not say.
+pub fn open_files() -> Option<u64> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     // One of them is the directory being read.
     Some((entries.count() as u64).saturating_sub(1))

@@ -109,9 +109,8 @@ fn best_of_runs(
         let text = Bytes::copy_from_slice(job.as_bytes());
         // On a thread of the pool, like a server's connection.
         let (coordinator, room) = (coordinator.clone(), room.clone());
-        let running = runtime.clone();
         let run = runtime.spawn("job", async move {
-            let admitted = AdmittedJob::read(&running, &room, JobForm::Json, text).await;
+            let admitted = AdmittedJob::read(&coordinator, &room, JobForm::Json, text).await;
             Ok::<_, Failure>(answer(&coordinator, admitted?).await?)
         });
         executor.block_on(run)??;

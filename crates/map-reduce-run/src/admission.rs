@@ -4,8 +4,9 @@
 //! on.
 
 use bytes::Bytes;
+use kvorum_coordinator::Coordinator;
 use kvorum_map_reduce::{Job, JobForm, Refusal};
-use kvorum_runtime::{Room, Runtime, Taken};
+use kvorum_runtime::{Room, Taken};
 
 /// The longest text of a job, in bytes: some hundred thousand keys.
 const TEXT_BYTES_MAX: usize = 16 << 20;
@@ -52,13 +53,26 @@ impl NotAdmitted {
 }
 
 impl AdmittedJob {
-    /// Reads a job.
+    /// Reads a job; reports one that is refused.
     ///
     /// # Errors
     ///
     /// The text is no valid job, or there is no room for it.
     pub async fn read(
-        runtime: &Runtime,
+        coordinator: &Coordinator,
+        room: &Room,
+        form: JobForm,
+        text: Bytes,
+    ) -> Result<Self, NotAdmitted> {
+        let read = Self::read_unreported(coordinator, room, form, text).await;
+        read.inspect_err(|_| {
+            let now = coordinator.runtime().now();
+            coordinator.meter().job_refused(now);
+        })
+    }
+
+    async fn read_unreported(
+        coordinator: &Coordinator,
         room: &Room,
         form: JobForm,
         text: Bytes,
@@ -73,7 +87,10 @@ impl AdmittedJob {
             .ok_or(NotAdmitted::Overload)?;
         let job = match bytes <= READ_IN_PLACE_BYTES_MAX {
             true => Job::read(form, &text),
-            false => runtime.blocking(move || Job::read(form, &text)).await,
+            false => {
+                let runtime = coordinator.runtime();
+                runtime.blocking(move || Job::read(form, &text)).await
+            }
         };
         match job {
             Ok(job) => Ok(Self { job, room }),

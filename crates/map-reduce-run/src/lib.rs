@@ -12,6 +12,7 @@
 //! This crate depends on no protocol, engine or vnode.
 
 mod admission;
+mod job_count;
 mod key_source;
 mod objects;
 mod outputs;

@@ -13,6 +13,7 @@ use kvorum_map_reduce::{Execution, Gathered, JOB_BYTES_MAX, Next, Output, Reduci
 use kvorum_runtime::{Moment, Taken};
 
 use crate::admission::AdmittedJob;
+use crate::job_count::JobCount;
 use crate::key_source::{KeySource, Page};
 use crate::objects::{Read, read};
 use crate::run_error::{RunError, is_passing};
@@ -66,6 +67,7 @@ pub(crate) struct JobRun {
     held_elsewhere_bytes: usize,
     steps: u32,
     has_ended: bool,
+    _counted: JobCount,
 }
 
 /// The result of a wait.
@@ -91,6 +93,7 @@ impl JobRun {
             held_elsewhere_bytes: 0,
             steps: 0,
             has_ended: false,
+            _counted: JobCount::begin(coordinator),
         }
     }
 

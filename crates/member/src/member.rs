@@ -19,7 +19,7 @@ use kvorum_liveness::Liveness;
 use kvorum_peer::{Encryption, PeerService, Peers};
 use kvorum_ring::NodeId;
 use kvorum_runtime::{Listener, Moment, Runtime, TaskGuard};
-use kvorum_vnode::{LeaseTable, TreePlacing, Vnode, VnodeMeter, VnodeWork};
+use kvorum_vnode::{LeaseTable, TreePlacing, ValueFacts, Vnode, VnodeMeter, VnodeWork};
 use parking_lot::Mutex;
 
 use crate::agreed_log::AgreedLog;
@@ -92,6 +92,10 @@ struct VnodeFigures(Arc<dyn Meter>);
 impl VnodeMeter for VnodeFigures {
     fn worked(&self, work: VnodeWork, took: Duration, now: Moment) {
         self.0.vnode_worked(work, took, now);
+    }
+
+    fn value_changed(&self, value: ValueFacts, took: Duration, now: Moment) {
+        self.0.value_changed(value, took, now);
     }
 }
 

@@ -11,21 +11,21 @@ use kvorum_backend_innostore::PageCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_bench::process::ProcessUsage;
 use kvorum_cluster::AgreedState as _;
-use kvorum_coordinator::{InProgress, Meter, Repaired, RequestError, RequestKind};
-use kvorum_maintenance::{Maintenance, Unwritable};
+use kvorum_coordinator::InProgress;
+use kvorum_maintenance::{Maintenance, Unwritable, machine};
 use kvorum_member::{Exchanges, ExchangesReport, Member, VnodeTable};
-use kvorum_object::Object;
 use kvorum_ring::NodeId;
 use kvorum_runtime::{Moment, Runtime, WallTime};
 use kvorum_server_http::{Health, NodeFacts};
 use kvorum_server_pb::ConnectionMeter;
-use kvorum_stats::{MetricKind, MetricsText, Recording, Stats};
+use kvorum_stats::{MetricKind, MetricsText, Stats};
 use kvorum_value_log::ValueLog;
-use kvorum_vnode::VnodeWork;
 use serde_json::{Map, Value};
 
+use crate::exchange_figures::ExchangeFigures;
 use crate::machine_figures::MachineFigures;
 use crate::node_log::NodeLog;
+use crate::request_rates::RequestRates;
 use crate::vnode_figures::VnodeFigures;
 
 /// Counts of vnodes are carried over this often.
@@ -33,6 +33,9 @@ const FED_EVERY: Duration = Duration::from_secs(1);
 
 /// The version whose behaviour we show to clients that switch features on by version.
 pub(crate) const RIAK_VERSION: &str = "3.2.0";
+
+/// The engine whose damaged reads have a name of Riak's.
+const LEVELDB: &str = "leveldb";
 
 /// The recorded figures, and the parts that are asked for the rest.
 pub(crate) struct Figures {
@@ -51,116 +54,11 @@ pub(crate) struct Figures {
     pub(crate) page_cache: Option<Arc<PageCache>>,
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) vnode_figures: VnodeFigures,
+    pub(crate) exchange_figures: ExchangeFigures,
+    pub(crate) request_rates: RequestRates,
     pub(crate) data_directory: PathBuf,
     /// For an engine over merge trees.
     pub(crate) trees: Option<Shared>,
-}
-
-/// Records finished requests under Riak's names.
-pub(crate) struct RequestMeter {
-    pub(crate) stats: Arc<Stats>,
-}
-
-impl Meter for RequestMeter {
-    fn finished(
-        &self,
-        kind: RequestKind,
-        error: Option<&RequestError>,
-        took: Duration,
-        object: Option<&Object>,
-        now: Moment,
-    ) {
-        let now = now.elapsed();
-        let stats = &self.stats;
-        if matches!(error, Some(RequestError::Rejected(_))) {
-            stats.precommit_fail.count();
-        }
-        match kind {
-            RequestKind::Get => {
-                let at = Recording::new(now);
-                stats.node_gets.count_at(&at);
-                stats.node_get_fsm_time.record_time_at(&at, took);
-                if let Some(error) = error {
-                    stats.node_get_fsm_errors.count_at(&at);
-                    if *error == RequestError::Overload {
-                        stats.node_get_fsm_rejected.count_at(&at);
-                    }
-                }
-                if let Some(object) = object {
-                    let size = object.size();
-                    stats.node_get_fsm_objsize.record_at(&at, size.bytes);
-                    stats
-                        .node_get_fsm_siblings
-                        .record_at(&at, size.siblings as u64);
-                }
-            }
-            RequestKind::Put | RequestKind::Delete => {
-                stats.node_puts.count(now);
-                stats.node_put_fsm_time.record_time(now, took);
-                if error == Some(&RequestError::Overload) {
-                    stats.node_put_fsm_rejected.count(now);
-                }
-            }
-            RequestKind::WriteOncePut => {
-                stats.write_once_puts.count(now);
-                stats.write_once_put_time.record_time(now, took);
-                if let Some(object) = object {
-                    let bytes = object.size().bytes;
-                    stats.write_once_put_objsize.record(now, bytes);
-                }
-            }
-            RequestKind::IndexQuery => {
-                stats.index_fsm_create.count(now);
-                match error {
-                    Some(_) => stats.index_fsm_create_error.count(now),
-                    None => {
-                        stats.index_fsm_complete.count(now);
-                        stats.index_fsm_time.record_time(now, took);
-                    }
-                }
-            }
-            RequestKind::ListKeys | RequestKind::ListBuckets => {
-                stats.list_fsm_create.count(now);
-                if error.is_some() {
-                    stats.list_fsm_create_error.count(now);
-                }
-            }
-        }
-    }
-
-    fn read_repaired(&self, now: Moment) {
-        self.stats.read_repairs.count(now.elapsed());
-    }
-
-    fn replica_repaired(&self, repaired: Repaired, now: Moment) {
-        let stats = &self.stats;
-        let counter = match (repaired.is_fallback, repaired.had_nothing) {
-            (false, false) => &stats.read_repairs_primary_outofdate,
-            (false, true) => &stats.read_repairs_primary_notfound,
-            // A stand-in that has nothing needs no repair.
-            (true, _) => &stats.read_repairs_fallback_outofdate,
-        };
-        counter.count(now.elapsed());
-    }
-
-    fn repair_skipped(&self, now: Moment) {
-        self.stats.skipped_read_repairs.count(now.elapsed());
-    }
-
-    fn redirected(&self) {
-        self.stats.coord_redirs.count();
-    }
-
-    fn vnode_worked(&self, work: VnodeWork, took: Duration, now: Moment) {
-        let stats = &self.stats;
-        let times = match work {
-            VnodeWork::Get => &stats.vnode_get_fsm_time,
-            VnodeWork::Head => &stats.vnode_head_fsm_time,
-            VnodeWork::Put => &stats.vnode_put_fsm_time,
-            VnodeWork::Merge => &stats.object_merge_time,
-        };
-        times.record_time(now.elapsed(), took);
-    }
 }
 
 impl ConnectionMeter for Figures {
@@ -204,16 +102,16 @@ impl NodeFacts for Figures {
 }
 
 impl Figures {
-    /// Brings the statistics up to date with the work of vnodes and the requests under way.
+    /// Brings the statistics up to date with the work of vnodes and exchanges, and the requests under way.
     pub(crate) fn feed(&self) {
-        let now = self.runtime.now().elapsed();
-        self.vnode_figures.feed(&self.vnodes, &self.stats, now);
-        let running = self.vnodes.readiness().open;
-        set_gauges(
-            &self.stats,
-            self.member.coordinator().in_progress(),
-            running,
-        );
+        let (stats, now) = (&self.stats, self.runtime.now().elapsed());
+        self.vnode_figures.feed(&self.vnodes, stats, now);
+        if let Some(exchanges) = self.member.exchanges() {
+            self.exchange_figures.feed(exchanges.compared(), stats, now);
+        }
+        let in_progress = self.member.coordinator().in_progress();
+        self.request_rates.look(stats, in_progress, now);
+        set_gauges(stats, in_progress, self.vnodes.readiness().open);
     }
 
     /// Everything under Riak's names, in a fixed order.
@@ -222,6 +120,10 @@ impl Figures {
         let mut values = Map::new();
         let now = self.runtime.now().elapsed();
         for (name, value) in self.stats.riak_values(now) {
+            values.insert(name.to_owned(), value.into());
+        }
+        let in_progress = self.member.coordinator().in_progress();
+        for (name, value) in self.request_rates.values(&self.stats, in_progress, now) {
             values.insert(name.to_owned(), value.into());
         }
         let mut put = |name: &str, value: Value| {
@@ -263,7 +165,6 @@ impl Figures {
             put("unwritable_reason", refusal.text().into());
         }
         if let Some(report) = self.member.exchanges().map(Exchanges::report) {
-            put("tictacaae_exchange_total", report.exchanges.into());
             put(
                 "tictacaae_exchange_complete_total",
                 report.exchanges_complete.into(),
@@ -276,10 +177,16 @@ impl Figures {
             put("tictacaae_trees_building", trees_building(&report).into());
             put("tictacaae_tree_memory", tree_memory_bytes(&report).into());
         }
+        let transfers = self.member.transfers().counts();
+        put("rejected_handoffs", transfers.rejected.into());
+        put("handoff_timeouts", transfers.timed_out.into());
         let (sizes, siblings) = self.limit_warnings();
         put("object_size_warnings", sizes.into());
         put("object_siblings_warnings", siblings.into());
         put("storage_backend", self.riak_module.clone().into());
+        if self.engine == LEVELDB {
+            put("leveldb_read_block_error", self.corrupt_reads().into());
+        }
         if let Some(several) = &self.several_backends {
             put("storage_backends", several.clone().into());
         }
@@ -288,7 +195,7 @@ impl Figures {
         put("riak_api_version", RIAK_VERSION.into());
         put("riak_pb_version", RIAK_VERSION.into());
         put("kvorum_version", env!("CARGO_PKG_VERSION").into());
-        put("sys_logical_processors", processors().into());
+        put_process(&mut put);
         put("memory_total", resident_bytes().into());
         MachineFigures::read(&self.data_directory).put_into(&mut values);
         values
@@ -306,9 +213,10 @@ impl Figures {
         text.family(MetricKind::Info, "build", help, [(&version[..], 1)]);
         text.stats(&self.stats);
         process_metrics(&mut text);
-        machine_metrics(&MachineFigures::read(&self.data_directory), &mut text);
+        MachineFigures::read(&self.data_directory).metrics_into(&mut text);
         self.vnode_metrics(&mut text);
         self.store_metrics(&mut text);
+        self.transfer_metrics(&mut text);
         self.exchange_metrics(&mut text);
         if let Some(log) = &self.node_log {
             value_log_metrics(&log.values, &mut text);
@@ -331,6 +239,14 @@ impl Figures {
         text.gauge("vnodes_unwritable", help, self.member.health().unwritable);
     }
 
+    fn transfer_metrics(&self, text: &mut MetricsText) {
+        let counts = self.member.transfers().counts();
+        let help = "Questions of other nodes' transfers that came while there was no room for them";
+        text.counter("rejected_handoffs", help, counts.rejected);
+        let help = "Questions of this node's transfers that no answer came to in time";
+        text.counter("handoff_timeouts", help, counts.timed_out);
+    }
+
     fn exchange_metrics(&self, text: &mut MetricsText) {
         let Some(report) = self.member.exchanges().map(Exchanges::report) else {
             return;
@@ -347,6 +263,13 @@ impl Figures {
         text.gauge("trees_building", help, trees_building(&report));
         let help = "Memory of the trees that are compared";
         text.gauge("tree_memory_bytes", help, tree_memory_bytes(&report));
+    }
+
+    /// Reads of stores that met damaged entries, since the start.
+    fn corrupt_reads(&self) -> u64 {
+        let vnodes = self.vnodes.all();
+        let of_vnodes = vnodes.iter().map(|vnode| vnode.store_status());
+        of_vnodes.map(|status| status.corrupt_reads).sum()
     }
 
     /// Writes above the warning thresholds for objects, of all vnodes since the start.
@@ -459,33 +382,6 @@ fn set_gauges(stats: &Stats, in_progress: InProgress, vnodes_running: usize) {
     }
 }
 
-/// The machine's figures of `/stats`, as metrics.
-fn machine_metrics(machine: &MachineFigures, text: &mut MetricsText) {
-    for (name, value) in machine.numbers() {
-        let help = match name {
-            "cpu_nprocs" => "Processes and threads of the machine",
-            "mem_total" => "Memory of the machine in bytes",
-            "mem_allocated" => "Memory of the machine that is in use, in bytes",
-            _ => "Load of the machine in parts of 256",
-        };
-        text.gauge(name, help, value);
-    }
-    let disks: Vec<_> = machine.disks().collect();
-    let labels: Vec<_> = disks.iter().map(|(id, ..)| [("id", *id)]).collect();
-    let sizes = labels
-        .iter()
-        .zip(&disks)
-        .map(|(id, disk)| (&id[..], disk.1));
-    let help = "Size of a file system in KiB";
-    text.family(MetricKind::Gauge, "disk_size_kib", help, sizes);
-    let used = labels
-        .iter()
-        .zip(&disks)
-        .map(|(id, disk)| (&id[..], disk.2));
-    let help = "Part of a file system that is in use, in percent";
-    text.family(MetricKind::Gauge, "disk_used_percent", help, used);
-}
-
 /// The system's figures of this process, as far as it has them. The bytes are those of the process as a
 /// whole, the log's included.
 fn process_metrics(text: &mut MetricsText) {
@@ -520,6 +416,24 @@ fn value_log_metrics(log: &ValueLog, text: &mut MetricsText) {
     text.counter("value_log_batches", "Batches committed", status.batches);
 }
 
+/// Facts about the process that Riak gave of the Erlang machine.
+fn put_process(put: &mut impl FnMut(&str, Value)) {
+    let (version, bits) = (env!("CARGO_PKG_VERSION"), usize::BITS);
+    let processors = processors();
+    put("sys_logical_processors", processors.into());
+    put("sys_wordsize", (bits / 8).into());
+    let (architecture, system) = (std::env::consts::ARCH, std::env::consts::OS);
+    put(
+        "sys_system_architecture",
+        format!("{architecture}-{system}").into(),
+    );
+    let described = format!("Kvorum {version} [{bits}-bit] [smp:{processors}]");
+    put("sys_system_version", described.into());
+    if let Some(open) = machine::open_files() {
+        put("sys_port_count", open.into());
+    }
+}
+
 fn processors() -> u64 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
 }
@@ -550,22 +464,11 @@ pub(crate) async fn feed_always(figures: Arc<Figures>) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use kvorum_object::{Clock, Content, Metadata, Timestamp};
+    use kvorum_member::ComparedCounts;
 
     use super::*;
+    use crate::request_meter::{RequestMeter, tests as reports};
     use crate::vnode_figures;
-
-    const TOOK: Duration = Duration::from_millis(5);
-
-    fn some_object() -> Object {
-        let content = Content {
-            metadata: Metadata::default(),
-            value: "value".into(),
-        };
-        Object::as_is(Clock::new(), content, Timestamp::ZERO)
-    }
 
     /// 61 of 139 names stood at zero on every node, since nothing in the program recorded to them. Here
     /// everything that is reported to the figures happens once, and no name may be left.
@@ -575,43 +478,20 @@ mod tests {
         let meter = RequestMeter {
             stats: stats.clone(),
         };
-        let now = Moment::from_start(Duration::from_secs(100));
-        let object = some_object();
-        let (overload, timeout) = (RequestError::Overload, RequestError::Timeout);
-        for (kind, error, object) in [
-            (RequestKind::Get, None, Some(&object)),
-            (RequestKind::Get, Some(&overload), None),
-            (RequestKind::Put, None, Some(&object)),
-            (RequestKind::Put, Some(&overload), None),
-            (RequestKind::WriteOncePut, None, Some(&object)),
-            (RequestKind::Delete, None, None),
-            (RequestKind::ListKeys, None, None),
-            (RequestKind::ListBuckets, Some(&timeout), None),
-            (RequestKind::IndexQuery, None, None),
-            (RequestKind::IndexQuery, Some(&timeout), None),
-        ] {
-            meter.finished(kind, error, TOOK, object, now);
-        }
-        meter.read_repaired(now);
-        for (is_fallback, had_nothing) in [(false, false), (false, true), (true, false)] {
-            let repaired = Repaired {
-                is_fallback,
-                had_nothing,
-            };
-            meter.replica_repaired(repaired, now);
-        }
-        meter.repair_skipped(now);
-        meter.redirected();
-        for work in [
-            VnodeWork::Get,
-            VnodeWork::Head,
-            VnodeWork::Put,
-            VnodeWork::Merge,
-        ] {
-            meter.vnode_worked(work, TOOK, now);
+        let now = reports::now();
+        for case in reports::cases() {
+            (case.report)(&meter);
         }
         count_connection(&stats, now);
-        vnode_figures::count_one_of_each(&stats, now.elapsed());
+        let now = now.elapsed();
+        vnode_figures::count_one_of_each(&stats, now);
+        let compared = ComparedCounts {
+            roots: 1,
+            branches: 1,
+            keys: 1,
+            nothing: 1,
+        };
+        ExchangeFigures::default().feed(compared, &stats, now);
         let in_progress = InProgress {
             gets: 1,
             puts: 1,
@@ -619,13 +499,66 @@ mod tests {
             index_queries: 1,
         };
         set_gauges(&stats, in_progress, 1);
-        let values: BTreeMap<_, _> = stats.riak_values(now.elapsed()).into_iter().collect();
-        let still: Vec<_> = values.iter().filter(|(_, value)| **value == 0).collect();
+        let values = stats.riak_values(now).into_iter();
+        let still: Vec<_> = values.filter(|(_, value)| *value == 0).collect();
         assert!(still.is_empty(), "never moved: {still:?}");
-        // Requests of the coordinator do not count for the vnodes: these count their own.
-        assert_eq!(values["node_gets_total"], 2);
-        assert_eq!(values["vnode_gets_total"], 1);
-        assert_eq!(values["node_puts_total"], 3);
-        assert_eq!(values["vnode_puts_total"], 1);
+    }
+
+    /// Connections, work of vnodes and requests under way: the names that are not reported to the meter.
+    #[test]
+    fn each_of_the_other_names_moves_with_its_own_count() {
+        let moved = |count: fn(&Stats)| -> Vec<&'static str> {
+            let stats = Stats::default();
+            count(&stats);
+            let values = stats.riak_values(reports::now().elapsed()).into_iter();
+            let moved = values.filter(|(_, value)| *value != 0);
+            moved.map(|(name, _)| name).collect()
+        };
+        let none = InProgress::default();
+        assert_eq!(
+            moved(|stats| count_connection(stats, reports::now())),
+            ["pbc_connects", "pbc_connects_total", "pbc_active"]
+        );
+        assert_eq!(
+            moved(|stats| set_gauges(stats, InProgress::default(), 7)),
+            ["riak_kv_vnodes_running"]
+        );
+        for (in_progress, name) in [
+            (InProgress { gets: 1, ..none }, "node_get_fsm_active"),
+            (InProgress { puts: 1, ..none }, "node_put_fsm_active"),
+            (
+                InProgress {
+                    listings: 1,
+                    ..none
+                },
+                "list_fsm_active",
+            ),
+            (
+                InProgress {
+                    index_queries: 1,
+                    ..none
+                },
+                "index_fsm_active",
+            ),
+        ] {
+            let stats = Stats::default();
+            set_gauges(&stats, in_progress, 0);
+            let values = stats.riak_values(Duration::ZERO).into_iter();
+            let moved: Vec<_> = values.filter(|(_, value)| *value != 0).collect();
+            assert_eq!(moved, [(name, 1)]);
+        }
+    }
+
+    #[test]
+    fn facts_about_the_process_are_facts() {
+        let mut values = Map::new();
+        put_process(&mut |name: &str, value: Value| {
+            values.insert(name.to_owned(), value);
+        });
+        assert_eq!(values["sys_wordsize"], size_of::<usize>());
+        assert_eq!(values["sys_logical_processors"], processors());
+        let version = values["sys_system_version"].as_str().unwrap();
+        assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
+        assert!(values["sys_port_count"].as_u64() > Some(0));
     }
 }

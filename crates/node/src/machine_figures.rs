@@ -1,4 +1,4 @@
-//! Figures of the machine, in the form of Riak's statistics.
+//! Figures of the machine, in the form of Riak's statistics and of OpenMetrics.
 //!
 //! Riak asked Erlang's monitor of the operating system, and collectors expect its units: loads in parts
 //! of 256, memory in bytes, and of each file system the size in KiB and the part in use in percent.
@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use kvorum_stats::{MetricKind, MetricsText};
 use serde_json::{Map, Value, json};
 
 /// Loads are given in parts of this.
@@ -66,7 +67,7 @@ impl MachineFigures {
     }
 
     /// All but the file systems.
-    pub(crate) fn numbers(&self) -> Vec<(&'static str, u64)> {
+    fn numbers(&self) -> Vec<(&'static str, u64)> {
         let mut numbers = Vec::new();
         if let Some(load) = &self.load {
             let names = ["cpu_avg1", "cpu_avg5", "cpu_avg15"];
@@ -80,10 +81,43 @@ impl MachineFigures {
         numbers
     }
 
-    /// Each file system's mount point, its size in KiB and the percent of it in use.
-    pub(crate) fn disks(&self) -> impl Iterator<Item = (&str, u64, u64)> {
-        let file_systems = self.file_systems.iter();
-        file_systems.map(|it| (&it.mounted_at[..], it.size_kib, it.used_percent))
+    /// Adds the figures as metrics, in the units of OpenMetrics.
+    pub(crate) fn metrics_into(&self, text: &mut MetricsText) {
+        if let Some(load) = &self.load {
+            let help = "Load of the machine, an average of one minute";
+            text.gauge("machine_load1", help, load.average(0));
+            let help = "Load of the machine, an average of five minutes";
+            text.gauge("machine_load5", help, load.average(1));
+            let help = "Load of the machine, an average of 15 minutes";
+            text.gauge("machine_load15", help, load.average(2));
+            let help = "Processes and threads of the machine";
+            text.gauge("machine_threads", help, load.processes);
+        }
+        if let Some(memory) = &self.memory {
+            let help = "Memory of the machine";
+            text.gauge("machine_memory_bytes", help, memory.total_bytes);
+            let help = "Memory of the machine that is in use";
+            text.gauge("machine_memory_used_bytes", help, memory.allocated_bytes);
+        }
+        let file_systems = &self.file_systems;
+        let labels: Vec<_> = file_systems
+            .iter()
+            .map(|it| [("id", it.mounted_at.as_str())])
+            .collect();
+        let with_labels = || labels.iter().zip(file_systems);
+        let sizes = with_labels().map(|(id, it)| (&id[..], it.size_kib * 1024));
+        let help = "Size of a file system";
+        text.family(MetricKind::Gauge, "disk_size_bytes", help, sizes);
+        let used = with_labels().map(|(id, it)| (&id[..], it.used_percent as f64 / 100.0));
+        let help = "Part of a file system that is in use, from 0 to 1";
+        text.family(MetricKind::Gauge, "disk_used_ratio", help, used);
+    }
+}
+
+impl Load {
+    /// An average as the system gives it.
+    fn average(&self, place: usize) -> f64 {
+        self.averages[place] as f64 / LOAD_UNIT
     }
 }
 
@@ -198,6 +232,34 @@ mod tests {
         let told = mounts_of(mounts, Path::new("/my data/node/data"));
         let told: Vec<&str> = told.iter().filter_map(|it| it.to_str()).collect();
         assert_eq!(told, ["/", "/boot", "/my data"]);
+    }
+
+    #[test]
+    fn metrics_are_in_base_units() {
+        let figures = MachineFigures {
+            load: load_of("0.25 1.00 12.5 3/456 11206"),
+            memory: memory_of("MemTotal: 1000 kB\nMemAvailable: 400 kB\n"),
+            file_systems: vec![FileSystem {
+                mounted_at: "/data".to_owned(),
+                size_kib: 3,
+                used_percent: 41,
+            }],
+        };
+        let mut text = MetricsText::new();
+        figures.metrics_into(&mut text);
+        let text = text.finish();
+        let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let expected = [
+            "kvorum_machine_load1 0.25",
+            "kvorum_machine_load5 1",
+            "kvorum_machine_load15 12.5",
+            "kvorum_machine_threads 456",
+            "kvorum_machine_memory_bytes 1024000",
+            "kvorum_machine_memory_used_bytes 614400",
+            "kvorum_disk_size_bytes{id=\"/data\"} 3072",
+            "kvorum_disk_used_ratio{id=\"/data\"} 0.41",
+        ];
+        assert_eq!(samples, expected);
     }
 
     #[test]

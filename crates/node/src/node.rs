@@ -33,9 +33,12 @@ use crate::data_directory::{DataDirectory, EngineFile, EngineLeft, FORMAT_NAME};
 use crate::engine_names;
 use crate::engines_described;
 use crate::engines_left;
-use crate::figures::{Figures, RequestMeter};
+use crate::exchange_figures::ExchangeFigures;
+use crate::figures::Figures;
 use crate::node_log::NodeLog;
 use crate::node_stores::NodeStores;
+use crate::request_meter::RequestMeter;
+use crate::request_rates::RequestRates;
 use crate::store_roots::{self, StoreRoots};
 use crate::tls_upkeep::TlsUpkeep;
 use crate::value_log_check;
@@ -173,6 +176,8 @@ impl Node {
             page_cache: stores.page_cache(),
             maintenance: maintenance.clone(),
             vnode_figures: VnodeFigures::default(),
+            exchange_figures: ExchangeFigures::default(),
+            request_rates: RequestRates::default(),
             data_directory: data.path().to_owned(),
             trees: stores.trees_shared(),
         });

@@ -30,13 +30,8 @@ pub(crate) async fn run(mut exchange: Exchange<'_>) -> Outcome {
     }
     let body = exchange.body().await?;
     let coordinator = exchange.coordinator();
-    let admitted = AdmittedJob::read(
-        coordinator.runtime(),
-        &exchange.service.room,
-        JobForm::Json,
-        body,
-    )
-    .await;
+    let room = &exchange.service.room;
+    let admitted = AdmittedJob::read(coordinator, room, JobForm::Json, body).await;
     let admitted = admitted.map_err(not_admitted)?;
     origin::check(&exchange)?;
     check_is_json(&exchange)?;

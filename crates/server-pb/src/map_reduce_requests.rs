@@ -19,8 +19,8 @@ impl Connection {
             _ => return Err(Refusal::UnknownContentType(request.content_type).into()),
         };
         let coordinator = self.shared.coordinator.clone();
-        let (runtime, room) = (coordinator.runtime(), &self.shared.room);
-        let admitted = AdmittedJob::read(runtime, room, form, request.request).await?;
+        let room = &self.shared.room;
+        let admitted = AdmittedJob::read(&coordinator, room, form, request.request).await?;
         let mut outputs = JobOutputs::begin(&coordinator, admitted);
         while let Some(output) = outputs.next().await {
             let output = output?;

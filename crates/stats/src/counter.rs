@@ -1,10 +1,11 @@
 //! Counters: events with a one-minute window, events in total, and present amounts.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::recording::Recording;
-use crate::stripe::STRIPES;
+use crate::stripe::{self, STRIPES};
 use crate::window::Cell;
 
 /// The window, in seconds.
@@ -12,10 +13,11 @@ const WINDOW: u64 = 60;
 /// One a second, and four more, so that a recorder that is a little late does not meet a new turn.
 const SLICES: usize = 64;
 
-/// Events of the last minute and since the start.
+/// Events of the last minute and since the start. A copy for a thread's stripe is made when it first
+/// counts.
 #[derive(Debug, Default)]
 pub struct Counter {
-    stripes: [Stripe; STRIPES],
+    stripes: [OnceLock<Box<Stripe>>; STRIPES],
 }
 
 #[derive(Debug)]
@@ -52,7 +54,7 @@ impl Counter {
 
     fn add_at(&self, recording: &Recording, events: u64) {
         let own = recording.stripe;
-        let stripe = &self.stripes[own.number()];
+        let stripe = self.stripes[own.number()].get_or_init(Box::default);
         let (slot, turn) = slot_of(recording.second);
         stripe.seconds[slot].add(own, turn, events);
         own.add(&stripe.total, events);
@@ -64,8 +66,7 @@ impl Counter {
         let seconds = last.saturating_sub(WINDOW - 1)..=last;
         let in_second = |second: u64| -> u64 {
             let (slot, turn) = slot_of(second);
-            self.stripes
-                .iter()
+            self.counted()
                 .map(|stripe| stripe.seconds[slot].get(turn))
                 .sum()
         };
@@ -74,10 +75,15 @@ impl Counter {
 
     /// The events since the start.
     pub fn total(&self) -> u64 {
-        self.stripes
-            .iter()
+        self.counted()
             .map(|stripe| stripe.total.load(Ordering::Relaxed))
             .sum()
+    }
+
+    fn counted(&self) -> impl Iterator<Item = &Stripe> {
+        self.stripes
+            .iter()
+            .filter_map(|stripe| stripe.get().map(Box::as_ref))
     }
 }
 
@@ -92,8 +98,13 @@ fn slot_of(second: u64) -> (usize, u64) {
 
 /// Events since the start.
 #[derive(Debug, Default)]
+pub struct Total {
+    stripes: [Word; STRIPES],
+}
+
+#[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Total(AtomicU64);
+struct Word(AtomicU64);
 
 impl Total {
     /// Counts one event.
@@ -103,12 +114,16 @@ impl Total {
 
     /// Counts several events at once.
     pub fn add(&self, events: u64) {
-        self.0.fetch_add(events, Ordering::Relaxed);
+        let own = stripe::Stripe::of_this_thread();
+        own.add(&self.stripes[own.number()].0, events);
     }
 
     /// The events since the start.
     pub fn total(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.stripes
+            .iter()
+            .map(|word| word.0.load(Ordering::Relaxed))
+            .sum()
     }
 }
 
@@ -166,13 +181,18 @@ mod tests {
 
     #[test]
     fn threads_lose_no_event() {
-        let counter = Counter::default();
-        let (threads, each) = (4, 5000);
+        let (counter, total) = (Counter::default(), Total::default());
+        let (threads, each) = (20, 5000);
+        let count = |event| {
+            counter.count(at(event / 100));
+            total.count();
+        };
         std::thread::scope(|scope| {
             for _ in 0..threads {
-                scope.spawn(|| (0..each).for_each(|event| counter.count(at(event / 100))));
+                scope.spawn(|| (0..each).for_each(count));
             }
         });
+        assert_eq!(total.total(), threads * each);
         assert_eq!(counter.total(), threads * each);
         assert_eq!(counter.last_minute(at(49)), threads * each);
     }

@@ -78,6 +78,17 @@ pub struct HistogramTotals {
     pub sum: u64,
 }
 
+impl HistogramTotals {
+    /// Adds what another histogram has recorded.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (ours, theirs) in self.below_power.iter_mut().zip(&other.below_power) {
+            *ours += theirs;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+    }
+}
+
 impl Default for Stripe {
     fn default() -> Self {
         let slice = |_| Slice {
@@ -262,6 +273,20 @@ mod tests {
         assert!(summary.percentile_99 <= 1_000_003 && summary.percentile_99 > 960_000);
         histogram.record(at(1), u64::MAX);
         assert_eq!(histogram.summary(at(1)).maximum, COUNT_MAX);
+    }
+
+    #[test]
+    fn totals_of_two_histograms_add_up() {
+        let (one, other, both) = <(Histogram, Histogram, Histogram)>::default();
+        for value in [0, 1, 7, 300] {
+            one.record(at(1), value);
+            other.record(at(2), value * 2);
+            both.record(at(3), value);
+            both.record(at(3), value * 2);
+        }
+        let mut totals = one.totals();
+        totals.add(&other.totals());
+        assert_eq!(totals, both.totals());
     }
 
     #[test]

@@ -12,13 +12,19 @@
 mod counter;
 mod histogram;
 mod openmetrics;
+mod reading;
 mod recording;
 mod registry;
+#[cfg(test)]
+mod riak_names_test;
 mod stripe;
+mod type_stats;
 mod window;
 
 pub use counter::{Counter, Gauge, Total};
 pub use histogram::{Histogram, HistogramSummary, HistogramTotals, Unit};
 pub use openmetrics::{CONTENT_TYPE, MetricKind, MetricsText};
+pub use reading::Reading;
 pub use recording::Recording;
-pub use registry::{Reading, Stats};
+pub use registry::Stats;
+pub use type_stats::TypeStats;

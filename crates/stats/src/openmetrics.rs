@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::histogram::{Histogram, Unit};
-use crate::registry::{Reading, Stats};
+use crate::reading::Reading;
+use crate::registry::Stats;
 
 /// The content type of the text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -103,7 +104,7 @@ impl MetricsText {
             Unit::Bytes => (Some("bytes"), 6..=30, 1.0),
             Unit::Things => (None, 0..=12, 1.0),
         };
-        let name = word.map_or_else(|| name.to_owned(), |word| format!("{name}_{word}"));
+        let name = with_unit(name, word);
         let Some(name) = self.begin(&name, "histogram", word, help) else {
             return;
         };
@@ -144,6 +145,14 @@ impl MetricsText {
     fn put(&mut self, line: std::fmt::Arguments<'_>) {
         // Writing into a string cannot fail.
         let _ = self.text.write_fmt(line);
+    }
+}
+
+/// A name ends in its unit, once.
+fn with_unit(name: &str, unit: Option<&str>) -> String {
+    match unit {
+        Some(unit) if !name.ends_with(&format!("_{unit}")) => format!("{name}_{unit}"),
+        _ => name.to_owned(),
     }
 }
 

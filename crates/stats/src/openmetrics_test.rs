@@ -153,6 +153,37 @@ fn everything_recorded_follows_the_grammar() {
     assert!(families.values().all(|family| !family.samples.is_empty()));
 }
 
+/// Endings that belong to samples of one kind of family: another family that has one of them could have
+/// the name of such a sample.
+const RESERVED: [&str; 8] = [
+    "_total", "_created", "_count", "_sum", "_bucket", "_gcount", "_gsum", "_info",
+];
+
+#[test]
+fn no_family_is_named_like_a_sample_of_another() {
+    let mut text = MetricsText::new();
+    text.stats(&Stats::default());
+    let families = parse(&text.finish());
+    let mut entries = 0;
+    Stats::default().visit(|_, _| entries += 1);
+    assert_eq!(
+        families.len(),
+        entries,
+        "an entry is missing, or has the name of another"
+    );
+    for (name, family) in &families {
+        let reserved = RESERVED.iter().find(|ending| name.ends_with(**ending));
+        assert_eq!(reserved, None, "{name}");
+        let is_in_microseconds = name.contains("_us") || name.contains("micro");
+        assert!(!is_in_microseconds, "{name}: the base unit is the second");
+        let is_timed = name.contains("_time");
+        assert!(!is_timed || name.ends_with("_seconds"), "{name}");
+        assert!(!family.samples.is_empty(), "{name}");
+    }
+    assert_eq!(families["kvorum_hll_bytes"].kind, "histogram");
+    assert_eq!(families["kvorum_hll_bytes_written"].kind, "counter");
+}
+
 #[test]
 fn names_and_labels_of_others_cannot_break_the_text() {
     let mut text = MetricsText::new();

@@ -3,64 +3,25 @@
 //! The names are an interface of dashboards and collectors, so they are Riak's to the letter, also
 //! where they are odd (`fsm`: every request was one). Names of events that cannot happen to a Kvorum
 //! node are absent rather than zero for ever: hooks after a commit, queues of vnodes that overflow, a
-//! stand-in that is read-repaired because it has nothing.
+//! stand-in that is read-repaired because it has nothing. `riak_names.tsv` has the fate of each of
+//! Riak's names.
 
 use std::time::Duration;
 
 use crate::counter::{Counter, Gauge, Total};
-use crate::histogram::{Histogram, Unit};
-
-/// One entry of the table, as a reader meets it.
-#[derive(Clone, Copy, Debug)]
-pub enum Reading<'a> {
-    /// A counter with Riak's names for its window and its total.
-    Counter {
-        /// The name without suffix.
-        name: &'static str,
-        /// Riak's name for the last minute.
-        window_name: &'static str,
-        /// Riak's name for the total.
-        total_name: &'static str,
-        /// The counter.
-        counter: &'a Counter,
-    },
-    /// A total without window.
-    Total {
-        /// The name without suffix.
-        name: &'static str,
-        /// Riak's name.
-        total_name: &'static str,
-        /// The total.
-        total: &'a Total,
-    },
-    /// A present amount.
-    Gauge {
-        /// Riak's name.
-        name: &'static str,
-        /// The amount.
-        gauge: &'a Gauge,
-    },
-    /// A histogram with Riak's names for mean, median, 95, 99 and 100.
-    Histogram {
-        /// The name without suffix.
-        name: &'static str,
-        /// Riak's five names.
-        names: [&'static str; 5],
-        /// The unit of its values.
-        unit: Unit,
-        /// The values.
-        histogram: &'a Histogram,
-    },
-}
+use crate::histogram::{Histogram, HistogramTotals, Unit};
+use crate::reading::{Reading, five_names};
+use crate::type_stats::{TypeStats, visit_type};
 
 macro_rules! stats {
-    // A field, a default, a name and a help text each: in four lists they would drift apart.
+    // A field, a default, a name and a help text each: in five lists they would drift apart.
     (
         counters { $(#[doc = $counter_help:literal] $counter:ident,)* }
         named_counters { $(#[doc = $named_help:literal] $named:ident: $window:literal, $total_of:literal,)* }
         totals { $(#[doc = $total_help:literal] $total:ident: $total_name:literal,)* }
         gauges { $(#[doc = $gauge_help:literal] $gauge:ident,)* }
         histograms { $(#[doc = $histogram_help:literal] $histogram:ident: $unit:ident,)* }
+        types { $(#[doc = $type_help:literal] $type:ident,)* }
     ) => {
         /// All that a node records; every field can be recorded to from any thread.
         #[derive(Debug, Default)]
@@ -70,6 +31,7 @@ macro_rules! stats {
             $(#[doc = $total_help] pub $total: Total,)*
             $(#[doc = $gauge_help] pub $gauge: Gauge,)*
             $(#[doc = $histogram_help] pub $histogram: Histogram,)*
+            $(#[doc = $type_help] pub $type: TypeStats,)*
         }
 
         impl Stats {
@@ -98,16 +60,11 @@ macro_rules! stats {
                 }, $gauge_help.trim_ascii());)*
                 $(visit(Reading::Histogram {
                     name: stringify!($histogram),
-                    names: [
-                        concat!(stringify!($histogram), "_mean"),
-                        concat!(stringify!($histogram), "_median"),
-                        concat!(stringify!($histogram), "_95"),
-                        concat!(stringify!($histogram), "_99"),
-                        concat!(stringify!($histogram), "_100"),
-                    ],
+                    names: five_names!(stringify!($histogram)),
                     unit: Unit::$unit,
                     histogram: &self.$histogram,
                 }, $histogram_help.trim_ascii());)*
+                $(visit_type!(visit, self.$type, $type);)*
             }
         }
     };
@@ -141,7 +98,7 @@ stats! {
         read_repairs,
         /// Repairs that a read left out.
         skipped_read_repairs,
-        /// Merges of objects that had not seen each other.
+        /// Merges of plain objects that had not seen each other.
         object_merge,
         /// Listings of keys or buckets that ended, one way or the other.
         list_fsm_create,
@@ -157,6 +114,16 @@ stats! {
         write_once_puts,
         /// Protocol Buffers connections accepted.
         pbc_connects,
+        /// Comparisons of the replicas of a preference list that have ended.
+        tictacaae_exchange,
+        /// Comparisons of replicas that ended with the roots of trees.
+        tictacaae_root_compare,
+        /// Comparisons of replicas that ended with branches of trees.
+        tictacaae_branch_compare,
+        /// Comparisons of replicas that went on to keys and their versions.
+        tictacaae_clock_compare,
+        /// Comparisons of replicas that could not be made to the end: one of them or its tree was missing.
+        tictacaae_error,
     }
     named_counters {
         /// Reads refused because too many were under way.
@@ -172,12 +139,22 @@ stats! {
         /// Fallbacks repaired that held an older object.
         read_repairs_fallback_outofdate:
             "read_repairs_fallback_outofdate_one", "read_repairs_fallback_outofdate_count",
+        /// Bytes of the sketches that vnodes wrote.
+        hll_bytes_written: "hll_bytes", "hll_bytes_total",
+        /// MapReduce jobs begun.
+        pipeline_create: "pipeline_create_one", "pipeline_create_count",
+        /// MapReduce jobs that were refused before they began.
+        pipeline_create_error: "pipeline_create_error_one", "pipeline_create_error_count",
     }
     totals {
+        /// Writes that a vnode of this node coordinated.
+        coord_local_unloaded: "coord_local_unloaded_total",
         /// Writes handed to another node because this one holds no replica.
         coord_redirs: "coord_redirs_total",
         /// Writes that a validator refused.
         precommit_fail: "precommit_fail",
+        /// Parts of listings and index queries, and answers about trees, that threads have read.
+        worker_vnode_pool: "worker_vnode_pool_total",
     }
     gauges {
         /// Reads under way that wait for a device or another node.
@@ -192,6 +169,8 @@ stats! {
         pbc_active,
         /// Vnodes running.
         riak_kv_vnodes_running,
+        /// MapReduce jobs under way.
+        pipeline_active,
     }
     histograms {
         /// Time from a read's arrival to its answer.
@@ -204,22 +183,55 @@ stats! {
         node_put_fsm_time: Microseconds,
         /// Time from an index query's arrival to its last result.
         index_fsm_time: Microseconds,
+        /// Results of an index query that gave all of them.
+        index_fsm_results: Things,
         /// Time of a vnode's read, of one in eight.
         vnode_get_fsm_time: Microseconds,
         /// Time of a vnode's read of a head, of one in eight.
         vnode_head_fsm_time: Microseconds,
         /// Time of a vnode's write, of one in eight.
         vnode_put_fsm_time: Microseconds,
-        /// Time of a merge of objects that had not seen each other.
+        /// Time of a merge of plain objects that had not seen each other.
         object_merge_time: Microseconds,
         /// Time from the arrival of a write to a write-once bucket to its answer.
         write_once_put_time: Microseconds,
         /// Size of the objects written to write-once buckets.
         write_once_put_objsize: Bytes,
+        /// Vnodes that have changed a counter, at each operation.
+        counter_actor_counts: Things,
+        /// Vnodes that have changed a set, at each operation.
+        set_actor_counts: Things,
+        /// Vnodes that have changed a map, at each operation.
+        map_actor_counts: Things,
+        /// Size of a sketch, at each operation.
+        hll_bytes: Bytes,
+        /// Time that a part of a listing or an index query waited for a thread.
+        worker_vnode_pool_queuetime: Microseconds,
+        /// Time in which a thread read a part of a listing or an index query.
+        worker_vnode_pool_worktime: Microseconds,
+    }
+    types {
+        /// Counters, those without bucket type among them.
+        counter,
+        /// Sets, those that only grow among them.
+        set,
+        /// Maps.
+        map,
+        /// Sketches of a number of distinct values.
+        hll,
     }
 }
 
 impl Stats {
+    /// Times of all reads that this node has coordinated: gets, and fetches of data types.
+    pub fn read_times(&self) -> HistogramTotals {
+        let mut all = self.node_get_fsm_time.totals();
+        for of_type in [&self.counter, &self.set, &self.map, &self.hll] {
+            all.add(&of_type.get_time.totals());
+        }
+        all
+    }
+
     /// Every number under Riak's name, in the order of the table.
     pub fn riak_values(&self, now: Duration) -> Vec<(&'static str, i64)> {
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);

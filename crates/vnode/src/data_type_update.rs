@@ -12,6 +12,8 @@ use kvorum_object::{
     Content, Dot, Metadata, Object, ObjectTag, Sibling, Succession, Timestamp, UpdateError,
 };
 
+use crate::value_facts::ValueFacts;
+
 /// A client's operation on a data type, ready for the replica that coordinates it.
 #[derive(Clone, Debug)]
 pub struct DataTypeUpdate {
@@ -75,13 +77,14 @@ impl Held {
 }
 
 impl DataTypeUpdate {
-    /// The object after the operation. Tombstones give way, siblings of other types stay beside it.
+    /// The object after the operation, and facts about its value. Tombstones give way, siblings of other
+    /// types stay beside it.
     pub(crate) fn apply(
         &self,
         stored: Option<Object>,
         dot: Dot,
         now: Timestamp,
-    ) -> Result<Object, NotApplied> {
+    ) -> Result<(Object, ValueFacts), NotApplied> {
         let kind = self.operation.kind();
         let held = stored.as_ref().map(|object| Held::of(object, kind));
         let mut held = held.unwrap_or_default();
@@ -101,16 +104,19 @@ impl DataTypeUpdate {
             last_modified: Timestamp::ZERO,
             ..held.metadata
         };
+        let encoded = value.encode();
+        let facts = ValueFacts::of(&value, encoded.len());
         let succession = Succession {
             content: Content {
                 metadata,
-                value: value.encode(),
+                value: encoded,
             },
             dot,
             now,
         };
         let is_taken_up = |sibling: &Sibling| held.dots.contains(&sibling.dot);
-        Ok(kvorum_object::succeed(stored, is_taken_up, succession)?)
+        let object = kvorum_object::succeed(stored, is_taken_up, succession)?;
+        Ok((object, facts))
     }
 }
 

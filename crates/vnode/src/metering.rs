@@ -1,14 +1,19 @@
-//! Times of a vnode's work, besides its counts: of some of its operations, and of merges.
+//! Times of a vnode's work, besides its counts: of some of its operations, of merges, and of changes of
+//! data types.
 //!
 //! A clock is read twice around an operation, which is expensive beside a read from memory. So one in
-//! [`SAMPLED_EVERY`] is measured, by the vnode's own counts; they are enough for percentiles.
+//! [`SAMPLED_EVERY`] is measured, by the vnode's own counts; they are enough for percentiles. Merges are
+//! few, and a change of a data type takes much longer than two readings: all of these are measured.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use kvorum_data_types::Kind;
+use kvorum_object::{Content, Object};
 use kvorum_runtime::{Clock, Moment};
 
 use crate::replica_request::{Detail, Operation};
+use crate::value_facts::ValueFacts;
 
 /// One operation in this number is measured.
 pub const SAMPLED_EVERY: u64 = 8;
@@ -22,14 +27,35 @@ pub enum VnodeWork {
     Head,
     /// A write, or the merge of another replica's object.
     Put,
-    /// The merge of two objects that have not seen each other, within a write.
+    /// The merge of two plain objects that have not seen each other, within a write.
     Merge,
+    /// The same, of objects with a value of a data type.
+    MergeOfType(Kind),
+}
+
+impl VnodeWork {
+    /// The merge of an object into the stored one.
+    pub(crate) fn merge_of(object: &Object) -> Self {
+        let mut siblings = object.siblings().iter();
+        let kind = siblings.find_map(|it| Kind::from_content_type(&it.metadata.content_type));
+        kind.map_or(Self::Merge, Self::MergeOfType)
+    }
+
+    /// The merge of a client's write into the stored object.
+    pub(crate) fn merge_of_content(content: &Content) -> Self {
+        let kind = Kind::from_content_type(&content.metadata.content_type);
+        kind.map_or(Self::Merge, Self::MergeOfType)
+    }
 }
 
 /// Receives the times of a vnode's work.
 pub trait VnodeMeter: Send + Sync {
     /// Work was done in this time.
     fn worked(&self, work: VnodeWork, took: Duration, now: Moment);
+
+    /// An operation on a data type was carried out: the value was changed in this time. Its write is
+    /// reported as any other.
+    fn value_changed(&self, _value: ValueFacts, _took: Duration, _now: Moment) {}
 }
 
 /// Measures times and reports them.

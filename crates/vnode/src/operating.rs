@@ -47,10 +47,16 @@ impl Vnode {
         };
         let stored = stored.map(Arc::unwrap_or_clone);
         let dot = self.next_dot(key, &Clock::new(), old.head.as_ref());
+        let begun = self.work_begins();
         let applied = update.apply(stored, dot, object_time(at.now));
-        let object = applied.map_err(failure_of)?;
+        let (object, facts) = applied.map_err(failure_of)?;
+        let measured = begun.map(|(stopwatch, began)| (stopwatch, began, stopwatch.clock.now()));
         self.check_limits(key, &object, old.head.as_ref().map(Head::size), at.now)?;
         let durable = self.write(key, &old, &object, update.tag, durability)?;
+        if let Some((stopwatch, began, ended)) = measured {
+            let meter = &stopwatch.meter;
+            meter.value_changed(facts, ended.since(began), ended);
+        }
         Ok(ReplicaReply::Stored {
             object: Arc::new(object),
             durable,

@@ -82,7 +82,8 @@ impl Counts {
             VnodeWork::Get => &self.gets,
             VnodeWork::Head => &self.heads,
             VnodeWork::Put => &self.puts,
-            VnodeWork::Merge => &self.merges,
+            // All of these are measured.
+            VnodeWork::Merge | VnodeWork::MergeOfType(_) => return 0,
         };
         count.load(Ordering::Relaxed)
     }
@@ -138,7 +139,7 @@ pub struct VnodeStatus {
     pub size_warnings: u64,
     /// Writes above the warning threshold for the number of siblings, since the start.
     pub sibling_warnings: u64,
-    /// Writes that met a concurrent object, since the start.
+    /// Writes of plain objects that met a concurrent object, since the start.
     pub merges: u64,
 }
 
@@ -217,8 +218,8 @@ impl Vnode {
         is_sampled.then(|| (stopwatch, work, stopwatch.clock.now()))
     }
 
-    /// The start of a merge. There are few, and all are measured.
-    pub(crate) fn merge_begins(&self) -> Option<(&Stopwatch, Moment)> {
+    /// The start of work of a kind that is always measured.
+    pub(crate) fn work_begins(&self) -> Option<(&Stopwatch, Moment)> {
         let stopwatch = self.stopwatch.as_ref()?;
         Some((stopwatch, stopwatch.clock.now()))
     }

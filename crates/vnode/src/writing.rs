@@ -79,7 +79,8 @@ impl Vnode {
             resolution: update.resolution,
         };
         let is_merge = head.is_some_and(|head| !update.context.descends(head.clock()));
-        let object = self.merging(is_merge, || kvorum_object::update(stored, write));
+        let work = is_merge.then(|| VnodeWork::merge_of_content(&update.content));
+        let object = self.merging(work, || kvorum_object::update(stored, write));
         let object = object.map_err(update_failure)?;
         self.check_limits(key, &object, head.map(Head::size), at.now)?;
         let durable = self.write(key, &old, &object, update.tag, durability)?;
@@ -309,7 +310,8 @@ impl Vnode {
             let incoming = incoming.clock();
             !incoming.descends(stored) && !stored.descends(incoming)
         });
-        let merged = self.merging(is_merge, || {
+        let work = is_merge.then(|| VnodeWork::merge_of(incoming));
+        let merged = self.merging(work, || {
             kvorum_object::merge_into_stored(stored, incoming.clone(), resolution)
         });
         let durable = match merged.map_err(update_failure)? {
@@ -321,16 +323,18 @@ impl Vnode {
         Ok(ReplicaReply::Received { durable })
     }
 
-    /// Runs `merge`; reports it if it merges objects that have not seen each other.
-    fn merging<T>(&self, is_merge: bool, merge: impl FnOnce() -> T) -> T {
-        if !is_merge {
+    /// Runs `merge`; reports it as `work` if it merges objects that have not seen each other.
+    fn merging<T>(&self, work: Option<VnodeWork>, merge: impl FnOnce() -> T) -> T {
+        let Some(work) = work else {
             return merge();
-        }
-        let began = self.merge_begins();
+        };
+        let begun = self.work_begins();
         let merged = merge();
-        self.counts.merges.fetch_add(1, Ordering::Relaxed);
-        if let Some((stopwatch, began)) = began {
-            stopwatch.stop(VnodeWork::Merge, began);
+        if work == VnodeWork::Merge {
+            self.counts.merges.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some((stopwatch, began)) = begun {
+            stopwatch.stop(work, began);
         }
         merged
     }

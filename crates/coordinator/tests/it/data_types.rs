@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_cluster::Command;
 use kvorum_coordinator::{
-    Condition, Coordinator, GetOptions, PutKind, PutOptions, PutRequest, RequestError,
+    Condition, Coordinator, GetOptions, PutKind, PutOptions, PutRequest, Repaired, RequestError,
+    RequestKind,
 };
 use kvorum_data_types::{
     DataType, Kind, Operation, SetChange, Value, decode_riak_value, encode_riak_value,
@@ -107,6 +108,9 @@ fn operations_of_replicas_that_do_not_hear_of_each_other_are_merged() {
     for at in 1..=3 {
         assert_eq!(cluster.counted(at, 1), Some(Value::Counter(31)));
     }
+    let repaired = std::mem::take(&mut *cluster.node(1).meter.repaired.lock());
+    let is_of_counter = |it: &Repaired| it.kind == Some(Kind::Counter);
+    assert!(!repaired.is_empty() && repaired.iter().all(is_of_counter));
     assert_eq!(cluster.count(2, 100).unwrap().value(), Value::Counter(131));
 }
 
@@ -122,6 +126,21 @@ fn world_of_sets() -> World {
     });
     world.propose(Command::ActivateType { bucket_type });
     world
+}
+
+#[test]
+fn fetches_and_operations_are_metered_with_their_type() {
+    let world = world_of_sets();
+    let coordinator: &Coordinator = &world.coordinator;
+    let told = || std::mem::take(&mut *world.meter.finished.lock());
+    let added = world.run(update(coordinator, "sets/b/k", add("a")));
+    assert!(added.is_ok());
+    assert_eq!(told(), [(RequestKind::Update(Kind::Set), None)]);
+    let found = world.run(fetch(coordinator, "sets/b/k", Kind::Set, 1));
+    assert!(found.is_some());
+    assert_eq!(told(), [(RequestKind::Fetch(Kind::Set), None)]);
+    assert!(world.get("sets/b/k").is_some());
+    assert_eq!(told(), [(RequestKind::Get, None)]);
 }
 
 #[test]

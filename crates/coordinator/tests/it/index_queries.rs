@@ -293,6 +293,7 @@ fn patterns_select_among_terms_and_keys() {
     assert_eq!(found("w_bin", range("a", "z"), "red$"), ["k3", "k1"]);
     assert_eq!(found("w_bin", range("a", "c"), "red$"), [""; 0]);
     assert_eq!(found("$key", range("k1", "k3"), "[12]"), ["k1", "k2"]);
+    assert_eq!(*world.meter.index_results.lock(), [2, 0, 2]);
 }
 
 #[test]
@@ -305,6 +306,8 @@ fn queries_are_metered_bounded_in_time_and_refused_where_there_is_no_index() {
     let told = || std::mem::take(&mut *world.meter.finished.lock());
     assert_eq!(ask(IndexOptions::default()), Ok(()));
     assert_eq!(told(), [(RequestKind::IndexQuery, None)]);
+    assert_eq!(*world.meter.index_results.lock(), [0]);
+    assert!(*world.meter.parts_read.lock() > 0);
     let no_time = IndexOptions {
         timeout: Some(Duration::ZERO),
         ..IndexOptions::default()

@@ -91,6 +91,8 @@ fn any_node_writes_and_reads_any_key() {
         // Each key has three replicas among the five nodes, and was put at all of them.
         let redirects = (1..=5).map(|at| *cluster.node(at).meter.redirects.lock());
         assert_eq!(redirects.sum::<usize>(), 4 * 2);
+        let here = (1..=5).map(|at| *cluster.node(at).meter.coordinated_here.lock());
+        assert_eq!(here.sum::<usize>(), 4 * 3);
     }
 }
 
@@ -444,6 +446,7 @@ fn a_read_repairs_replicas_on_other_nodes() {
         let repaired = Repaired {
             is_fallback: false,
             had_nothing: true,
+            kind: None,
         };
         assert_eq!(*meter.repaired.lock(), [repaired]);
     }

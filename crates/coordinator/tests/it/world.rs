@@ -11,8 +11,8 @@ use kvorum_backend::{Backend as _, Batch, Durability, ReadAt, Reading, Timestamp
 use kvorum_cluster::{AgreedState as _, Command, LocalState};
 use kvorum_coordinator::{
     Condition, Coordinator, CoordinatorSettings, DeleteOptions, Deleted, GetOptions,
-    MaintenanceWitness, Meter, Parts, PutKind, PutOptions, PutRequest, Repaired, RequestError,
-    RequestKind, TombstoneKeeping,
+    MaintenanceWitness, Meter, PartReading, Parts, PutKind, PutOptions, PutRequest, Repaired,
+    RequestError, RequestKind, TombstoneKeeping,
 };
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
 use kvorum_object::{Clock, Content, Limits, Object};
@@ -79,6 +79,10 @@ pub(crate) struct Recorder {
     pub(crate) repairs: Mutex<usize>,
     pub(crate) repaired: Mutex<Vec<Repaired>>,
     pub(crate) redirects: Mutex<usize>,
+    pub(crate) coordinated_here: Mutex<usize>,
+    /// Results of index queries that gave all of them.
+    pub(crate) index_results: Mutex<Vec<u64>>,
+    pub(crate) parts_read: Mutex<usize>,
 }
 
 impl Meter for Recorder {
@@ -103,6 +107,18 @@ impl Meter for Recorder {
 
     fn redirected(&self) {
         *self.redirects.lock() += 1;
+    }
+
+    fn coordinated_here(&self) {
+        *self.coordinated_here.lock() += 1;
+    }
+
+    fn index_query_complete(&self, results: u64, _now: Moment) {
+        self.index_results.lock().push(results);
+    }
+
+    fn part_read(&self, _reading: PartReading, _now: Moment) {
+        *self.parts_read.lock() += 1;
     }
 }
 

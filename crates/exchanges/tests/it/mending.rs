@@ -30,6 +30,12 @@ fn replicas_without_differences_are_complete_and_nothing_is_repaired() {
         assert_eq!(keys, 40);
         assert_eq!(report.repairs_failed, 0);
     }
+    let compared: Vec<_> = cluster
+        .nodes
+        .iter()
+        .map(|it| it.exchanges.compared())
+        .collect();
+    assert!(compared.iter().any(|it| it.roots > 0), "{compared:?}");
 }
 
 #[test]
@@ -50,6 +56,14 @@ fn r32_a_wiped_node_has_every_key_again_without_a_read() {
         );
     }
     assert_eq!(cluster.keys_repaired(), 200);
+    for (node, report) in cluster.nodes.iter().zip(cluster.reports()) {
+        assert_eq!(node.exchanges.compared().all(), report.exchanges);
+    }
+    let is_by_keys = cluster
+        .nodes
+        .iter()
+        .any(|it| it.exchanges.compared().keys > 0);
+    assert!(is_by_keys, "keys were compared before they were mended");
 }
 
 #[test]

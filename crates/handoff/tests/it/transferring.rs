@@ -561,6 +561,9 @@ fn switches_hold_transfers_back_until_they_are_set_again() {
         transfers(1).enable(Direction::Outbound, false);
         transfers(2).enable(Direction::Inbound, true);
         holds("outbound is disabled").await;
+        let is_rejected = || transfers(1).counts().rejected > 0;
+        cluster.until("a question is rejected", is_rejected).await;
+        assert_eq!(transfers(2).counts().rejected, 0);
         transfers(1).enable(Direction::Outbound, true);
         let some = || cluster.node(2).keys(partition) > 5;
         cluster.until("it goes on", some).await;
@@ -570,6 +573,22 @@ fn switches_hold_transfers_back_until_they_are_set_again() {
         assert_eq!((inbound.from, inbound.to), (Some(node_id(1)), node_id(2)));
         assert_eq!(inbound.keys_about, cluster.node(1).keys(partition));
         assert!(inbound.keys > 0 && inbound.bytes > 0 && inbound.bytes_per_second > 0);
+        let settles = || is_settled(&cluster, partition);
+        cluster.until("it settles", settles).await;
+    });
+}
+
+#[test]
+fn an_answer_that_does_not_come_in_time_is_counted() {
+    simulated(two_nodes(15), async |cluster| {
+        let partition = begin(&cluster).await;
+        let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+        let some = || cluster.node(2).keys(partition) > 5;
+        cluster.until("it goes on", some).await;
+        cluster.set_links(1, true);
+        let timed_out = || cluster.node(2).running().transfers.counts().timed_out > 0;
+        cluster.until("an answer is late", timed_out).await;
+        cluster.set_links(1, false);
         let settles = || is_settled(&cluster, partition);
         cluster.until("it settles", settles).await;
     });

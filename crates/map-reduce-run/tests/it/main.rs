@@ -1,4 +1,5 @@
-//! Jobs over a node of one in memory: all pages arrive, and missing memory or replicas end them.
+//! Jobs over a node of one in memory: all pages arrive, missing memory or replicas end them, and each is
+//! counted.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,15 +8,19 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use kvorum_coordinator::{Condition, Coordinator, PutKind, PutOptions, PutRequest, RequestError};
+use kvorum_coordinator::{
+    Condition, Coordinator, Meter, Parts, PutKind, PutOptions, PutRequest, RequestError,
+    RequestKind,
+};
 use kvorum_encoding::{Address, Bucket, BucketType, Key};
 use kvorum_map_reduce::Failure;
 use kvorum_map_reduce_run::{AdmittedJob, JobForm, JobOutputs, NotAdmitted, RunError, answer};
-use kvorum_object::{Clock, Content, IndexEntry, Limits, Metadata};
-use kvorum_runtime::{Room, Runtime};
+use kvorum_object::{Clock, Content, IndexEntry, Limits, Metadata, Object};
+use kvorum_runtime::{Moment, Room, Runtime};
 use kvorum_test_cluster::{LoneNode, coordinator_settings};
 
 /// More than a page.
@@ -26,12 +31,54 @@ const ROOM_BYTES: usize = 8 << 20;
 struct World {
     coordinator: Arc<Coordinator>,
     room: Room,
+    jobs: Arc<Jobs>,
+}
+
+/// Counts of jobs.
+#[derive(Default)]
+struct Jobs {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+impl Jobs {
+    /// Those that have begun, have ended, and were refused.
+    fn counts(&self) -> [usize; 3] {
+        [&self.begun, &self.ended, &self.refused].map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+impl Meter for Jobs {
+    fn finished(
+        &self,
+        _: RequestKind,
+        _: Option<&RequestError>,
+        _: Duration,
+        _: Option<&Object>,
+        _: Moment,
+    ) {
+    }
+
+    fn read_repaired(&self, _: Moment) {}
+
+    fn job_begun(&self, _: Moment) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn job_ended(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn job_refused(&self, _: Moment) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl World {
     async fn admit(&self, job: String) -> Result<AdmittedJob, NotAdmitted> {
-        let runtime = self.coordinator.runtime();
-        AdmittedJob::read(runtime, &self.room, JobForm::Json, job.into()).await
+        let coordinator = &self.coordinator;
+        AdmittedJob::read(coordinator, &self.room, JobForm::Json, job.into()).await
     }
 
     async fn run(&self, job: String) -> Result<String, RunError> {
@@ -79,14 +126,22 @@ fn with_node<F: Future<Output = ()>>(is_open: bool, test: impl FnOnce(World) -> 
     if is_open {
         node.open().unwrap();
     }
-    let coordinator = Coordinator::new(node.parts(), coordinator_settings());
+    let jobs = Arc::new(Jobs::default());
+    let parts = Parts {
+        meter: jobs.clone(),
+        ..node.parts()
+    };
+    let coordinator = Coordinator::new(parts, coordinator_settings());
     let room = Room::new(ROOM_BYTES as u64);
     let world = World {
         coordinator: Arc::new(coordinator),
         room: room.clone(),
+        jobs: jobs.clone(),
     };
     executor.block_on(test(world));
     assert_eq!(room.taken_bytes(), 0, "all room is given back");
+    let [begun, ended, _] = jobs.counts();
+    assert_eq!(begun, ended, "every job that has begun has ended");
 }
 
 fn job(inputs: &str, query: &[(&str, &str)]) -> String {
@@ -120,6 +175,26 @@ fn all_pages_of_keys_come_and_each_object_once() {
             let summed = world.run(job(inputs, &sum)).await;
             assert_eq!(summed.unwrap(), format!("[{}]", (0..KEYS).sum::<usize>()));
         }
+    });
+}
+
+#[test]
+fn jobs_are_counted_from_their_beginning_to_their_end_and_refused_ones_apart() {
+    with_node(true, |world| async move {
+        world.put(1, "1".into()).await;
+        let counts = || world.jobs.counts();
+        assert!(world.admit("{}".to_owned()).await.is_err());
+        assert_eq!(counts(), [0, 0, 1]);
+        let admitted = world.admit(job(r#""b""#, &[VALUE])).await.unwrap();
+        let run = JobOutputs::begin(&world.coordinator, admitted);
+        assert_eq!(counts(), [1, 0, 1]);
+        drop(run);
+        let runtime = world.coordinator.runtime();
+        runtime.sleep(Duration::from_secs(1)).await;
+        assert_eq!(counts(), [1, 1, 1]);
+        let counted = world.run(job(r#""b""#, &[COUNT])).await;
+        assert_eq!(counted.unwrap(), "[1]");
+        assert_eq!(counts(), [2, 2, 1]);
     });
 }
 

@@ -342,6 +342,9 @@ async fn costs_its_keys_alone(harm: impl Fn(&Path)) {
     let metrics = http(&site, "GET /metrics", "").1;
     assert!(metrics.contains("kvorum_store_lost_ranges "), "{metrics}");
     assert!(!metrics.contains("kvorum_store_lost_ranges 0"), "{metrics}");
+    let stats: Value = serde_json::from_str(&http(&site, "GET /stats", "").1).unwrap();
+    let errors = stats["leveldb_read_block_error"].as_u64();
+    assert!(errors > Some(0), "{stats}");
     let refused = listed(&mut client).await.unwrap_err().to_string();
     // The reason, which names files, is in the log.
     assert!(refused.contains("storage: a store failed"), "{refused}");

@@ -4,7 +4,7 @@
 //! test beside the names (`figures.rs`) checks that each is recorded to by something; here a running
 //! server moves those that a node alone can.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -13,22 +13,28 @@ use crate::cluster::{answer, cluster_of_three_with, until};
 use crate::leveldb::http;
 use crate::server::{Server, Site};
 
+const RIAK_NAMES: &str = include_str!("../../../stats/src/riak_names.tsv");
+
 /// Names that move in the first minute of a node alone after one request of each kind.
-const MOVED: [&str; 38] = [
+const MOVED: [&str; 51] = [
+    "coord_local_unloaded_total",
     "cpu_nprocs",
     "index_fsm_complete",
     "index_fsm_create_total",
+    "index_fsm_results_100",
     "index_fsm_time_100",
     "list_fsm_create",
     "list_fsm_create_total",
     "mem_allocated",
     "mem_total",
     "memory_total",
+    "node_get_fsm_active_60s",
     "node_get_fsm_objsize_100",
     "node_get_fsm_siblings_100",
     "node_get_fsm_time_100",
     "node_gets",
     "node_gets_total",
+    "node_put_fsm_active_60s",
     "node_put_fsm_time_100",
     "node_puts",
     "node_puts_total",
@@ -37,9 +43,16 @@ const MOVED: [&str; 38] = [
     "pbc_active",
     "pbc_connects",
     "pbc_connects_total",
+    "pipeline_create_count",
+    "pipeline_create_error_count",
+    "pipeline_create_error_one",
+    "pipeline_create_one",
     "precommit_fail",
     "riak_kv_vnodes_running",
     "ring_num_partitions",
+    "sys_logical_processors",
+    "sys_port_count",
+    "sys_wordsize",
     "vnode_get_fsm_time_100",
     "vnode_gets",
     "vnode_gets_total",
@@ -51,6 +64,8 @@ const MOVED: [&str; 38] = [
     "vnode_put_fsm_time_100",
     "vnode_puts",
     "vnode_puts_total",
+    "worker_vnode_pool_total",
+    "worker_vnode_pool_worktime_100",
     "write_once_puts_total",
     "write_once_put_objsize_100",
 ];
@@ -104,6 +119,10 @@ async fn the_figures_of_a_node_move_with_what_it_does() {
     asked("GET /buckets/b/keys?keys=true", 200);
     asked("PUT /types/once/buckets/b/keys/k", 204);
     asked("PUT /types/checked/buckets/b/keys/k", 403);
+    let job = r#"{"inputs":[["b","k1"]],"query":[{"reduce":{"language":"erlang",
+        "module":"riak_kv_mapreduce","function":"reduce_count_inputs"}}]}"#;
+    assert_eq!(post_json(&site, "/mapred", job), 200);
+    assert_ne!(post_json(&site, "/mapred", "{}"), 200);
 
     let after = stats(&site);
     let number = |name: &str| after.get(name).and_then(Value::as_f64).unwrap_or(-1.0);
@@ -125,6 +144,7 @@ async fn the_figures_of_a_node_move_with_what_it_does() {
     for name in ["postcommit_fail", "dropped_vnode_requests_total"] {
         assert!(!after.contains_key(name), "{name} cannot happen here");
     }
+    check_the_table(&after);
     // Each put of a new key, k1 again, the tombstone of k3, and the one that is written once; a write that a
     // condition refused reached no vnode as a put.
     let (gets, puts) = (number("vnode_gets_total"), number("vnode_puts_total"));
@@ -133,13 +153,123 @@ async fn the_figures_of_a_node_move_with_what_it_does() {
     let metrics = site.metrics();
     for line in [
         "kvorum_vnode_gets_total ",
-        "kvorum_mem_total ",
-        "kvorum_disk_size_kib{",
+        "kvorum_machine_memory_bytes ",
+        "kvorum_disk_size_bytes{",
     ] {
         assert!(metrics.iter().any(|it| it.starts_with(line)), "{line}");
     }
+    check_names_of_metrics(&metrics);
     let gets = format!("kvorum_vnode_gets_total {}", after["vnode_gets_total"]);
     assert!(metrics.contains(&gets), "{gets}");
+}
+
+/// Sends JSON over HTTP; the status.
+fn post_json(site: &Site, path: &str, body: &str) -> u16 {
+    let len = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {len}\r\n\r\n{body}"
+    );
+    let answer = answer(site, &request);
+    let status = answer.split(' ').nth(1);
+    status.and_then(|it| it.parse().ok()).unwrap()
+}
+
+/// A node gives every name of Riak's that the table says it gives, and none that it calls absent.
+fn check_the_table(given: &BTreeMap<String, Value>) {
+    let lines = RIAK_NAMES.lines().filter(|line| !line.starts_with('#'));
+    let mut names = 0;
+    for line in lines {
+        let mut columns = line.split('\t');
+        let (name, fate) = (columns.next().unwrap(), columns.next().unwrap());
+        let is_given = fate != "absent";
+        assert_eq!(given.contains_key(name), is_given, "{line}");
+        names += usize::from(is_given);
+    }
+    assert!(names >= 300, "{names} of Riak's names");
+}
+
+/// No family stands twice, none is named like a sample of another, and all are in base units.
+fn check_names_of_metrics(metrics: &[String]) {
+    let mut families = BTreeSet::new();
+    for line in metrics {
+        let Some(described) = line.strip_prefix("# TYPE ") else {
+            continue;
+        };
+        let (name, _kind) = described.split_once(' ').unwrap();
+        assert!(families.insert(name), "{name} stands twice");
+        let reserved = [
+            "_total", "_created", "_count", "_sum", "_bucket", "_gcount", "_gsum", "_info",
+        ];
+        let is_reserved = reserved.iter().any(|ending| name.ends_with(*ending));
+        assert!(!is_reserved, "{name}");
+        for other_unit in ["_us", "_ms", "_kib", "_kb", "_mb", "_percent"] {
+            assert!(!name.ends_with(other_unit), "{name}: no base unit");
+        }
+    }
+    assert!(families.len() > 100, "{} families", families.len());
+}
+
+/// Names that move with requests for a data type, the type in place of `TYPE`. The time of a change may
+/// be less than a microsecond.
+const MOVED_BY_A_TYPE: [&str; 14] = [
+    "node_gets_TYPE",
+    "node_gets_TYPE_total",
+    "node_get_fsm_TYPE_time_mean",
+    "node_get_fsm_TYPE_time_median",
+    "node_get_fsm_TYPE_time_95",
+    "node_get_fsm_TYPE_time_99",
+    "node_get_fsm_TYPE_time_100",
+    "node_get_fsm_TYPE_objsize_100",
+    "node_get_fsm_TYPE_siblings_100",
+    "node_puts_TYPE",
+    "node_puts_TYPE_total",
+    "node_put_fsm_TYPE_time_100",
+    "vnode_TYPE_update",
+    "vnode_TYPE_update_total",
+];
+
+#[test]
+fn the_figures_of_each_data_type_move_with_its_requests_and_no_others() {
+    let site = Site::new();
+    let _server = site.start();
+    let mut expected: Vec<String> = [
+        "counter_actor_counts_100",
+        "set_actor_counts_100",
+        "map_actor_counts_100",
+        "hll_bytes",
+        "hll_bytes_total",
+        "hll_bytes_100",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    for (kind, operation) in [
+        ("counter", r#"{"increment":1}"#),
+        ("set", r#"{"add":"a"}"#),
+        ("map", r#"{"update":{"visits_counter":1}}"#),
+        ("hll", r#"{"add":"a"}"#),
+    ] {
+        let properties = format!(r#"{{"props":{{"datatype":"{kind}"}}}}"#);
+        for words in [
+            &["create", kind, properties.as_str()][..],
+            &["activate", kind],
+        ] {
+            let output = site.run(&[&["admin", "bucket-type"], words].concat());
+            assert!(output.status.success(), "{output:?}");
+        }
+        let path = format!("/types/{kind}/buckets/b/datatypes/k");
+        assert_eq!(post_json(&site, &path, operation), 204, "{kind}");
+        assert_eq!(asked(&site, &format!("GET {path}"), ""), 200, "{kind}");
+        let of_type = MOVED_BY_A_TYPE.iter().map(|it| it.replace("TYPE", kind));
+        expected.extend(of_type);
+    }
+    let after = stats(&site);
+    let is_moved = |name: &String| after.get(name).and_then(Value::as_u64) > Some(0);
+    let still: Vec<_> = expected.iter().filter(|name| !is_moved(name)).collect();
+    assert!(still.is_empty(), "these did not move: {still:?}");
+    for name in ["node_gets_total", "node_puts_total", "object_merge_total"] {
+        assert_eq!(after[name], 0, "{name} is of plain objects");
+    }
 }
 
 /// Names that move where nodes are killed, behind, or do not answer. `skipped_read_repairs` is missing,

@@ -12,7 +12,7 @@ use kvorum_vnode::{
 
 use crate::{Bench, content, coordinate, storage_key, store, values};
 
-fn apply(
+pub(crate) fn apply(
     key: &str,
     operation: kvorum_data_types::Operation,
     context: Option<kvorum_data_types::Clock>,
@@ -29,7 +29,7 @@ fn apply(
     }
 }
 
-fn add(member: &'static str) -> kvorum_data_types::Operation {
+pub(crate) fn add(member: &'static str) -> kvorum_data_types::Operation {
     kvorum_data_types::Operation::Set(vec![SetChange::Add(Bytes::from_static(member.as_bytes()))])
 }
 
