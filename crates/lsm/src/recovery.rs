@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use kvorum_backend::{
@@ -130,6 +130,7 @@ impl Recovery {
                     self.directory.clone(),
                     self.log.as_ref().map(|it| it.reserve().clone()),
                 ),
+                replays: OnceLock::new(),
                 holds: Holds::default(),
                 compressor: Compressor::new(self.settings.log_compression()),
                 journal_compressor: Compressor::new(match self.settings.compression_point {

@@ -7,11 +7,11 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use kvorum_backend::{BackendError, ErrorKind, GroupSync, Intake, Result, Written};
+use kvorum_backend::{BackendError, ErrorKind, GroupSync, Intake, Replays, Result, Written};
 use kvorum_disk::{Disk, DiskLock, Operation};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter};
 use kvorum_sst::{SstError, Table, TableId};
@@ -68,6 +68,8 @@ pub(crate) struct Store {
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
     pub(crate) has_extras: AtomicBool,
+    /// What the value log gives back, if the engine has it noted.
+    pub(crate) replays: OnceLock<Replays>,
     /// What copies of the store that are being made need of the value log.
     pub(crate) holds: Holds,
     /// Released when the store is dropped or closed.
