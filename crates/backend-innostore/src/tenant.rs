@@ -171,12 +171,13 @@ fn replay(
         // The log has told what it has lost.
         let everything = KeyRange::everything();
         store.losses.doubts.open(DoubtKind::Lost, everything);
+        store.replays.note_unknown();
     }
     if sequence <= writer.last_sequence {
         return;
     }
     let mut ops = Vec::with_capacity(records.len());
-    let mut is_any_unknown = records.is_empty();
+    let mut is_any_unknown = false;
     for record in records {
         match op_of(record) {
             Ok(op) => ops.extend(op),

@@ -116,6 +116,9 @@ fn replay(
         // The log has told what it has lost.
         let everything = KeyRange::everything();
         store.read_side.doubts.open(DoubtKind::Lost, everything);
+        if let Some(replays) = store.replays.get() {
+            replays.note_unknown();
+        }
     }
     if is_known {
         return;
@@ -138,7 +141,6 @@ fn replay(
             }
         }
     }
-    keys.is_any_unknown |= records.is_empty();
     keys.note(store, covered, Sequence(sequence));
     store.shared.memory.add(bytes);
     let taken = records.iter().map(|it| taken_bytes(&it.place())).sum();
