@@ -4,8 +4,8 @@ use kvorum_encoding::StorageKey;
 
 use crate::{
     Backups, Batch, Capabilities, Durability, IndexFolds, JournalFolds, Lease, Lookup, Moves,
-    ReadAt, Receipt, Replayed, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId,
-    StoredEntry, StoredHead, Task, Timestamp,
+    ReadAt, Receipt, Replayed, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome,
+    StoreId, StoredEntry, StoredHead, Task, Timestamp,
 };
 
 /// One vnode's store. See the crate's documentation for the contract.

@@ -142,8 +142,13 @@ mod tests {
 
     #[test]
     fn a_batch_that_comes_twice_counts_once() {
-        let replayed = replays(&[(11, &[1]), (12, &[2]), (11, &[3])]).take().unwrap();
-        assert_eq!((replayed.to, &replayed.segments[..]), (Sequence(12), &[1, 2][..]));
+        let replayed = replays(&[(11, &[1]), (12, &[2]), (11, &[3])])
+            .take()
+            .unwrap();
+        assert_eq!(
+            (replayed.to, &replayed.segments[..]),
+            (Sequence(12), &[1, 2][..])
+        );
     }
 
     #[test]

@@ -101,9 +101,7 @@ impl Lsm {
     /// Has the batches noted that the value log gives back from now on, by the segments of their keys. A
     /// second call changes nothing.
     pub fn note_replays(&self, segment_of: fn(&[u8]) -> Option<u32>) {
-        self.store
-            .replays
-            .get_or_init(|| Replays::new(segment_of));
+        self.store.replays.get_or_init(|| Replays::new(segment_of));
     }
 
     /// What the value log has given back; see [`kvorum_backend::Backend::take_replayed`].

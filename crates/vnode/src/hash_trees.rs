@@ -195,17 +195,7 @@ impl HashTrees {
 
     /// Drops the trees; they are to be built anew.
     pub(crate) fn drop_all(&self) {
-        let mut state = self.state.lock();
-        let trees = std::mem::take(&mut state.trees);
-        let of_tree = |(name, tree): (TreeName, Tree)| (name, tree.keys());
-        state.keys_before = trees.into_iter().map(of_tree).collect();
-        state.progress = Progress::Unbuilt;
-        state.scope = None;
-        state.recording = None;
-        state.opening = None;
-        state.generation += 1;
-        state.kept = None;
-        state.were_kept = false;
+        self.state.lock().drop_all();
     }
 
     /// True unless nothing has been taken in since the trees were dropped last.
@@ -300,7 +290,9 @@ impl HashTrees {
         if state.progress != Progress::Unbuilt {
             return false;
         }
-        let segments = since.changed().map(|it| it.into_iter().chain(taking.lacking));
+        let segments = since
+            .changed()
+            .map(|it| it.into_iter().chain(taking.lacking));
         let scope = segments.and_then(|it| Scope::of(&taking.trees, it));
         let Some(scope) = scope else {
             return false;
@@ -390,9 +382,14 @@ impl HashTrees {
         self.state.lock().memory_bytes()
     }
 
-    /// Records no more: the page could not be read.
+    /// Records no more: the page could not be read. Trees that are being caught up are dropped: entries that
+    /// come after the page may be far, and pages of all entries always end.
     pub(crate) fn give_up(&self) {
-        self.state.lock().recording = None;
+        let mut state = self.state.lock();
+        state.recording = None;
+        if state.scope.is_some() {
+            state.drop_all();
+        }
     }
 
     /// Begins to record for a fold of leaves; false when the trees are not built, or another fold goes on.
@@ -460,6 +457,19 @@ impl HashTrees {
 }
 
 impl Trees {
+    fn drop_all(&mut self) {
+        let trees = std::mem::take(&mut self.trees);
+        let of_tree = |(name, tree): (TreeName, Tree)| (name, tree.keys());
+        self.keys_before = trees.into_iter().map(of_tree).collect();
+        self.progress = Progress::Unbuilt;
+        self.scope = None;
+        self.recording = None;
+        self.opening = None;
+        self.generation += 1;
+        self.kept = None;
+        self.were_kept = false;
+    }
+
     fn has_taken_in(&self, key: &StorageKey, segment: u32) -> bool {
         if self.scope.as_ref().is_some_and(|it| !it.has(segment)) {
             return true;

@@ -90,7 +90,9 @@ impl Refusal {
     pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::OtherStore => "they are of another store",
-            Self::OlderStore => "the store ends before them: it was rolled back, or has lost its end",
+            Self::OlderStore => {
+                "the store ends before them: it was rolled back, or has lost its end"
+            }
             Self::OtherPlacements => "properties of buckets have changed since",
             Self::Lossy => "the store has lost something since",
             Self::BatchesUnknown => "the log has not given back all that was written since",

@@ -46,7 +46,9 @@ fn trees() -> BTreeMap<TreeName, Tree> {
 
 fn encoded() -> Vec<u8> {
     let trees = trees();
-    let encoded = trees.iter().map(|(name, it)| (*name, it.encode(STAMP.of_tree())));
+    let encoded = trees
+        .iter()
+        .map(|(name, it)| (*name, it.encode(STAMP.of_tree())));
     encode(&STAMP, &encoded.collect::<Vec<_>>())
 }
 
