@@ -31,7 +31,7 @@ use crate::exchange_event::{
 };
 use crate::outcome::{EndedBy, Outcome};
 use crate::range_hint::RangeHint;
-use crate::seen::Seen;
+use crate::entry_summary::EntrySummary;
 
 /// Limits on the cost of one exchange.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ enum Step {
 enum Answer {
     Root(TreeSize, u8, Vec<u32>),
     Branches(Vec<Vec<u32>>),
-    Keys(Vec<Seen>, bool),
+    Keys(Vec<EntrySummary>, bool),
 }
 
 /// One exchange in progress.
@@ -389,8 +389,8 @@ impl Exchange {
     }
 
     /// The lists of the replicas, and the key up to which all lists reach if one was cut.
-    fn take_lists(&mut self) -> (Vec<Vec<Seen>>, Option<StorageKey>) {
-        let (mut lists, mut to): (Vec<Vec<Seen>>, Option<StorageKey>) = (Vec::new(), None);
+    fn take_lists(&mut self) -> (Vec<Vec<EntrySummary>>, Option<StorageKey>) {
+        let (mut lists, mut to): (Vec<Vec<EntrySummary>>, Option<StorageKey>) = (Vec::new(), None);
         for answer in self.answers.iter_mut().filter_map(Option::take) {
             let Answer::Keys(seen, is_cut) = answer else {
                 continue;

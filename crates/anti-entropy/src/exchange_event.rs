@@ -7,7 +7,7 @@ use kvorum_tictac::TreeSize;
 
 use crate::outcome::Outcome;
 use crate::range_hint::RangeHint;
-use crate::seen::Seen;
+use crate::entry_summary::EntrySummary;
 
 /// A replica's answer about its tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum KeysAnswer {
     /// Its entries, by ascending key.
     Keys {
         /// The entries, tombstones among them. Expired ones may be left out.
-        seen: Vec<Seen>,
+        seen: Vec<EntrySummary>,
         /// There are more behind the last one.
         is_cut: bool,
     },

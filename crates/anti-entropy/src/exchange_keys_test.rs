@@ -9,7 +9,7 @@ use crate::exchange_event::{
     BranchesAnswer, ExchangeEffect, ExchangeEvent, KeysAnswer, RootAnswer,
 };
 use crate::outcome::{EndedBy, Outcome};
-use crate::seen::Seen;
+use crate::entry_summary::EntrySummary;
 use crate::test_world::{key, segment};
 
 const SIZE: TreeSize = TreeSize::XxSmall;
@@ -26,8 +26,8 @@ fn request() -> ExchangeRequest {
 }
 
 /// Entries of these numbers, each in the version beside it.
-fn listed(entries: &[(u64, u64)]) -> Vec<Seen> {
-    let seen = |(number, version): &(u64, u64)| Seen {
+fn listed(entries: &[(u64, u64)]) -> Vec<EntrySummary> {
+    let seen = |(number, version): &(u64, u64)| EntrySummary {
         key: key(*number),
         segment: segment(&key(*number)),
         version: *version,

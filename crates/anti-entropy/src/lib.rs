@@ -23,7 +23,7 @@ mod pace;
 mod range_hint;
 mod receiver;
 mod schedule;
-mod seen;
+mod entry_summary;
 mod watermark;
 
 #[cfg(test)]
@@ -50,7 +50,7 @@ pub use pace::Pace;
 pub use range_hint::RangeHint;
 pub use receiver::{AtSources, Fate, ReplicaClaim, Standing, fate_of, standings_of};
 pub use schedule::{Order, Schedule, ScheduleSettings, Target, TargetReport};
-pub use seen::Seen;
+pub use entry_summary::EntrySummary;
 pub use watermark::{
     Completed, DeleteMode, Incarnation, KeptBecause, LocalMark, PresentFacts, StoredTombstone,
     Verdict, judge_tombstone,

@@ -3,7 +3,7 @@
 use kvorum_encoding::StorageKey;
 use kvorum_planted_defects::is_planted;
 
-use crate::seen::Seen;
+use crate::entry_summary::EntrySummary;
 
 /// A range of entries: those of one bucket, if all that differed were, that changed at some time or later.
 ///
@@ -31,7 +31,7 @@ impl RangeHint {
 
     /// The range of the differences: of each key that differs, all versions that were seen. `None`
     /// without differences.
-    pub(crate) fn over<'a>(different: impl Iterator<Item = &'a Seen>) -> Option<Self> {
+    pub(crate) fn over<'a>(different: impl Iterator<Item = &'a EntrySummary>) -> Option<Self> {
         let mut hint: Option<Self> = None;
         for seen in different {
             let prefix = bucket_prefix(&seen.key);

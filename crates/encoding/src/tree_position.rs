@@ -1,7 +1,7 @@
-//! Where an entry stands in anti-entropy trees, by the segment that is stored beside it.
+//! The position of an entry in anti-entropy trees, by the segment stored beside it.
 //!
-//! Sorted tables sum up for each block which segments its keys fall into, cut to 16 bits. Those bits are
-//! the low ones of a position, so that a fold over one leaf of a tree reads few blocks.
+//! Sorted tables sum up the segments of each block's keys, cut to 16 bits. Those bits are the low
+//! ones of a position, so that a fold over one leaf of a tree reads few blocks.
 
 use crate::checksum::checksum;
 
@@ -13,7 +13,7 @@ pub fn key_segment(key: &[u8]) -> u32 {
     checksum(key)
 }
 
-/// The bits of a segment as sorted tables keep them.
+/// The bits of a segment in sorted tables.
 pub fn folded_segment(segment: u32) -> u16 {
     u16::try_from((segment ^ segment >> 16) & 0xffff).unwrap_or(0)
 }

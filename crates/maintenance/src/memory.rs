@@ -1,4 +1,4 @@
-//! Caches and write buffers of the node's engines: what they hold, and making them hold less.
+//! Caches and write buffers of the node's engines: their sizes, and their reduction.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_innostore::PageCache;
 use kvorum_backend_leveldb::Shared;
 
-/// Caches share their bound out over their parts, and round it up.
+/// The rounding of caches, which share their bound out over their parts.
 const ROUNDED_BYTES_MAX: u64 = 4096;
 
-/// What gives way when memory runs out, with what it was given by the settings.
+/// Memory that can be reduced, with its configured limits.
 #[derive(Clone, Default)]
 pub struct GivingWay {
     caches: Vec<BoundedCache>,
@@ -37,7 +37,7 @@ struct BoundedCache {
 }
 
 impl GivingWay {
-    /// Takes the bounds that all have now for what the settings give them.
+    /// Takes the present bounds of all for the configured limits.
     pub fn new(
         read_cache: Option<Arc<ReadCache>>,
         trees: Option<Shared>,
@@ -71,8 +71,8 @@ impl GivingWay {
         used
     }
 
-    /// Makes all keep to what they may have; what is too much goes at once. Caches share in proportion to
-    /// what the settings give them.
+    /// Applies the present limits; excess is freed at once. Caches share in proportion to their
+    /// configured limits.
     pub(crate) fn obey(&self, orders: &MemoryOrders) {
         let most = self.caches_most();
         for cache in &self.caches {

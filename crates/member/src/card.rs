@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::checked_file::{CheckedFile, Found};
 use crate::error::OpenError;
-use crate::held::nodes_of_records;
+use crate::store_list::nodes_of_records;
 
 /// Prefix of the name of a log's directory, before the log's number.
 pub(crate) const LOG_DIRECTORY: &str = "log-";

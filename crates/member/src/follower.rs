@@ -30,7 +30,7 @@ use kvorum_runtime::Runtime;
 use kvorum_vnode::{LeaseTable, TreePlacing, Vnode, VnodeMeter, VnodeSettings};
 
 use crate::error::OpenError;
-use crate::held::{Held, HeldFile, Known};
+use crate::store_list::{StoreList, HeldFile, Known};
 use crate::recognising::KnownStores;
 use crate::stores::{Found, StoreError, Stores};
 use crate::unknown_state::is_unknown;
@@ -65,7 +65,7 @@ pub(crate) struct Follower {
     pub(crate) liveness: Liveness,
     pub(crate) peers: Peers,
     /// The record of stores as it was written last. Held over every change of the vnodes.
-    pub(crate) written: tokio::sync::Mutex<Held>,
+    pub(crate) written: tokio::sync::Mutex<StoreList>,
     members: parking_lot::Mutex<BTreeSet<NodeId>>,
 }
 
@@ -92,7 +92,7 @@ fn received(ring: &Ring, node: NodeId) -> impl Iterator<Item = (Partition, Epoch
 
 /// The partitions whose recorded store is of no use: settled elsewhere, or from before a move back
 /// began.
-fn stale(held: &Held, state: &ClusterState, node: NodeId) -> Vec<Partition> {
+fn stale(held: &StoreList, state: &ClusterState, node: NodeId) -> Vec<Partition> {
     if held.size != state.ring().size() {
         return held.since.keys().copied().collect();
     }
@@ -108,7 +108,7 @@ fn stale(held: &Held, state: &ClusterState, node: NodeId) -> Vec<Partition> {
 
 /// The stores with which a node starts.
 pub(crate) struct Beginning {
-    pub(crate) held: Held,
+    pub(crate) held: StoreList,
     /// The store of the hints.
     pub(crate) hints: Arc<dyn Backend>,
     /// Those whose stores are to be opened.
@@ -125,7 +125,7 @@ pub(crate) fn begin(
     let mut wanted = wanted(state, ground.node);
     let recorded = ground.held.load()?;
     let is_first = recorded.is_none();
-    let mut held = recorded.clone().unwrap_or(Held::none(size));
+    let mut held = recorded.clone().unwrap_or(StoreList::none(size));
     if is_unknown(state) {
         // A log that is new here has not reached this node's partitions yet. Logged writes of its
         // stores have to be restored now or never.
@@ -196,7 +196,7 @@ pub(crate) struct Loss {
 /// is refused by itself.
 fn check_stores(
     ground: &Ground,
-    held: &mut Held,
+    held: &mut StoreList,
     state: &ClusterState,
     loss: &Loss,
 ) -> Result<(), OpenError> {
@@ -254,7 +254,7 @@ pub(crate) fn have_others_it(state: &ClusterState) -> bool {
 
 /// Refuses an engine that would stand empty in place of another one's stores where no other node has
 /// their data.
-fn check_engine(ground: &Ground, held: &Held, state: &ClusterState) -> Result<(), OpenError> {
+fn check_engine(ground: &Ground, held: &StoreList, state: &ClusterState) -> Result<(), OpenError> {
     let others_have_it = state.ring().replicas_max() > 1;
     match ground.stores.engine_before() {
         Some(before) if !held.since.is_empty() && !others_have_it && !is_unknown(state) => {
@@ -264,7 +264,7 @@ fn check_engine(ground: &Ground, held: &Held, state: &ClusterState) -> Result<()
     }
 }
 
-impl Held {
+impl StoreList {
     pub(crate) fn note(
         &mut self,
         partition: Partition,
@@ -282,7 +282,7 @@ impl Ground {
     /// there are no other replicas, its data is all that there is, and stays.
     pub(crate) fn recognised(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         others_have_it: bool,
         partition: Partition,
         store: Arc<dyn Backend>,
@@ -349,7 +349,7 @@ impl Ground {
     /// A vnode that is complete if the record has it so.
     pub(crate) fn known_vnode(
         &self,
-        held: &Held,
+        held: &StoreList,
         epoch: Epoch,
         partition: Partition,
         store: Arc<dyn Backend>,
@@ -372,7 +372,7 @@ impl Ground {
     /// the remains of earlier stores of the others. Blocks.
     fn announce(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         state: &ClusterState,
         new: &BTreeMap<Partition, Epoch>,
     ) -> Result<BTreeSet<Partition>, StoreError> {
@@ -397,7 +397,7 @@ impl Ground {
     /// may have failed to open before; the others are new. Blocks.
     fn enter(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         state: &ClusterState,
         had: &BTreeSet<Partition>,
         opened: Vec<(Partition, Arc<dyn Backend>)>,
@@ -424,7 +424,7 @@ impl Ground {
     /// Closes and removes stores, with or without a vnode. Blocks.
     pub(crate) fn remove(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         partitions: impl IntoIterator<Item = (Partition, Option<Arc<Vnode>>)>,
     ) -> Result<(), StoreError> {
         for (partition, vnode) in partitions {
@@ -444,7 +444,7 @@ impl Follower {
         state: ReplicatedState,
         liveness: Liveness,
         peers: Peers,
-        held: Held,
+        held: StoreList,
     ) -> Self {
         Self {
             ground,
@@ -496,17 +496,17 @@ impl Follower {
     /// Opens missing stores and removes settled ones; false when work is left for later.
     async fn follow_stores(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         state: &Arc<ClusterState>,
     ) -> Result<bool, StoreError> {
         let seen = state.clone();
-        let clear = move |ground: &Ground, held: &mut Held| clear_stores(ground, held, &seen);
+        let clear = move |ground: &Ground, held: &mut StoreList| clear_stores(ground, held, &seen);
         let Some(missing) = self.with_record(held, clear).await? else {
             return Ok(false);
         };
         let opened = self.open_missing(held, state, missing.new).await;
         let (seen, unopened) = (state.clone(), missing.unopened);
-        let retry = move |ground: &Ground, held: &mut Held| {
+        let retry = move |ground: &Ground, held: &mut StoreList| {
             let is_done = ground.retry(held, &seen, &unopened);
             opened.map(|()| is_done)
         };
@@ -519,7 +519,7 @@ impl Follower {
     /// store that fails to open does not delay the others.
     async fn open_missing(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         state: &Arc<ClusterState>,
         new: BTreeMap<Partition, Epoch>,
     ) -> Result<(), StoreError> {
@@ -528,7 +528,7 @@ impl Follower {
         }
         let (seen, announced) = (state.clone(), new.clone());
         let announce =
-            move |ground: &Ground, held: &mut Held| ground.announce(held, &seen, &announced);
+            move |ground: &Ground, held: &mut StoreList| ground.announce(held, &seen, &announced);
         let had = Arc::new(self.with_record(held, announce).await?);
         let (size, mut failed) = (held.size, None);
         let known = Arc::new(KnownStores::of(held));
@@ -556,7 +556,7 @@ impl Follower {
             }
             let (seen, had) = (state.clone(), had.clone());
             let enter =
-                move |ground: &Ground, held: &mut Held| ground.enter(held, &seen, &had, opened);
+                move |ground: &Ground, held: &mut StoreList| ground.enter(held, &seen, &had, opened);
             self.with_record(held, enter).await?;
         }
         failed.map_or(Ok(()), Err)
@@ -565,8 +565,8 @@ impl Follower {
     /// Does work that blocks and changes the record of stores.
     pub(crate) async fn with_record<T: Send + 'static>(
         &self,
-        held: &mut Held,
-        work: impl FnOnce(&Ground, &mut Held) -> T + Send + 'static,
+        held: &mut StoreList,
+        work: impl FnOnce(&Ground, &mut StoreList) -> T + Send + 'static,
     ) -> T {
         let (ground, mut next) = (self.ground.clone(), held.clone());
         let work = move || {
@@ -591,7 +591,7 @@ impl Follower {
 }
 
 /// Records the stores that have become complete, and those that were found incomplete.
-pub(crate) fn note_repaired(ground: &Ground, held: &mut Held) -> Result<(), DiskError> {
+pub(crate) fn note_repaired(ground: &Ground, held: &mut StoreList) -> Result<(), DiskError> {
     let mut has_changed = false;
     for vnode in ground.table.all() {
         if let Some(known) = held.stores.get_mut(&vnode.partition())
@@ -627,7 +627,7 @@ struct Missing {
 /// ring are in the way. Blocks.
 fn clear_stores(
     ground: &Ground,
-    held: &mut Held,
+    held: &mut StoreList,
     state: &ClusterState,
 ) -> Result<Option<Missing>, StoreError> {
     let wanted = wanted(state, ground.node);

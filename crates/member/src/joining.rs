@@ -27,7 +27,7 @@ use crate::card::{Card, Stage};
 use crate::doorkeeper::{Answer, Follows, Inquiry, Knock, SERVICE};
 use crate::error::JoinError;
 use crate::follower::Ground;
-use crate::held::Held;
+use crate::store_list::StoreList;
 use crate::member::Member;
 use crate::peer_service::PEER_SERVICE;
 use crate::unknown_state::{NOBODY, is_unknown, unknown_state};
@@ -235,7 +235,7 @@ impl Member {
     async fn follow_another(
         &self,
         cluster: ClusterId,
-        held: &mut Held,
+        held: &mut StoreList,
         vnodes: Vec<Arc<Vnode>>,
     ) -> Result<(), JoinError> {
         self.state.agreement().stop().await;
@@ -250,7 +250,7 @@ impl Member {
         self.contacts.cluster.store(Arc::new(cluster));
         let gone = vnodes.into_iter();
         let gone = gone.map(|vnode| (vnode.partition(), Some(vnode)));
-        let remove = move |ground: &Ground, held: &mut Held| ground.remove(held, gone);
+        let remove = move |ground: &Ground, held: &mut StoreList| ground.remove(held, gone);
         let removed = self.follower.with_record(held, remove).await;
         removed.map_err(JoinError::log)
     }

@@ -30,7 +30,7 @@ mod follower;
 mod founding;
 mod generation;
 mod health;
-mod held;
+mod store_list;
 mod hint_pace;
 mod hint_store;
 mod joining;

@@ -33,7 +33,7 @@ use crate::follower::{self, ACCEPT_LOST_STORES, Follower, Ground, Loss};
 use crate::founding::{self, Opening};
 use crate::generation;
 use crate::health::{Health, HealthWatch};
-use crate::held::HeldFile;
+use crate::store_list::HeldFile;
 use crate::hint_pace::HintPace;
 use crate::hint_store;
 use crate::opening::Opener;

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::follower::{Follower, Ground, have_others_it};
-use crate::held::Held;
+use crate::store_list::StoreList;
 use crate::recognising::{KnownStores, Refused, Verdict};
 use crate::stores::StoreError;
 use crate::unknown_state::is_unknown;
@@ -256,7 +256,7 @@ impl Ground {
     }
 
     /// Brings stores up to date and has their vnodes serve. Blocks.
-    pub(crate) fn admit(&self, held: &mut Held, state: &ClusterState, batch: Vec<Read>) {
+    pub(crate) fn admit(&self, held: &mut StoreList, state: &ClusterState, batch: Vec<Read>) {
         let (partitions, stores): (Vec<Partition>, Vec<_>) = batch.into_iter().unzip();
         let admitted = match guarded(|| self.stores.admit(&stores)) {
             Ok(admitted) => admitted,
@@ -309,7 +309,7 @@ impl Ground {
     /// Notes a store as incomplete if the log has lost batches of it.
     fn note_if_lossy(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         losses: &[(StoreId, Sequence)],
         others_have_it: bool,
         partition: Partition,
@@ -337,7 +337,7 @@ impl Ground {
     }
 
     /// Writes down the state that a vnode depends on, before it serves.
-    fn write_down(&self, before: &Held, held: &Held) -> Result<(), DiskError> {
+    fn write_down(&self, before: &StoreList, held: &StoreList) -> Result<(), DiskError> {
         if before != held {
             self.held.store(held)?;
         }
@@ -358,7 +358,7 @@ impl Ground {
     /// Blocks.
     pub(crate) fn retry(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         state: &ClusterState,
         unopened: &BTreeMap<Partition, Unopened>,
     ) -> bool {
@@ -388,7 +388,7 @@ impl Ground {
 }
 
 /// The epoch of a partition by the ring of this moment, or by the record where that is not known.
-fn epoch_of(held: &Held, state: &ClusterState, partition: Partition) -> Epoch {
+fn epoch_of(held: &StoreList, state: &ClusterState, partition: Partition) -> Epoch {
     let ring = state.ring();
     let recorded = held.since.get(&partition);
     match recorded.filter(|_| is_unknown(state) || ring.size() != held.size) {

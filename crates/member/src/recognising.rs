@@ -13,7 +13,7 @@ use std::path::Path;
 use kvorum_backend::StoreId;
 use kvorum_ring::{Partition, RingSize};
 
-use crate::held::{Held, Known};
+use crate::store_list::{StoreList, Known};
 use crate::stores::Found;
 
 /// Decision about the files found.
@@ -42,7 +42,7 @@ pub(crate) struct KnownStores {
 
 impl KnownStores {
     /// The identities in the record.
-    pub(crate) fn of(held: &Held) -> Self {
+    pub(crate) fn of(held: &StoreList) -> Self {
         Self {
             size: held.size,
             stores: held.stores.clone(),

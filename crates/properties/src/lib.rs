@@ -5,7 +5,7 @@
 //! the result is a [`BucketProperties`], where every property with a default has a value. All
 //! properties stand in one table (`table.rs`), from which both types, their JSON and the checks of
 //! single values are made. It also has the effect of setting each (`effect.rs`), by which new values
-//! are checked (`kept.rs`). Contradictions between properties are in `rules.rs`.
+//! are checked (`property_check.rs`). Contradictions between properties are in `rules.rs`.
 //!
 //! The JSON forms are Riak's. The Protocol Buffers form belongs to the PB server; only the numbers
 //! that stand for words are known here ([`Quorum::from_wire`]).
@@ -13,7 +13,7 @@
 mod effect;
 mod errors;
 mod function;
-mod kept;
+mod property_check;
 mod quorum;
 mod rules;
 mod table;

@@ -42,7 +42,7 @@ mod stores;
 mod storm;
 mod survivor;
 mod telling;
-mod told;
+mod follower;
 mod trace;
 mod weather;
 mod witness;

@@ -31,7 +31,7 @@ use crate::disk_copy::copy_directory;
 use crate::messages::{Front, Messages};
 use crate::plan::{Control, RunPlan};
 use crate::stores::{SimulatedStores, Upkeep};
-use crate::told::Told;
+use crate::follower::Follower;
 
 /// Directory of a member's own files.
 pub(crate) const DATA_DIRECTORY: &str = "/node/data";
@@ -94,7 +94,7 @@ pub(crate) struct Running {
 
 /// The parts in which the kinds of nodes differ.
 pub(crate) enum Node {
-    Told(Told),
+    Follower(Follower),
     Member(Arc<Member>),
 }
 
@@ -238,7 +238,7 @@ impl Machine {
         running.runtime.sleep(Duration::from_millis(100)).await;
         if running.stores.close().is_ok() {
             match &running.node {
-                Node::Told(told) => told.seal(&running.hints),
+                Node::Follower(told) => told.seal(&running.hints),
                 Node::Member(member) => drop(member.seal()),
             }
         }
@@ -354,7 +354,7 @@ impl Running {
     /// The member, where the node is one.
     pub(crate) fn member(&self) -> Option<&Arc<Member>> {
         match &self.node {
-            Node::Told(_) => None,
+            Node::Follower(_) => None,
             Node::Member(member) => Some(member),
         }
     }

@@ -25,7 +25,7 @@ use kvorum_vnode::{LeaseTable, TreePlacing, Vnode};
 use crate::machine::{DIRECTORY, Machine, Node, Running};
 use crate::node_settings::{VNODE_SETTINGS, coordinator_settings, exchange_settings};
 use crate::stores::Which;
-use crate::told::{Told, with_trees};
+use crate::follower::{Follower, with_trees};
 
 const HINT_DIRECTORY: &str = "/node/hints";
 /// Requests of other nodes that wait at which further ones are refused.
@@ -154,7 +154,7 @@ impl Machine {
         if let Some(exchanges) = &exchanges {
             runtime.spawn("anti-entropy", exchanges.clone().run());
         }
-        let told = Told {
+        let told = Follower {
             known,
             vnodes: vnodes.clone(),
             liveness: liveness.clone(),
@@ -172,7 +172,7 @@ impl Machine {
             liveness,
             stores,
             exchanges,
-            node: Node::Told(told),
+            node: Node::Follower(told),
         })
     }
 
@@ -185,13 +185,13 @@ impl Machine {
             };
             if news.version() > state.learned.version() {
                 state.learned = news.clone();
-                if let Node::Told(told) = &running.node {
+                if let Node::Follower(told) = &running.node {
                     told.follow(news, self.number);
                 }
             }
             running
         };
-        if let Node::Told(told) = &running.node {
+        if let Node::Follower(told) = &running.node {
             told.follow_stores(news, self.number)?;
         }
         Ok(true)

@@ -307,7 +307,7 @@ impl World {
         self.live.values().map(of).sum()
     }
 
-    /// What a disk that refuses puts holds at least.
+    /// The live bytes that a disk holds at least when it refuses puts.
     fn live_bytes_expected(&self) -> u64 {
         match self.engine {
             // Leaves of a tree whose keys come in no order are two thirds full, some a half.

@@ -24,7 +24,7 @@ use crate::generation;
 
 /// The stores of one ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct StoreList {
     pub(crate) size: RingSize,
     pub(crate) since: BTreeMap<Partition, Epoch>,
     /// The recorded stores; a record of an earlier version has none.
@@ -63,7 +63,7 @@ impl Known {
     }
 }
 
-impl Held {
+impl StoreList {
     /// No stores yet.
     pub(crate) fn none(size: RingSize) -> Self {
         Self {
@@ -127,7 +127,7 @@ impl HeldFile {
     /// The record; `None` where it is missing or all its files are damaged: every store is then
     /// accepted as it is. Another node's record counts as damaged. An unreadable one is an error, for
     /// the next save would replace it.
-    pub(crate) fn load(&self) -> Result<Option<Held>, DiskError> {
+    pub(crate) fn load(&self) -> Result<Option<StoreList>, DiskError> {
         match self.file.load(&*self.disk)? {
             Found::Nothing => {
                 // The generation is written after the record, so it shows that the record was there.
@@ -155,7 +155,7 @@ impl HeldFile {
         }
     }
 
-    pub(crate) fn store(&self, held: &Held) -> Result<(), DiskError> {
+    pub(crate) fn store(&self, held: &StoreList) -> Result<(), DiskError> {
         let mut sequence = self.sequence.lock();
         *sequence += 1;
         self.file.store(&*self.disk, *sequence, &text(held))
@@ -181,7 +181,7 @@ pub(crate) fn newest_record(
     disk: &dyn Disk,
     directory: &Path,
     is_own: impl Fn(NodeId) -> bool,
-) -> Result<Option<(Held, bool)>, DiskError> {
+) -> Result<Option<(StoreList, bool)>, DiskError> {
     let is_own_body = |body: &str| node_of(body).is_none_or(&is_own);
     let body = file_in(directory).newest_own(disk, is_own_body)?;
     Ok(body.and_then(|body| Some((parse(&body)?, node_of(&body).is_some()))))
@@ -195,7 +195,7 @@ fn node_of(body: &str) -> Option<NodeId> {
 
 /// The record as text: the size of the ring, then a line for each partition: its number, its epoch, the
 /// identity of its store in decimal, and its completeness. The file names the record's node.
-fn text(held: &Held) -> String {
+fn text(held: &StoreList) -> String {
     let mut text = format!("ring {}\n", held.size.get());
     for (partition, epoch) in &held.since {
         let number = partition.number();
@@ -214,12 +214,12 @@ fn text(held: &Held) -> String {
     text
 }
 
-fn parse(text: &str) -> Option<Held> {
+fn parse(text: &str) -> Option<StoreList> {
     let mut lines = text.lines().peekable();
     let _node = lines.next_if(|line| line.starts_with(OWNER_WORD));
     let size = lines.next()?.strip_prefix("ring ")?.parse().ok()?;
     let size = RingSize::new(size).ok()?;
-    let mut held = Held::none(size);
+    let mut held = StoreList::none(size);
     for line in lines {
         let words: Vec<&str> = line.split(' ').collect();
         let (number, epoch, known) = match words[..] {
@@ -257,7 +257,7 @@ mod tests {
             let store = StoreId(u64::MAX - u64::from(number));
             (partition(number), Known { store, is_complete })
         });
-        let held = Held {
+        let held = StoreList {
             size,
             since: since.into(),
             stores: stores.into(),

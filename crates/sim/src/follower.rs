@@ -15,7 +15,7 @@ use crate::node_settings::VNODE_SETTINGS;
 use crate::stores::SimulatedStores;
 
 /// The parts that a member has in another way.
-pub(crate) struct Told {
+pub(crate) struct Follower {
     pub(crate) known: Arc<ToldState>,
     pub(crate) vnodes: Arc<Vnodes>,
     pub(crate) liveness: Liveness,
@@ -33,7 +33,7 @@ pub(crate) fn with_trees(vnode: Vnode, places: Option<&Arc<dyn TreePlacing>>) ->
     })
 }
 
-impl Told {
+impl Follower {
     /// Lets the vnodes go on under their actors; the stores are closed.
     pub(crate) fn seal(&self, hints: &VnodeHints) {
         let vnodes = self.vnodes.all();

@@ -4,7 +4,7 @@ use kvorum_encoding::StorageKey;
 
 /// An entry as a replica lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct EntrySummary {
     /// The key.
     pub key: StorageKey,
     /// The anti-entropy segment that is stored beside it.
