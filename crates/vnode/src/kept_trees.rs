@@ -30,7 +30,8 @@ pub(crate) const MAGIC: &[u8; 8] = b"kvortre1";
 const CHECKSUM_BYTES: usize = 4;
 /// The length of the stamp, in bytes.
 pub(crate) const STAMP_BYTES: usize = 8 + 5 * 8 + 2 * 4 + CHECKSUM_BYTES;
-const NAME_BYTES: usize = 8;
+/// The length of a tree's name, in bytes.
+pub(crate) const NAME_BYTES: usize = 8;
 
 /// The contents that the trees of a file are over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
