@@ -217,7 +217,7 @@ fn a_crash_after_the_store_has_written_out_what_they_lack_costs_a_rebuild() {
 }
 
 #[test]
-fn damage_costs_a_rebuild_and_nothing_else() {
+fn r31_damage_to_kept_trees_costs_a_rebuild_and_nothing_else() {
     let disk = stopped();
     let good = read_file(&disk, Path::new(FILE), FILE_BYTES_MAX).unwrap();
     for at in [0, 30, 62, good.len() - 1] {
