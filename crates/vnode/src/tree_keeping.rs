@@ -66,6 +66,9 @@ impl Vnode {
         if !self.is_complete() {
             return Err("the partition is being repaired here".to_owned());
         }
+        if self.backend.identity() != opened.store {
+            return Err("the store was erased since it was opened".to_owned());
+        }
         let status = self.backend.status();
         let present = Present {
             lost: status.lost.len() as u64,
