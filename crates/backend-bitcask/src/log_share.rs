@@ -22,7 +22,7 @@ pub(crate) struct LogShare {
     /// Removals that opening found in the store's own files, by fingerprint and check: without a
     /// checkpoint the log replays older entries of their keys as well. Empty after the replay.
     pub(crate) hidden: Mutex<BTreeMap<(u64, u64), u64>>,
-    /// What the log gave back at the opening.
+    /// Batches that the log gave back at the opening.
     pub(crate) replays: Replays,
     /// Segments of the log that copies of the store in progress need.
     pub(crate) holds: Holds,

@@ -46,7 +46,7 @@ pub(crate) struct Store {
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
     pub(crate) has_extras: AtomicBool,
-    /// What the log gave back at the opening.
+    /// Batches that the log gave back at the opening.
     pub(crate) replays: Replays,
     /// Segments of the log that copies of the store in progress need.
     pub(crate) holds: Holds,

@@ -104,7 +104,7 @@ impl Lsm {
         self.store.replays.get_or_init(|| Replays::new(segment_of));
     }
 
-    /// What the value log has given back; see [`kvorum_backend::Backend::take_replayed`].
+    /// Batches that the value log has given back; see [`kvorum_backend::Backend::take_replayed`].
     pub fn take_replayed(&self) -> Option<Replayed> {
         self.store.replays.get().and_then(Replays::take)
     }

@@ -68,7 +68,7 @@ pub(crate) struct Store {
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
     pub(crate) has_extras: AtomicBool,
-    /// What the value log gives back, if the engine has it noted.
+    /// Batches that the value log gives back, if the engine has them noted.
     pub(crate) replays: OnceLock<Replays>,
     /// Segments of the value log that copies of the store in progress need.
     pub(crate) holds: Holds,

@@ -103,7 +103,7 @@ impl Vnode {
     /// kept. Blocks for two syncs of the store and one of the file.
     ///
     /// # Errors
-    /// When the store or the file cannot be written. The file is as it was then, or gone.
+    /// Those of the store and of the disk. The file is as it was then.
     pub fn keep_trees(&self, files: &TreeFiles) -> Result<bool, ReplicaFailure> {
         let Some(to_keep) = self.trees_to_keep() else {
             return Ok(false);
