@@ -6,7 +6,7 @@
 use kvorum_backend::{Sequence, Timestamp};
 
 use crate::hash_trees::{HashTrees, Taking, TreesOrigin, WholeTrees};
-use crate::kept_trees::{KeptStamp, OpenedStore, Present, Trust, encode};
+use crate::kept_trees::{KeptStamp, OpenedStore, Present, Refusal, Trust, encode};
 use crate::replica_request::ReplicaFailure;
 use crate::tree_building::{BuildStep, losses_of};
 use crate::tree_files::{FILE_BYTES_MAX, TreeFiles};
@@ -99,6 +99,13 @@ impl Vnode {
         }
     }
 
+    /// Removes the file if the store has lost something that is still in the trees there.
+    fn remove_if_lossy(&self, files: &TreeFiles) {
+        if self.has_lost_since_trees() {
+            self.remove_kept_trees(files, Refusal::Lossy.reason());
+        }
+    }
+
     /// Writes the trees to their file while the vnode serves; false when they are not whole, or cannot be
     /// kept. Blocks for two syncs of the store and one of the file.
     ///
@@ -106,6 +113,7 @@ impl Vnode {
     /// Those of the store and of the disk. The file is as it was then.
     pub fn keep_trees(&self, files: &TreeFiles) -> Result<bool, ReplicaFailure> {
         let Some(to_keep) = self.trees_to_keep() else {
+            self.remove_if_lossy(files);
             return Ok(false);
         };
         let complete = self.backend.sync()?;
@@ -121,6 +129,7 @@ impl Vnode {
     /// As with [`Vnode::keep_trees`].
     pub fn seal_trees(&self, files: &TreeFiles) -> Result<bool, ReplicaFailure> {
         let Some(to_keep) = self.trees_to_keep() else {
+            self.remove_if_lossy(files);
             return Ok(false);
         };
         let last = self.backend.durable();
