@@ -21,7 +21,7 @@ use crate::preconditions::{Preconditions, Verdict};
 use crate::reply::{Answer, Outcome, Refusal, empty, method_not_allowed, page, text};
 use crate::route::{self, Route};
 use crate::{
-    compressing, counter, data_type, index, listing, map_reduce, object, preference_list,
+    compressing, counter, data_type, index, listing, map_reduce, object, openapi, preference_list,
     properties, range, root, statistics,
 };
 
@@ -112,6 +112,7 @@ async fn serve(exchange: Exchange<'_>, route: Route) -> Outcome {
         Route::Health(probe) => Ok(root::health(&exchange, probe)),
         Route::Stats => statistics::stats(&exchange),
         Route::Metrics => Ok(statistics::metrics(&exchange)),
+        Route::OpenApi => Ok(openapi::description()),
         Route::MapReduce => map_reduce::run(exchange).await,
         Route::Buckets(_, bucket_type) => listing::buckets(&exchange, &bucket_type).await,
         Route::OldBucket(path) => match *method {

@@ -27,6 +27,7 @@ mod listing;
 mod map_reduce;
 mod name_list;
 mod object;
+mod openapi;
 mod opening;
 mod origin;
 mod preconditions;

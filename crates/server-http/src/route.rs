@@ -106,6 +106,8 @@ pub(crate) enum Route {
     Health(Probe),
     Stats,
     Metrics,
+    /// The description of this interface.
+    OpenApi,
     /// Receives MapReduce jobs.
     MapReduce,
     /// The buckets of a type.
@@ -149,6 +151,7 @@ impl Route {
             },
             Some("stats") => Self::Stats,
             Some("metrics") => Self::Metrics,
+            Some("openapi.json") => Self::OpenApi,
             Some("mapred") => Self::MapReduce,
             Some(OLD_PREFIX) => return Some(old(&mut pieces)),
             Some("buckets") => {
@@ -168,6 +171,7 @@ impl Route {
             | Self::Health(_)
             | Self::Stats
             | Self::Metrics
+            | Self::OpenApi
             | Self::Buckets(..)
             | Self::Keys(_)
             | Self::PreferenceList(..)
@@ -384,6 +388,8 @@ mod tests {
             ("/health/live/more", None),
             ("/stats/", Some(Route::Stats)),
             ("/metrics", Some(Route::Metrics)),
+            ("/openapi.json", Some(Route::OpenApi)),
+            ("/openapi.json/x", None),
             ("/riak", Some(Route::Buckets(Form::Old, default_type()))),
             ("/riak/b", Some(Route::OldBucket(old()))),
             ("/riak/b/k", Some(Route::Object(old(), key()))),
