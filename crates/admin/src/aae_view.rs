@@ -39,6 +39,7 @@ pub(crate) fn data(report: Option<&ExchangesReport>, size: RingSize) -> Value {
             "status": if it.trees.is_built { "built" } else { "building" },
             "built_seconds_ago": ago(it.built_at_micros),
             "builds": it.trees.builds,
+            "were_kept": it.trees.were_kept,
             "trees": it.trees.trees,
             "keys": it.trees.keys,
             "memory_bytes": it.trees.memory_bytes,

@@ -208,7 +208,7 @@ impl Arbiter {
         }
         self.scarcity = Scarcity {
             memory: is_scarce(
-                Some(self.memory_bytes() + looked.memory.requests),
+                Some(self.memory_bytes() + looked.memory.beside_stores()),
                 self.budgets.memory_bytes_max,
             ),
             open_files: is_scarce(looked.open_files, self.budgets.open_files_max),

@@ -1,13 +1,14 @@
 //! Reactions to memory running out, so that the system never kills a node: write buffers and caches
 //! are reduced first, then writers are slowed, then refused.
 //!
-//! Key directories, indexes of tables and queued batches cannot be reduced, and have to have room.
+//! Key directories, indexes of tables, trees of hashes and queued batches cannot be reduced, and have to
+//! have room.
 //! Write buffers get the rest of the budget, and caches the rest after those; both keep a small
 //! part of their configured sizes, since a node without would stall. Near the budget puts are
 //! delayed more and more, and at it they are refused until deletions, flushes or an operator have
 //! made room.
 
-/// Memory that the stores of a node share and that can be reduced, and memory of requests. Bytes.
+/// Memory that the stores of a node share and that can be reduced, and memory beside the stores. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedMemory {
     /// In caches of read data.
@@ -20,6 +21,15 @@ pub struct SharedMemory {
     pub write_buffers_max: u64,
     /// In requests in progress, and in batches queued for the value log.
     pub requests: u64,
+    /// In the trees of hashes that anti-entropy compares.
+    pub hash_trees: u64,
+}
+
+impl SharedMemory {
+    /// The memory beside the stores that cannot be reduced.
+    pub(crate) fn beside_stores(&self) -> u64 {
+        self.requests.saturating_add(self.hash_trees)
+    }
 }
 
 /// The resulting limits.
@@ -43,8 +53,8 @@ const SLOW_PERCENT: u64 = 90;
 /// The share below which refused puts are taken again, in percent.
 const TAKEN_AGAIN_PERCENT: u64 = 97;
 
-/// The limits for the memory of `stores`, write buffers included, and for shared memory and
-/// requests. `refused` is true if puts were refused so far.
+/// The limits for the memory of `stores`, write buffers included, and for shared memory and memory
+/// beside the stores. `refused` is true if puts were refused so far.
 pub(crate) fn orders(
     stores: u64,
     shared: SharedMemory,
@@ -59,7 +69,7 @@ pub(crate) fn orders(
             refuses_puts: false,
         };
     };
-    let stores = stores.saturating_add(shared.requests);
+    let stores = stores.saturating_add(shared.beside_stores());
     let fixed = stores.saturating_sub(shared.write_buffers);
     // The same part of a small budget, or they would use it up.
     let kept_caches = shared.caches_max.min(bytes_max) / KEPT_PART;
@@ -100,7 +110,7 @@ mod tests {
             caches_max: 160 * MEBIBYTE,
             write_buffers: 80 * MEBIBYTE,
             write_buffers_max: 160 * MEBIBYTE,
-            requests: 0,
+            ..SharedMemory::default()
         }
     }
 
@@ -149,6 +159,18 @@ mod tests {
     }
 
     #[test]
+    fn trees_of_hashes_count_like_what_stores_have_to_hold() {
+        let with_trees = SharedMemory {
+            requests: 200 * MEBIBYTE,
+            hash_trees: 200 * MEBIBYTE,
+            ..shared()
+        };
+        let at = |stores| orders(stores * MEBIBYTE, with_trees, Some(1000 * MEBIBYTE), false);
+        assert_eq!(at(490).caches_max, 110 * MEBIBYTE);
+        assert!(at(590).refuses_puts);
+    }
+
+    #[test]
     fn caches_that_were_given_more_than_the_budget_do_not_use_it_up() {
         let large = SharedMemory {
             caches_max: 1600 * MEBIBYTE,
@@ -179,7 +201,7 @@ mod tests {
                 caches_max: caches_max * MEBIBYTE,
                 write_buffers: buffers.min(stores) * MEBIBYTE,
                 write_buffers_max: buffers_max * MEBIBYTE,
-                requests: 0,
+                ..SharedMemory::default()
             };
             let (stores, budget) = (stores * MEBIBYTE, 1000 * MEBIBYTE);
             let orders = orders(stores, shared, Some(budget), false);

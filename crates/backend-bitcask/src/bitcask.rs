@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use kvorum_backend::{
     Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, Flow, FoldDetail,
-    FoldFilter, FoldRange, GroupSync, Intake, Lease, Lookup, LostRange, ReadAt, Receipt, Result,
-    Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry,
+    FoldFilter, FoldRange, GroupSync, Intake, Lease, Lookup, LostRange, ReadAt, Receipt, Replayed,
+    Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry,
     StoredHead, Task, Timestamp,
 };
 use kvorum_disk::{Disk, Reading, Reserve, remove_if_there};
@@ -369,6 +369,10 @@ impl Backend for Bitcask {
 
     fn durable(&self) -> Sequence {
         Sequence(self.store.files.durable())
+    }
+
+    fn take_replayed(&self) -> Option<Replayed> {
+        self.store.log.replays.take()
     }
 
     fn is_empty(&self, now: Timestamp) -> Result<bool> {

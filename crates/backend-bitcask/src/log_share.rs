@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kvorum_backend::StoreId;
+use kvorum_backend::{Replays, StoreId};
+use kvorum_encoding::key_segment;
 use kvorum_value_log::{Holds, ValueLog};
 use parking_lot::Mutex;
 
@@ -21,6 +22,8 @@ pub(crate) struct LogShare {
     /// Removals that opening found in the store's own files, by fingerprint and check: without a
     /// checkpoint the log replays older entries of their keys as well. Empty after the replay.
     pub(crate) hidden: Mutex<BTreeMap<(u64, u64), u64>>,
+    /// Batches that the log gave back at the opening.
+    pub(crate) replays: Replays,
     /// Segments of the log that copies of the store in progress need.
     pub(crate) holds: Holds,
     /// Known expired bytes in the log at its last survey.
@@ -39,6 +42,7 @@ impl LogShare {
             log,
             covered: AtomicU64::new(covered),
             hidden: Mutex::new(hidden),
+            replays: Replays::new(|key| Some(key_segment(key))),
             holds: Holds::default(),
             told_bytes: AtomicU64::new(0),
         }

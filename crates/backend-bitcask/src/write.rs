@@ -266,6 +266,7 @@ impl Store {
     ) -> Result<()> {
         self.home.intake.check_writable()?;
         let mut writer = self.files.writer.lock();
+        self.note_replay(sequence, records);
         for record in records {
             self.replay_record(segment, record)?;
         }
@@ -274,6 +275,26 @@ impl Store {
         catalog.last_sequence = catalog.last_sequence.max(sequence.0);
         self.files.note_durable(sequence.0);
         Ok(())
+    }
+
+    /// Takes note of the keys of a batch that comes back.
+    fn note_replay(&self, sequence: Sequence, records: &[LoggedRecord]) {
+        let replays = &self.log.replays;
+        if records.is_empty() {
+            // The log has lost them.
+            return replays.note_unknown();
+        }
+        let mut keys = Vec::with_capacity(records.len());
+        for record in records {
+            let head = &record.stored.head;
+            match KeyEntry::of(head) {
+                Some(entry) => keys.push(entry.key),
+                None if head.kind == KIND_NOTHING => {}
+                None => return replays.note_unknown(),
+            }
+        }
+        let covered = Sequence(self.log.covered());
+        replays.note(covered, sequence, keys.iter().map(|it| &it[..]));
     }
 
     fn replay_record(&self, segment: &Arc<LogSegment>, record: &LoggedRecord) -> Result<()> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kvorum_backend::{
     Backend, Backups, Batch, Capabilities, Durability, FoldEnd, IndexCounts, IndexFolds,
-    IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Receipt, Result, Sequence, Snapshot, Status,
-    StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind,
+    IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Receipt, Replayed, Result, Sequence, Snapshot,
+    Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind,
     Timestamp,
 };
 use kvorum_disk::Disk;
@@ -123,6 +123,10 @@ impl Backend for Innostore {
     fn durable(&self) -> Sequence {
         let durable = &self.tree.store.durable;
         Sequence(durable.load(std::sync::atomic::Ordering::Acquire))
+    }
+
+    fn take_replayed(&self) -> Option<Replayed> {
+        self.tree.store.replays.take()
     }
 
     fn is_empty(&self, now: Timestamp) -> Result<bool> {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arc_swap::ArcSwap;
-use kvorum_backend::{BackendError, ErrorKind, Intake, LostRange, Result, set_copy_aside};
+use kvorum_backend::{BackendError, ErrorKind, Intake, LostRange, Replays, Result, set_copy_aside};
 use kvorum_disk::{Disk, DiskLock, EntryKind, create_directory_durably};
+use kvorum_index_entries::keyspace::object_segment;
 use kvorum_page_tree::manifest::{self, FoundManifest, Manifest};
 use kvorum_page_tree::{FileRecord, PageFile, Tree, file_name, number_of, store_of_file};
 use kvorum_value_log::{Holds, ValueLog};
@@ -92,6 +93,7 @@ impl Opening {
             durable: AtomicU64::new(sequence),
             has_extras: AtomicBool::new(manifest.has_extras),
             manifest: Mutex::new(manifest),
+            replays: Replays::new(object_segment),
             holds: Holds::default(),
             lock: Mutex::new(Some(lock)),
             disk: self.disk,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use kvorum_backend::{BackendError, ErrorKind, Intake, Purpose, Result, Written};
+use kvorum_backend::{BackendError, ErrorKind, Intake, Purpose, Replays, Result, Written};
 use kvorum_disk::{Disk, DiskLock};
 use kvorum_page_tree::manifest::{self, Manifest};
 use kvorum_value_log::{Holds, ValueLog};
@@ -46,6 +46,8 @@ pub(crate) struct Store {
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
     pub(crate) has_extras: AtomicBool,
+    /// Batches that the log gave back at the opening.
+    pub(crate) replays: Replays,
     /// Segments of the log that copies of the store in progress need.
     pub(crate) holds: Holds,
     /// Released when the store is dropped or closed.

@@ -40,7 +40,8 @@ impl Tenant for OpenTree {
         records: &[LoggedRecord],
     ) -> Result<()> {
         self.store.intake.check_writable()?;
-        replay(&self.store, segment, sequence.0, records);
+        let covered = self.flushed();
+        replay(&self.store, covered, segment, sequence.0, records);
         self.flush_what_is_full()
     }
 
@@ -157,22 +158,40 @@ pub(crate) fn hold_log(store: &Store) -> Arc<HeldSegments> {
 
 /// Takes a logged batch that is not in the tree. A known one is skipped: the log may be read again.
 /// A batch without records stands for a loss in the log, with unknown keys.
-fn replay(store: &Store, segment: &Arc<LogSegment>, sequence: u64, records: &[LoggedRecord]) {
+fn replay(
+    store: &Store,
+    covered: Sequence,
+    segment: &Arc<LogSegment>,
+    sequence: u64,
+    records: &[LoggedRecord],
+) {
     let mut writer = store.writer.lock();
     let is_behind_gap = sequence > writer.last_sequence + 1;
     if records.is_empty() || is_behind_gap {
         // The log has reported its losses.
         let everything = KeyRange::everything();
         store.losses.doubts.open(DoubtKind::Lost, everything);
+        store.replays.note_unknown();
     }
     if sequence <= writer.last_sequence {
         return;
     }
     let mut ops = Vec::with_capacity(records.len());
+    let mut is_any_unknown = false;
     for record in records {
         match op_of(record) {
             Ok(op) => ops.extend(op),
-            Err(_) => note_undecodable(store, record),
+            Err(_) => {
+                is_any_unknown = true;
+                note_undecodable(store, record);
+            }
+        }
+    }
+    match is_any_unknown {
+        true => store.replays.note_unknown(),
+        false => {
+            let keys = ops.iter().map(|it| &it.key[..]);
+            store.replays.note(covered, Sequence(sequence), keys);
         }
     }
     let bytes = records.iter().map(|it| taken_bytes(&it.place())).sum();

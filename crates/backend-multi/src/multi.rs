@@ -10,7 +10,7 @@ use kvorum_backend::{
     Backend, BackendError, Backups, Batch, Belonging, Capabilities, Durability, ErrorKind, Flow,
     FoldDetail, FoldEnd, FoldFilter, FoldRange, IndexCounts, IndexFolds, IndexRange, IndexVisitor,
     JournalFoldEnd, JournalFolded, JournalFolds, Lease, Lookup, MoveEstimate, MoveStatus, Moves,
-    OldEntry, ReadAt, Reading, Receipt, Result, Sequence, Snapshot, Status, StepBudget,
+    OldEntry, ReadAt, Reading, Receipt, Replayed, Result, Sequence, Snapshot, Status, StepBudget,
     StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
     Visitor, Write, write_two_copies,
 };
@@ -762,6 +762,14 @@ impl Backend for MultiBackend {
     fn durable(&self) -> Sequence {
         self.sequence_of(|child| Ok(child.store.durable()))
             .unwrap_or_default()
+    }
+
+    /// The sum of the children's numbers does not show which batches of a child are missing.
+    fn take_replayed(&self) -> Option<Replayed> {
+        for child in &self.children {
+            drop(child.store.take_replayed());
+        }
+        None
     }
 
     fn is_empty(&self, now: Timestamp) -> Result<bool> {

@@ -4,8 +4,8 @@ use kvorum_encoding::StorageKey;
 
 use crate::{
     Backups, Batch, Capabilities, Durability, IndexFolds, JournalFolds, Lease, Lookup, Moves,
-    ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId,
-    StoredEntry, StoredHead, Task, Timestamp,
+    ReadAt, Receipt, Replayed, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome,
+    StoreId, StoredEntry, StoredHead, Task, Timestamp,
 };
 
 /// One vnode's store. See the crate's documentation for the contract.
@@ -37,6 +37,13 @@ pub trait Backend: Send + Sync {
 
     /// The sequence up to which every batch is known to be durable.
     fn durable(&self) -> Sequence;
+
+    /// The entries that a log has given back to the store since it was opened, and that come behind all that
+    /// its own files had; handed out once. `None` where there were none, where not all of them are known,
+    /// and for an engine that takes no note of them.
+    fn take_replayed(&self) -> Option<Replayed> {
+        None
+    }
 
     /// True when the store holds no unexpired entry. Fast; belongs on the blocking pool
     /// nevertheless.

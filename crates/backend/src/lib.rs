@@ -87,6 +87,7 @@ mod lost_directory;
 mod maintenance;
 mod moves;
 mod read_once;
+mod replays;
 mod scrub;
 mod snapshot;
 mod status;
@@ -120,6 +121,7 @@ pub use lost_directory::{
 pub use maintenance::{StepBudget, StepOutcome, Task, TaskKind, Urgency};
 pub use moves::{MoveEstimate, MoveStatus, Moves};
 pub use read_once::ReadOnce;
+pub use replays::{Replayed, Replays};
 pub use scrub::{SCRUB_NAME, ScrubFile, Scrubbing};
 pub use snapshot::{
     Flow, FoldClock, FoldDetail, FoldEnd, FoldFilter, FoldRange, KEYS_PER_LOOK, Lease, LeaseWatch,

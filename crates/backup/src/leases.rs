@@ -1,11 +1,11 @@
-//! The vnodes' dot leases, which no copy of a node may continue.
+//! The vnodes' dot leases and kept trees, which no copy of a node may continue.
 
 use std::path::Path;
 
 use kvorum_disk::Disk;
-use kvorum_vnode::LEASES_NAME;
+use kvorum_vnode::{LEASES_NAME, remove_kept_trees};
 
-/// Removes all leases, for good: vnodes take fresh actors then.
+/// Removes all leases and kept trees, for good: vnodes take fresh actors then, and build their trees.
 pub(crate) fn remove_leases(
     disk: &dyn Disk,
     data: &Path,
@@ -16,5 +16,6 @@ pub(crate) fn remove_leases(
             disk.sync_directory(directory)?;
         }
     }
+    remove_kept_trees(disk, data)?;
     Ok(())
 }

@@ -78,6 +78,7 @@ mod tests {
     fn disk_with(names: &[&str]) -> MemoryDisk {
         let disk = MemoryDisk::new();
         create_directory_durably(&disk, Path::new("data/ring/hints")).unwrap();
+        create_directory_durably(&disk, Path::new("data/hash_trees")).unwrap();
         for name in names {
             replace_file(&disk, &Path::new("data").join(name), b"x").unwrap();
         }
@@ -93,10 +94,16 @@ mod tests {
     }
 
     #[test]
-    fn leases_of_before_go_with_the_mark() {
-        let disk = disk_with(&["backup", "dot_leases", "ring/hints/dot_leases"]);
+    fn leases_and_trees_of_before_go_with_the_mark() {
+        let names = [
+            "backup",
+            "dot_leases",
+            "hash_trees/2",
+            "ring/hints/dot_leases",
+        ];
+        let disk = disk_with(&names);
         settle(&disk).unwrap();
-        for name in ["backup", "dot_leases", "ring/hints/dot_leases"] {
+        for name in names {
             assert!(!is_there(&disk, name), "{name}");
         }
     }

@@ -20,5 +20,5 @@ pub use compression::{Codec, Compression};
 pub use key_range::{KeyRange, successor};
 pub use segment_filter::{FoldedFilter, SegmentFilter};
 pub use storage_key::{StorageKey, StorageKeyError, bucket_prefix, prefix_lens, type_prefix};
-pub use tree_position::{POSITION_BITS, folded_segment, tree_position};
+pub use tree_position::{POSITION_BITS, folded_segment, key_segment, tree_position};
 pub use varint::{VARINT_BYTES_MAX, put_varint, varint_len};

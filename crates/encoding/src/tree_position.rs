@@ -3,8 +3,15 @@
 //! Sorted tables sum up the segments of each block's keys, cut to 16 bits. Those bits are the low
 //! ones of a position, so that a fold over one leaf of a tree reads few blocks.
 
+use crate::checksum::checksum;
+
 /// The bits of a position: as many as the largest tree has leaves for.
 pub const POSITION_BITS: u32 = 22;
+
+/// The segment of the entry under a storage key: engines keep it beside the entry.
+pub fn key_segment(key: &[u8]) -> u32 {
+    checksum(key)
+}
 
 /// The bits of a segment in sorted tables.
 pub fn folded_segment(segment: u32) -> u16 {

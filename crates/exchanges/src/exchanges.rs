@@ -9,6 +9,7 @@ use kvorum_cluster::{AgreedState, ClusterState};
 use kvorum_coordinator::{Coordinator, LocalVnodes};
 use kvorum_ring::NodeId;
 use kvorum_runtime::{Runtime, Watched};
+use kvorum_vnode::TreeFiles;
 use parking_lot::Mutex;
 
 use crate::building::Builder;
@@ -39,6 +40,8 @@ pub struct Parts {
     pub is_up: Arc<dyn Fn(NodeId) -> bool + Send + Sync>,
     /// Says how fast trees may be built.
     pub budget: Arc<dyn StepBudget>,
+    /// Files in which trees outlast the run; `None` where trees are in memory alone.
+    pub tree_files: Option<Arc<TreeFiles>>,
     /// The settings of exchanges.
     pub settings: ExchangeSettings,
 }
@@ -81,7 +84,13 @@ impl Exchanges {
             node: parts.node,
             cluster: parts.cluster,
             is_up: parts.is_up,
-            builder: Builder::new(parts.runtime.clone(), parts.vnodes, parts.budget, settings),
+            builder: Builder::new(
+                parts.runtime.clone(),
+                parts.vnodes,
+                parts.budget,
+                settings,
+                parts.tree_files,
+            ),
             means: Means {
                 runtime: parts.runtime,
                 coordinator: parts.coordinator,
@@ -174,15 +183,17 @@ impl Shared {
         if known.as_ref().is_some_and(|it| it.0 == state.version()) {
             return;
         }
-        let placements = Placements::of(state);
+        let (size, placements) = (state.ring().size(), Placements::of(state));
         let before = known.as_ref().map(|it| &it.1);
         if before.is_some_and(|before| before.differ_from(&placements)) {
             tracing::info!(
                 event = "trees_dropped",
                 reason = "properties of buckets have changed"
             );
-            self.builder.drop_all(state.ring().size());
+            self.builder.drop_all(size);
         }
+        let fingerprint = placements.fingerprint(size);
+        self.builder.set_placements(size, fingerprint);
         *known = Some((state.version(), placements));
     }
 

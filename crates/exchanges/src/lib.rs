@@ -4,7 +4,8 @@
 //!
 //! - `places` finds the tree of a key by its bucket's properties, and notices keys that have come to
 //!   other trees;
-//! - `building` builds the trees of this node's vnodes, one step after another with pauses between;
+//! - `building` takes the trees of this node's vnodes from their files or builds them, one step after
+//!   another with pauses between, and keeps them in files;
 //! - `targets` lists the preference lists that this node compares, with their replicas;
 //! - `conversation` drives one exchange: asks replicas, waits, has keys mended;
 //! - [`Exchanges`] begins exchanges as they fall due, and reports on them.
@@ -14,7 +15,7 @@
 //!
 //! Questions and repairs go through the coordinator: the machine that read repair uses mends each key.
 //!
-//! Outside this crate: the keeping of trees, engines, the transport of questions to other nodes.
+//! Outside this crate: the trees and their files, engines, the transport of questions to other nodes.
 
 mod building;
 mod conversation;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kvorum_cluster::{AgreedState, ClusterState};
-use kvorum_encoding::{Bucket, BucketType, StorageKey};
+use kvorum_encoding::{Bucket, BucketType, StorageKey, checksum, put_varint};
 use kvorum_properties::{BucketProperties, KeyFunction};
-use kvorum_ring::{KeyHash, position};
+use kvorum_ring::{KeyHash, RingSize, position};
 use kvorum_vnode::{TreeName, TreePlacing};
 
 /// Places keys by the agreed state of the moment.
@@ -49,6 +49,17 @@ impl Placement {
             },
             n_val: name_of_n(properties.n_val),
         }
+    }
+
+    /// Appends the number of names, each name behind its length, and the placement.
+    fn put(self, out: &mut Vec<u8>, names: &[&[u8]]) {
+        put_varint(out, names.len() as u64);
+        for name in names {
+            put_varint(out, name.len() as u64);
+            out.extend_from_slice(name);
+        }
+        let is_by_bucket = u8::from(self.hash == KeyHash::BucketOnly);
+        out.extend_from_slice(&[is_by_bucket, self.n_val]);
     }
 }
 
@@ -94,6 +105,21 @@ impl Placements {
     fn of_bucket(&self, name: &(BucketType, Bucket)) -> Option<Placement> {
         let own = self.of_buckets.get(name);
         own.or_else(|| self.of_types.get(&name.0)).copied()
+    }
+
+    /// A number that stands for the trees of all keys, over runs: a checksum over the ring's size, and over
+    /// types and buckets by name, each with its placement. Whether a type was there before does not count:
+    /// trees that were kept under the same placements have its tombstones too.
+    pub(crate) fn fingerprint(&self, size: RingSize) -> u32 {
+        let mut bytes = size.get().to_le_bytes().to_vec();
+        for (bucket_type, placement) in &self.of_types {
+            placement.put(&mut bytes, &[bucket_type.as_bytes()]);
+        }
+        for ((bucket_type, bucket), placement) in &self.of_buckets {
+            let name = [bucket_type.as_bytes(), bucket.as_bytes()];
+            placement.put(&mut bytes, &name);
+        }
+        checksum(&bytes)
     }
 
     /// True when keys that were in one tree by these are in another by later ones. A type that was unknown
@@ -157,5 +183,20 @@ mod tests {
         again.again.insert(BucketType::from("b"));
         assert!(without.differ_from(&again));
         assert!(!again.differ_from(&again));
+    }
+
+    #[test]
+    fn a_fingerprint_stands_for_all_that_places_keys() {
+        let size = |partitions| RingSize::new(partitions).unwrap();
+        let print = |it: &Placements| it.fingerprint(size(64));
+        let one = placements(&[("a", USUAL)], &[("a", SMALL)]);
+        let others = [
+            placements(&[("a", USUAL)], &[]),
+            placements(&[("a", SMALL)], &[("a", SMALL)]),
+            placements(&[("b", USUAL)], &[("b", SMALL)]),
+            placements(&[("a", USUAL), ("b", SMALL)], &[]),
+        ];
+        assert!(others.iter().all(|it| print(it) != print(&one)));
+        assert_ne!(one.fingerprint(size(128)), print(&one));
     }
 }

@@ -13,7 +13,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use kvorum_backend::{FoldRange, IndexEntry, IndexRange};
-use kvorum_encoding::{KeyRange, StorageKey, successor};
+use kvorum_encoding::{KeyRange, StorageKey, key_segment, successor};
 
 const OBJECT: u8 = b'o';
 const INDEX: u8 = b'i';
@@ -31,6 +31,12 @@ pub fn object_key(key: &[u8]) -> Bytes {
 /// True for the tree's key of an object.
 pub fn is_object(key: &[u8]) -> bool {
     key.first() == Some(&OBJECT)
+}
+
+/// The anti-entropy segment of an object, by the tree's key; `None` for an index entry.
+pub fn object_segment(key: &[u8]) -> Option<u32> {
+    let (kind, storage_key) = key.split_first()?;
+    (*kind == OBJECT).then(|| key_segment(storage_key))
 }
 
 /// The storage key in the tree's key of an object.

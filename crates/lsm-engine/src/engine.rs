@@ -6,12 +6,14 @@ use std::sync::Arc;
 use kvorum_backend::{
     Backend, Backups, Batch, Capabilities, Durability, FoldEnd, FoldFilter, FoldRange, IndexCounts,
     IndexFolds, IndexRange, IndexVisitor, JournalFolded, JournalFolds, Lease, Lookup, ReadAt,
-    Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId,
-    StoredEntry, StoredHead, Task, TaskKind, Timestamp, Visited, Visitor,
+    Receipt, Replayed, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup,
+    StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Visited, Visitor,
 };
 use kvorum_disk::{Disk, Reserve};
 use kvorum_encoding::StorageKey;
-use kvorum_index_entries::keyspace::{all_objects, object_key, object_range, storage_key};
+use kvorum_index_entries::keyspace::{
+    all_objects, object_key, object_range, object_segment, storage_key,
+};
 use kvorum_index_entries::{Indexes, ObjectsView};
 use kvorum_lsm::{DrawNumber, JournalShown, Lsm, LsmSettings, Shared};
 use kvorum_ordered_tree::{OrderedTree, ScanRange, TreeView};
@@ -48,6 +50,7 @@ impl LsmEngine {
         let settings = settings.into();
         let indexes = Indexes::new(settings.expiry.is_some());
         let lsm = Arc::new(Lsm::open(disk, directory, settings, shared, draw, log)?);
+        lsm.note_replays(object_segment);
         Ok(Self { lsm, indexes })
     }
 
@@ -119,6 +122,10 @@ impl Backend for LsmEngine {
 
     fn durable(&self) -> Sequence {
         self.lsm.durable()
+    }
+
+    fn take_replayed(&self) -> Option<Replayed> {
+        self.lsm.take_replayed()
     }
 
     fn is_empty(&self, now: Timestamp) -> Result<bool> {

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Durability, ErrorKind, Lease, Lookup, ReadAt, Receipt, Result, Sequence, StepBudget,
-    StepOutcome, StoreId, Task, Timestamp,
+    Durability, ErrorKind, Lease, Lookup, ReadAt, Receipt, Replayed, Replays, Result, Sequence,
+    StepBudget, StepOutcome, StoreId, Task, Timestamp,
 };
 use kvorum_disk::{Disk, Reserve};
 use kvorum_storage_errors::IntoBackend;
@@ -96,6 +96,17 @@ impl Lsm {
     /// the store uses, it changes nothing. A second reserve is ignored.
     pub fn set_reserve(&self, reserve: Arc<Reserve>) {
         self.store.intake.set_reserve(reserve);
+    }
+
+    /// Has the batches noted that the value log gives back from now on, by the segments of their keys. A
+    /// second call changes nothing.
+    pub fn note_replays(&self, segment_of: fn(&[u8]) -> Option<u32>) {
+        self.store.replays.get_or_init(|| Replays::new(segment_of));
+    }
+
+    /// Batches that the value log has given back; see [`kvorum_backend::Backend::take_replayed`].
+    pub fn take_replayed(&self) -> Option<Replayed> {
+        self.store.replays.get().and_then(Replays::take)
     }
 
     /// True when the store keeps a journal of its entries.

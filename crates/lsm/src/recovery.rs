@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use kvorum_backend::{
@@ -26,6 +26,7 @@ use crate::expiry::Expiry;
 use crate::files;
 use crate::files::sync_directory;
 use crate::log::{self, log_id, log_path};
+use crate::log_backlog::LogBacklog;
 use crate::logged::segment_of;
 use crate::lost::LostLog;
 use crate::manifest::{self, Manifest};
@@ -35,7 +36,6 @@ use crate::policy::Layout;
 use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
 use crate::store::{Store, WriteSide};
-use crate::log_backlog::LogBacklog;
 use crate::{CompressionPoint, DrawNumber, LsmSettings, Shared};
 
 /// The state of an opening.
@@ -130,6 +130,7 @@ impl Recovery {
                     self.directory.clone(),
                     self.log.as_ref().map(|it| it.reserve().clone()),
                 ),
+                replays: OnceLock::new(),
                 holds: Holds::default(),
                 compressor: Compressor::new(self.settings.log_compression()),
                 journal_compressor: Compressor::new(match self.settings.compression_point {

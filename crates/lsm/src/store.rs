@@ -7,11 +7,11 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use kvorum_backend::{BackendError, ErrorKind, GroupSync, Intake, Result, Written};
+use kvorum_backend::{BackendError, ErrorKind, GroupSync, Intake, Replays, Result, Written};
 use kvorum_disk::{Disk, DiskLock, Operation};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter};
 use kvorum_sst::{SstError, Table, TableId};
@@ -23,11 +23,11 @@ use parking_lot::Mutex;
 use crate::DrawNumber;
 use crate::expiry::Expiry;
 use crate::keeping::Keeping;
+use crate::log_backlog::LogBacklog;
 use crate::manifest::{self, Manifest};
 use crate::pins::Pins;
 use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
-use crate::log_backlog::LogBacklog;
 use crate::version::Version;
 use crate::{LsmSettings, Shared};
 
@@ -68,6 +68,8 @@ pub(crate) struct Store {
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
     pub(crate) has_extras: AtomicBool,
+    /// Batches that the value log gives back, if the engine has them noted.
+    pub(crate) replays: OnceLock<Replays>,
     /// Segments of the value log that copies of the store in progress need.
     pub(crate) holds: Holds,
     /// Released when the store is dropped or closed.

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use kvorum_backend::{ErrorKind, Result, Sequence, StepBudget, StepOutcome, StoreId, Timestamp};
 use kvorum_encoding::KeyRange;
 use kvorum_ordered_tree::{DoubtKind, OrderedTree};
@@ -20,6 +21,7 @@ use parking_lot::MutexGuard;
 use crate::Lsm;
 use crate::log::decode_logged;
 use crate::logged::{lost_name, taken_bytes};
+use crate::op::Op;
 use crate::rebuilding::lost_tables;
 use crate::store::{Store, WriteSide};
 
@@ -46,7 +48,8 @@ impl Tenant for Lsm {
         records: &[LoggedRecord],
     ) -> Result<()> {
         self.store.intake.check_writable()?;
-        replay(&self.store, segment, sequence.0, records);
+        let covered = self.flushed();
+        replay(&self.store, covered, segment, sequence.0, records);
         self.flush_what_is_full()
     }
 
@@ -99,7 +102,13 @@ impl Lsm {
 
 /// Takes a logged batch that is in no table, at its place. A known one is skipped: the log may be
 /// read again. A batch without records stands for a loss in the log, with unknown keys.
-fn replay(store: &Store, segment: &Arc<LogSegment>, sequence: u64, records: &[LoggedRecord]) {
+fn replay(
+    store: &Store,
+    covered: Sequence,
+    segment: &Arc<LogSegment>,
+    sequence: u64,
+    records: &[LoggedRecord],
+) {
     let mut writer = store.writer.lock();
     let is_known = sequence <= writer.last_sequence;
     let is_behind_gap = sequence > writer.last_sequence + 1;
@@ -107,6 +116,9 @@ fn replay(store: &Store, segment: &Arc<LogSegment>, sequence: u64, records: &[Lo
         // The log has reported its losses.
         let everything = KeyRange::everything();
         store.read_side.doubts.open(DoubtKind::Lost, everything);
+        if let Some(replays) = store.replays.get() {
+            replays.note_unknown();
+        }
     }
     if is_known {
         return;
@@ -114,22 +126,56 @@ fn replay(store: &Store, segment: &Arc<LogSegment>, sequence: u64, records: &[Lo
     let version = store.version.load();
     version.memtable.keep_segment(segment);
     let (mut bytes, keeping) = (0, store.keeping());
+    let mut keys = ReplayedKeys::default();
     for record in records {
         match decode_logged(record, keeping) {
             Ok(None) => {}
             Ok(Some(op)) => {
                 let at = record.place();
                 bytes += version.memtable.apply_logged(&op, sequence, &at, keeping);
+                keys.take(op);
             }
-            Err(_) => note_undecodable(store, record),
+            Err(_) => {
+                keys.is_any_unknown = true;
+                note_undecodable(store, record);
+            }
         }
     }
+    keys.note(store, covered, Sequence(sequence));
     store.shared.memory.add(bytes);
     let taken = records.iter().map(|it| taken_bytes(&it.place())).sum();
     writer.uncovered.add(segment.number(), sequence, taken);
     writer.last_sequence = sequence;
     store.show_up_to(sequence);
     store.durable.fetch_max(sequence, Ordering::AcqRel);
+}
+
+/// The keys of a batch that comes back.
+#[derive(Default)]
+struct ReplayedKeys {
+    keys: Vec<Bytes>,
+    is_any_unknown: bool,
+}
+
+impl ReplayedKeys {
+    fn take(&mut self, op: Op) {
+        match op {
+            Op::Put { key, .. } | Op::Remove { key } => self.keys.push(key),
+            Op::RemoveRange { .. } => self.is_any_unknown = true,
+        }
+    }
+
+    /// `covered` is the batch up to which the store's own files had everything before this one came.
+    fn note(&self, store: &Store, covered: Sequence, sequence: Sequence) {
+        let Some(replays) = store.replays.get() else {
+            return;
+        };
+        if self.is_any_unknown {
+            return replays.note_unknown();
+        }
+        let keys = self.keys.iter().map(|it| &it[..]);
+        replays.note(covered, sequence, keys);
+    }
 }
 
 fn note_undecodable(store: &Store, record: &LoggedRecord) {

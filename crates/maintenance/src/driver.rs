@@ -248,6 +248,7 @@ impl Maintenance {
                 memory: SharedMemory {
                     requests: self.parts.room.taken_bytes()
                         + log.map_or(0, MaintainedLog::queued_bytes),
+                    hash_trees: vnodes.iter().map(|it| it.trees_memory_bytes()).sum(),
                     ..self.parts.giving_way.used()
                 },
                 disk: self.parts.reserve.as_deref().and_then(disk_room),

@@ -198,6 +198,7 @@ fn budgets_table(report: &Report, budgets: &Budgets) -> Table {
     let buffers = bytes(used.write_buffers);
     row("  write buffers", buffers, bytes(allowed.write_buffers_max));
     row("  requests", bytes(used.requests), String::new());
+    row("  hash trees", bytes(used.hash_trees), String::new());
     let count = |count: Option<u64>| count.map_or("unknown".to_owned(), |count| count.to_string());
     let open = count(report.open_files);
     row("open files", open, count(budgets.open_files_max));
@@ -358,6 +359,7 @@ fn budgets_json(report: &Report, budgets: &Budgets) -> Value {
         "write_buffer_bytes_max": report.memory_orders.write_buffers_max,
         "write_buffer_bytes_used": report.memory.write_buffers,
         "request_bytes_used": report.memory.requests,
+        "hash_tree_bytes_used": report.memory.hash_trees,
         "open_files_max": budgets.open_files_max,
         "open_files_used": report.open_files,
         "disk_bytes_available": report.disk.map(|disk| disk.available_bytes),
@@ -436,7 +438,7 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
     text.gauge("maintenance_possible_bytes_per_second", help, report.speed);
     let help = "Steps under way";
     text.gauge("maintenance_running_steps", help, running);
-    let help = "Memory that stores hold, the caches that they share, and requests in progress";
+    let help = "Memory of stores, of the caches that they share, of requests and of hash trees";
     text.gauge("maintenance_memory_bytes", help, report.memory_bytes);
     let help = "Memory in caches of what was read";
     text.gauge("maintenance_cache_bytes", help, used.caches);
@@ -449,6 +451,8 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
     text.gauge("maintenance_write_buffer_bytes_allowed", help, value);
     let help = "Memory in large requests in progress and in what waits for the value log";
     text.gauge("maintenance_request_bytes", help, used.requests);
+    let help = "Memory in the hash trees that anti-entropy compares";
+    text.gauge("maintenance_hash_tree_bytes", help, used.hash_trees);
     let help = "1 while puts are refused because memory or open files are used up";
     text.gauge("maintenance_refuses_puts", help, refuses);
     let help = "Open files of the process";

@@ -27,11 +27,11 @@ use kvorum_liveness::Liveness;
 use kvorum_peer::Peers;
 use kvorum_ring::{Epoch, NodeId, Partition, Phase, Ring};
 use kvorum_runtime::Runtime;
-use kvorum_vnode::{LeaseTable, TreePlacing, Vnode, VnodeMeter, VnodeSettings};
+use kvorum_vnode::{LeaseTable, TreeFiles, TreePlacing, Vnode, VnodeMeter, VnodeSettings};
 
 use crate::error::OpenError;
-use crate::store_list::{StoreList, HeldFile, Known};
 use crate::recognising::KnownStores;
+use crate::store_list::{HeldFile, Known, StoreList};
 use crate::stores::{Found, StoreError, Stores};
 use crate::unknown_state::is_unknown;
 use crate::vnode_table::{Unopened, VnodeTable};
@@ -56,6 +56,8 @@ pub(crate) struct Ground {
     pub(crate) meter: Arc<dyn VnodeMeter>,
     /// Says in which tree a key is; `None` for vnodes without trees.
     pub(crate) places: Option<Arc<dyn TreePlacing>>,
+    /// Files in which trees outlast the run.
+    pub(crate) tree_files: Arc<TreeFiles>,
 }
 
 /// See the module's description.
@@ -346,26 +348,35 @@ impl Ground {
         true
     }
 
-    /// A vnode that is complete if the record has it so.
+    /// A vnode that is complete if the record has it so. Blocks.
+    ///
+    /// # Errors
+    /// Those of the disk, where the trees of another store, or of a later time, cannot be removed.
     pub(crate) fn known_vnode(
         &self,
         held: &StoreList,
         epoch: Epoch,
         partition: Partition,
         store: Arc<dyn Backend>,
-    ) -> Arc<Vnode> {
+    ) -> Result<Arc<Vnode>, StoreError> {
+        let (identity, sequence) = (store.identity(), store.durable());
+        self.tree_files.sift(partition, identity, sequence)?;
         let leases = self.leases.clone();
         let vnode = Vnode::new(partition, epoch, store, leases, self.settings)
             .metered(self.runtime.clock(), self.meter.clone());
         let vnode = match &self.places {
             Some(places) => vnode.with_trees(places.clone()),
-            None => vnode,
+            None => {
+                // It would be kept for trees.
+                drop(vnode.store_for_upkeep().take_replayed());
+                vnode
+            }
         };
         let known = held.stores.get(&partition);
         if known.is_some_and(|known| !known.is_complete) {
             vnode.mark_incomplete();
         }
-        Arc::new(vnode)
+        Ok(Arc::new(vnode))
     }
 
     /// Records the stores that are about to be opened; returns those that the record had already. Removes
@@ -413,7 +424,7 @@ impl Ground {
                 held.note(partition, &store, !others_have_it);
                 store
             };
-            vnodes.push(self.known_vnode(held, ring.epoch(partition), partition, store));
+            vnodes.push(self.known_vnode(held, ring.epoch(partition), partition, store)?);
         }
         self.held.store(held)?;
         self.leases.renew()?;
@@ -431,6 +442,8 @@ impl Ground {
             let store = vnode.map(|vnode| vnode.store_for_upkeep().clone());
             let known = held.identity(partition);
             self.stores.remove(held.size, partition, known, store)?;
+            // Trees of a store that is gone are never taken.
+            let _removed_or_left = self.tree_files.remove(partition);
             held.remove(partition);
         }
         self.held.store(held)?;
@@ -555,8 +568,9 @@ impl Follower {
                 }
             }
             let (seen, had) = (state.clone(), had.clone());
-            let enter =
-                move |ground: &Ground, held: &mut StoreList| ground.enter(held, &seen, &had, opened);
+            let enter = move |ground: &Ground, held: &mut StoreList| {
+                ground.enter(held, &seen, &had, opened)
+            };
             self.with_record(held, enter).await?;
         }
         failed.map_or(Ok(()), Err)

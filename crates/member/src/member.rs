@@ -19,7 +19,7 @@ use kvorum_liveness::Liveness;
 use kvorum_peer::{Encryption, PeerService, Peers};
 use kvorum_ring::NodeId;
 use kvorum_runtime::{Listener, Moment, Runtime, TaskGuard};
-use kvorum_vnode::{LeaseTable, TreePlacing, ValueFacts, Vnode, VnodeMeter, VnodeWork};
+use kvorum_vnode::{LeaseTable, TreeFiles, TreePlacing, ValueFacts, Vnode, VnodeMeter, VnodeWork};
 use parking_lot::Mutex;
 
 use crate::agreed_log::AgreedLog;
@@ -130,6 +130,7 @@ pub struct Member {
     coordinator: Arc<Coordinator>,
     leases: Arc<LeaseTable>,
     hint_leases: Arc<LeaseTable>,
+    tree_files: Arc<TreeFiles>,
     tasks: Mutex<Vec<TaskGuard<()>>>,
 }
 
@@ -181,6 +182,7 @@ impl Member {
 
         let leases = hint_store::open_leases(&disk, &data_directory, &runtime)?;
         let hint_leases = hint_store::open_leases(&disk, &directory.join("hints"), &runtime)?;
+        let tree_files = Arc::new(TreeFiles::new(disk.clone(), &data_directory));
         stores.agreed(Arc::new(state.clone()));
         let health_stores = stores.clone();
         let ground = Ground {
@@ -196,6 +198,7 @@ impl Member {
                 let places = KeyPlaces::new(Arc::new(state.clone()));
                 Arc::new(places) as Arc<dyn TreePlacing>
             }),
+            tree_files: tree_files.clone(),
         };
         let vnodes = ground.table.clone();
         let (opening_ground, current) = (ground.clone(), state.current());
@@ -267,6 +270,7 @@ impl Member {
                 coordinator: coordinator.clone(),
                 is_up: Arc::new(move |node| detector.is_up(node)),
                 budget: Arc::new(TreeSteps(budget)),
+                tree_files: Some(tree_files.clone()),
                 settings: exchanges,
             })
         });
@@ -312,6 +316,7 @@ impl Member {
             liveness,
             leases,
             hint_leases,
+            tree_files,
         });
         let opener = Opener::new(member.follower.clone(), known, partitions);
         member.keep("vnode opening", Arc::new(opener).run());
@@ -549,10 +554,17 @@ impl Member {
         first_failure.map_or(Ok(()), Err)
     }
 
-    /// Lets the vnodes go on under their actors in the next run; the stores are closed without an
-    /// error, and logged writes for them are not needed any more. Blocks.
+    /// Lets the vnodes go on in the next run with their trees and under their actors; the stores are
+    /// closed without an error, and logged writes for them are not needed any more. Blocks.
     pub fn seal(&self) -> Result<(), DiskError> {
         let vnodes = self.vnodes.all();
+        for vnode in &vnodes {
+            if let Err(error) = vnode.seal_trees(&self.tree_files) {
+                // They are built anew.
+                let partition = vnode.partition().number();
+                tracing::warn!(event = "trees_not_kept", partition, error = %error);
+            }
+        }
         self.leases
             .seal(vnodes.iter().map(|vnode: &Arc<Vnode>| &**vnode))?;
         self.hint_leases.seal([self.hints.vnode()])

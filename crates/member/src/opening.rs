@@ -24,8 +24,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::follower::{Follower, Ground, have_others_it};
-use crate::store_list::StoreList;
 use crate::recognising::{KnownStores, Refused, Verdict};
+use crate::store_list::StoreList;
 use crate::stores::StoreError;
 use crate::unknown_state::is_unknown;
 use crate::vnode_table::Unopened;
@@ -278,7 +278,10 @@ impl Ground {
                 Ok(store) => {
                     self.note_if_lossy(held, &losses, others_have_it, partition, &store);
                     let epoch = epoch_of(held, state, partition);
-                    vnodes.push(self.known_vnode(held, epoch, partition, store));
+                    match self.known_vnode(held, epoch, partition, store) {
+                        Ok(vnode) => vnodes.push(vnode),
+                        Err(error) => self.note_failure(partition, &error),
+                    }
                 }
                 Err(error) => self.note_failure(partition, &error),
             }

@@ -14,6 +14,7 @@
 //!                  is noticed
 //!   hints/         what is kept for other nodes; in hints/lost, stores of it that could not be opened
 //!   dot_leases     the actors that vnodes may go on with after a clean stop
+//!   hash_trees/N   the trees of hashes of partition N, for the next start
 //!   value_log/     entries of all stores that leave them there, from their acknowledgement on
 //!   value_logs     which value log is here, and which ones were given up
 //!   accept_lost_value_log

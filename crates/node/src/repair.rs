@@ -21,6 +21,7 @@ use kvorum_disk::{Disk, DiskLock, EntryKind, RealDisk};
 use kvorum_index_entries::keyspace::key_shown;
 use kvorum_inspect::{Kind, Plan, VerifyOptions, is_node_directory, recognise};
 use kvorum_settings::StorageBackend;
+use kvorum_vnode::{KEPT_TREES_NAME, remove_kept_trees};
 
 use self::outcome::{OtherChecked, Outcome};
 use crate::console::exit_code;
@@ -57,6 +58,8 @@ struct Found {
     others: Vec<(PathBuf, &'static str)>,
     /// Stores of hints that a start set aside.
     set_aside: Vec<PathBuf>,
+    /// Data directories with trees of hashes that were kept over a stop.
+    kept_trees: Vec<PathBuf>,
     locks: Vec<Box<dyn DiskLock>>,
 }
 
@@ -64,6 +67,12 @@ struct Found {
 pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let found = find(&*disk, arguments)?;
+    if !arguments.dry_run && !found.trees.is_empty() {
+        // A repair may take entries away that are in them. They are built anew.
+        for data in &found.kept_trees {
+            remove_kept_trees(&*disk, data)?;
+        }
+    }
     let mut repairs = Vec::new();
     for directory in &found.trees {
         let options = options_of(&*disk, directory)(arguments.dry_run, arguments.keep_doubtful);
@@ -182,6 +191,8 @@ fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> 
         if entry.kind == EntryKind::Directory {
             if entry.name == LOST_NAME {
                 set_aside(disk, &path, found)?;
+            } else if entry.name == KEPT_TREES_NAME {
+                found.kept_trees.push(directory.to_owned());
             } else if depth < DEPTH_MAX {
                 visit(disk, &path, depth + 1, found)?;
             }

@@ -99,6 +99,8 @@ list_defects! {
     ChangeDuringPageTakenTwice,
     /// A tree is not changed when an entry is overwritten.
     TreeUnchangedByOverwrite,
+    /// Trees that were kept over a stop are taken although their store was rolled back since.
+    TreeKeptAcrossRollback,
     /// An exchange compares a tree that is being built.
     TreeTrustedWhileBuilt,
     /// A range hint ends where the last exchange found its last difference.

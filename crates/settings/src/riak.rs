@@ -290,7 +290,7 @@ pub(crate) const FAMILIES: [Family; 17] = [
                  anti_entropy.max_open_files anti_entropy.bloomfilter tictacaae_dataroot \
                  tictacaae_parallelstore tictacaae_storeheads tictacaae_backendloglevel \
                  tictacaae_backendcompression",
-                "trees are in memory, and heads are read from the stores themselves: there is no store beside them",
+                "trees are in memory and in hash_trees of the data directory, and heads are read from the stores themselves: there is no store beside them",
             ),
             ignored(
                 "anti_entropy.throttle anti_entropy.throttle.$tier.mailbox_size \

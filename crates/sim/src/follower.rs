@@ -9,7 +9,7 @@ use kvorum_coordinator::VnodeHints;
 use kvorum_liveness::Liveness;
 use kvorum_ring::{NodeId, Partition};
 use kvorum_test_cluster::{ToldState, Vnodes, node_id, partitions_at};
-use kvorum_vnode::{LeaseTable, TreePlacing, Vnode};
+use kvorum_vnode::{LeaseTable, TreeFiles, TreePlacing, Vnode};
 
 use crate::node_settings::VNODE_SETTINGS;
 use crate::stores::SimulatedStores;
@@ -23,20 +23,31 @@ pub(crate) struct Follower {
     pub(crate) hint_leases: Arc<LeaseTable>,
     pub(crate) stores: Arc<SimulatedStores>,
     pub(crate) places: Option<Arc<dyn TreePlacing>>,
+    pub(crate) tree_files: Arc<TreeFiles>,
 }
 
-/// A vnode that keeps trees, if a placing of keys in trees is given.
-pub(crate) fn with_trees(vnode: Vnode, places: Option<&Arc<dyn TreePlacing>>) -> Arc<Vnode> {
-    Arc::new(match places {
+/// A vnode that keeps trees, if a placing of keys in trees is given. Nothing was written to its store since
+/// that was opened; a file of trees that does not fit the store is removed.
+pub(crate) fn with_trees(
+    vnode: Vnode,
+    places: Option<&Arc<dyn TreePlacing>>,
+    files: &TreeFiles,
+) -> anyhow::Result<Arc<Vnode>> {
+    let store = vnode.store_for_upkeep();
+    files.sift(vnode.partition(), store.identity(), store.durable())?;
+    Ok(Arc::new(match places {
         Some(places) => vnode.with_trees(places.clone()),
         None => vnode,
-    })
+    }))
 }
 
 impl Follower {
-    /// Lets the vnodes go on under their actors; the stores are closed.
+    /// Lets the vnodes go on with their trees and under their actors; the stores are closed.
     pub(crate) fn seal(&self, hints: &VnodeHints) {
         let vnodes = self.vnodes.all();
+        for vnode in &vnodes {
+            let _kept_or_built_anew = vnode.seal_trees(&self.tree_files);
+        }
         let _sealed = self.leases.seal(vnodes.iter().map(|vnode| &**vnode));
         let _sealed = self.hint_leases.seal([hints.vnode()]);
     }
@@ -68,7 +79,8 @@ impl Follower {
             let epoch = ring.epoch(partition);
             let vnode = Vnode::new(partition, epoch, store, self.leases.clone(), VNODE_SETTINGS);
             self.leases.renew()?;
-            self.vnodes.insert(with_trees(vnode, self.places.as_ref()));
+            let vnode = with_trees(vnode, self.places.as_ref(), &self.tree_files)?;
+            self.vnodes.insert(vnode);
         }
         Ok(())
     }

@@ -20,12 +20,12 @@ use kvorum_runtime::{ListenOptions, Moment, Runtime};
 use kvorum_test_cluster::{
     Everybody, ToldState, Unmeasured, Vnodes, node_id, partitions_at, peer_address,
 };
-use kvorum_vnode::{LeaseTable, TreePlacing, Vnode};
+use kvorum_vnode::{LeaseTable, TreeFiles, TreePlacing, Vnode};
 
+use crate::follower::{Follower, with_trees};
 use crate::machine::{DIRECTORY, Machine, Node, Running};
 use crate::node_settings::{VNODE_SETTINGS, coordinator_settings, exchange_settings};
 use crate::stores::Which;
-use crate::follower::{Follower, with_trees};
 
 const HINT_DIRECTORY: &str = "/node/hints";
 /// Requests of other nodes that wait at which further ones are refused.
@@ -81,12 +81,13 @@ impl Machine {
             let places = KeyPlaces::new(known.clone());
             Arc::new(places) as Arc<dyn TreePlacing>
         });
+        let tree_files = Arc::new(TreeFiles::new(disk.clone(), Path::new(DIRECTORY)));
         for partition in wanted {
             let store = stores.get(size, Which::Partition(partition));
             let store = store.context("a store was not opened")?;
             let epoch = ring.epoch(partition);
             let vnode = Vnode::new(partition, epoch, store, leases.clone(), VNODE_SETTINGS);
-            vnodes.insert(with_trees(vnode, places.as_ref()));
+            vnodes.insert(with_trees(vnode, places.as_ref(), &tree_files)?);
         }
         let store = stores.get(size, Which::Hints);
         let store = store.context("the hints were not opened")?;
@@ -148,6 +149,7 @@ impl Machine {
                 coordinator: coordinator.clone(),
                 is_up: Arc::new(move |node| detector.is_up(node)),
                 budget: Arc::new(Unbounded),
+                tree_files: Some(tree_files.clone()),
                 settings,
             })
         });
@@ -162,6 +164,7 @@ impl Machine {
             hint_leases,
             stores: stores.clone(),
             places,
+            tree_files,
         };
         told.follow(learned, self.number);
         Ok(Running {

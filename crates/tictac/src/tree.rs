@@ -18,6 +18,8 @@ pub struct Tree {
     root: Vec<u32>,
     /// Branches that were never touched are not there.
     branches: Vec<Option<Box<Branch>>>,
+    /// The number of those that are there.
+    touched: usize,
     keys: u64,
 }
 
@@ -33,6 +35,7 @@ impl Tree {
             hash_version,
             root: vec![0; size.branches()],
             branches: vec![None; size.branches()],
+            touched: 0,
             keys: 0,
         }
     }
@@ -146,10 +149,9 @@ impl Tree {
 
     /// The memory that it takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        let touched = self.branches.iter().flatten().count();
         size_of::<Self>()
             + self.root.len() * (size_of::<u32>() + size_of::<Option<Box<Branch>>>())
-            + touched * size_of::<Branch>()
+            + self.touched * size_of::<Branch>()
     }
 
     /// The most memory that a tree of a size takes, in bytes.
@@ -162,6 +164,21 @@ impl Tree {
     pub(crate) fn touched(&self) -> impl Iterator<Item = (usize, &Branch)> {
         let numbered = self.branches.iter().enumerate();
         numbered.filter_map(|(number, branch)| Some((number, &**branch.as_ref()?)))
+    }
+
+    /// Forgets all leaves that fold onto some of a tree of a size, which is at most its own. Its number of
+    /// keys stays, since [`Tree::refill`] is to fill these leaves again.
+    pub fn forget_leaves(&mut self, size: TreeSize, leaves: &[u32]) {
+        for leaf in leaves {
+            for number in (*leaf..self.size.leaves()).step_by(size.leaves() as usize) {
+                self.turn(number, self.leaf(number));
+            }
+        }
+    }
+
+    /// Takes in an entry of a leaf that was forgotten, by its stored segment.
+    pub fn refill(&mut self, segment: u32, hash: LeafHash) {
+        self.turn(self.size.leaf_of(segment), hash.get());
     }
 
     pub(crate) fn set_keys(&mut self, keys: u64) {
@@ -178,11 +195,12 @@ impl Tree {
     }
 
     pub(crate) fn add_branch(&mut self, number: usize, leaves: &Branch) {
-        let into = self.branches[number].get_or_insert_with(|| Box::new(EMPTY));
-        for (into, leaf) in into.iter_mut().zip(leaves) {
+        let mut of_all = 0;
+        for (into, leaf) in self.branch_mut(number).iter_mut().zip(leaves) {
             *into ^= leaf;
-            self.root[number] ^= leaf;
+            of_all ^= leaf;
         }
+        self.root[number] ^= of_all;
     }
 
     fn turn(&mut self, number: u32, bits: u32) {
@@ -191,7 +209,14 @@ impl Tree {
         }
         let (branch, leaf) = place(number);
         self.root[branch] ^= bits;
-        self.branches[branch].get_or_insert_with(|| Box::new(EMPTY))[leaf] ^= bits;
+        self.branch_mut(branch)[leaf] ^= bits;
+    }
+
+    /// A branch that is about to change.
+    fn branch_mut(&mut self, number: usize) -> &mut Branch {
+        let branch = &mut self.branches[number];
+        self.touched += usize::from(branch.is_none());
+        branch.get_or_insert_with(|| Box::new(EMPTY))
     }
 }
 

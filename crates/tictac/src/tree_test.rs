@@ -1,6 +1,6 @@
 //! Trees against a model: a map from keys to stored entries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kvorum_encoding::checksum;
 use proptest::prelude::*;
@@ -121,6 +121,33 @@ fn a_wrong_leaf_is_put_right() {
     assert_eq!(tree.leaf(number), 12);
     assert!(tree.correct(number, right.leaf(number)));
     assert!(is_same(&tree, &right));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn leaves_that_were_forgotten_and_filled_again_are_as_they_were(
+        sizes in (size(), size()),
+        model in prop::collection::btree_map(any::<u16>(), 1u64..9, 0..200),
+        forgotten in prop::collection::btree_set(any::<u16>(), 0..20),
+    ) {
+        let (small, large) = (sizes.0.min(sizes.1), sizes.0.max(sizes.1));
+        let tree = tree_of(large, &model);
+        let leaf = |key: &u16| small.leaf_of(segment(*key));
+        let leaves: BTreeSet<u32> = forgotten.iter().map(leaf).collect();
+        let mut other = tree.clone();
+        let wanted: Vec<u32> = leaves.iter().copied().collect();
+        other.forget_leaves(small, &wanted);
+        let (gone, rest): (Model, Model) =
+            model.iter().partition(|(key, _)| leaves.contains(&leaf(*key)));
+        let without = tree_of(large, &rest);
+        prop_assert_eq!(other.root(), without.root());
+        for (key, counter) in &gone {
+            other.refill(segment(*key), hash(*key, *counter));
+        }
+        prop_assert!(is_same(&other, &tree));
+    }
 }
 
 #[test]

@@ -11,19 +11,25 @@
 //!
 //! Leaves are corrected in the same way: by a fold of the leaves and the changes recorded meanwhile.
 //!
-//! Trees are in memory alone, and are built after each start. A change that their vnode cannot show (an
-//! entry that expired, a write that failed and took effect all the same) makes a leaf wrong; exchanges
-//! find such leaves and have them corrected.
+//! Trees that were kept in a file are *caught up* in the same way: the leaves of all entries that were written
+//! since are forgotten, and a fold of these leaves alone fills them again. Until the trees are taken, each
+//! segment that is changed is noted.
+//!
+//! A change that their vnode cannot show (an entry that expired, a write that failed and took effect all the
+//! same) makes a leaf wrong; exchanges find such leaves and have them corrected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_encoding::StorageKey;
+use kvorum_backend::Sequence;
+use kvorum_encoding::{SegmentFilter, StorageKey};
 use kvorum_planted_defects::is_planted;
-use kvorum_tictac::{LeafHash, Tree, TreeSize};
+use kvorum_tictac::{LeafHash, Stamp, Tree, TreeSize};
 use parking_lot::Mutex;
 
+use crate::catching_up::{Scope, SinceOpening};
+use crate::kept_trees::OpenedStore;
 use crate::tree_name::{TreeName, TreePlacing};
 
 /// Keys that are recorded during one page. A page during which more were changed is read again.
@@ -43,6 +49,8 @@ pub struct TreesStatus {
     pub is_built: bool,
     /// Number of times that they have been built since the vnode was opened.
     pub builds: u64,
+    /// They were taken from the file in which an earlier run kept them.
+    pub were_kept: bool,
     /// Number of trees.
     pub trees: usize,
     /// Entries in them; an estimate.
@@ -63,7 +71,18 @@ pub(crate) struct HashTrees {
 struct Trees {
     trees: BTreeMap<TreeName, Tree>,
     progress: Progress,
+    /// Only the entries of these leaves are taken in; all others are in the trees.
+    scope: Option<Scope>,
     recording: Option<Recording>,
+    /// There until trees are taken from a file, built, or dropped.
+    opening: Option<SinceOpening>,
+    origin: TreesOrigin,
+    /// Rises whenever the trees are dropped or have become whole.
+    generation: u64,
+    /// Number of changes.
+    changes: u64,
+    kept: Option<Kept>,
+    were_kept: bool,
     /// Numbers of keys at the last building, by tree; `keys_expected` is for other trees.
     keys_before: BTreeMap<TreeName, u64>,
     keys_expected: u64,
@@ -79,6 +98,41 @@ enum Progress {
     /// Everything before this key has been taken in.
     Before(StorageKey),
     Built,
+}
+
+/// The circumstances in which trees were built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TreesOrigin {
+    /// Stands for the properties of buckets that place keys in trees.
+    pub(crate) placements: u32,
+    /// The time at which their building began, in microseconds since the Unix epoch.
+    pub(crate) begun_at: u64,
+    /// Losses and failed reads of the store when they were whole.
+    pub(crate) losses: u64,
+}
+
+/// Whole trees at one moment. Two of them are equal if nothing but shown changes came in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WholeTrees {
+    pub(crate) origin: TreesOrigin,
+    generation: u64,
+}
+
+/// Trees as they are in their file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Kept {
+    changes: u64,
+    complete: Sequence,
+}
+
+/// Trees that are to be taken from a file.
+pub(crate) struct Taking {
+    pub(crate) trees: BTreeMap<TreeName, Tree>,
+    /// Segments whose entries were changed between the file and the opening of the vnode.
+    pub(crate) lacking: Vec<u32>,
+    /// The last batch in the file.
+    pub(crate) complete: Sequence,
+    pub(crate) origin: TreesOrigin,
 }
 
 /// Present entries of keys that were changed while a fold went on.
@@ -103,6 +157,12 @@ impl HashTrees {
         }
     }
 
+    /// Lets trees be taken that were kept of this store. Nothing was written to it since.
+    pub(crate) fn opened_on(self, opened: OpenedStore) -> Self {
+        self.state.lock().opening = Some(SinceOpening::new(opened));
+        self
+    }
+
     pub(crate) fn tree_of(&self, key: &StorageKey) -> Option<TreeName> {
         self.placing.tree_of(key)
     }
@@ -115,27 +175,27 @@ impl HashTrees {
         old: Option<LeafHash>,
         new: Option<LeafHash>,
     ) {
-        let Some(name) = self.placing.tree_of(key) else {
+        let name = self.placing.tree_of(key);
+        let mut state = self.state.lock();
+        if let Some(opening) = &mut state.opening {
+            opening.note(segment);
+        }
+        let Some(name) = name else {
             return;
         };
-        let mut state = self.state.lock();
+        state.changes += 1;
         if let Some(recording) = &mut state.recording {
             let present = new.map(|hash| (name, TreeEntry { segment, hash }));
             recording.note(key, present);
         }
-        if state.has_taken_in(key) {
+        if state.has_taken_in(key, segment) {
             state.tree(name).change(segment, old, new);
         }
     }
 
     /// Drops the trees; they are to be built anew.
     pub(crate) fn drop_all(&self) {
-        let mut state = self.state.lock();
-        let trees = std::mem::take(&mut state.trees);
-        let of_tree = |(name, tree): (TreeName, Tree)| (name, tree.keys());
-        state.keys_before = trees.into_iter().map(of_tree).collect();
-        state.progress = Progress::Unbuilt;
-        state.recording = None;
+        self.state.lock().drop_all();
     }
 
     /// True unless nothing has been taken in since the trees were dropped last.
@@ -152,9 +212,10 @@ impl HashTrees {
             Progress::Built => return None,
             Progress::Before(from) => from.clone(),
             Progress::Unbuilt => {
-                let from = StorageKey::from_encoded(Bytes::new());
+                let from = first_key();
                 state.progress = Progress::Before(from.clone());
                 state.keys_expected = keys_expected;
+                state.opening = None;
                 from
             }
         };
@@ -182,32 +243,153 @@ impl HashTrees {
         };
         for (name, key, entry) in placed {
             if !recording.present.contains_key(&key) || is_planted!(ChangeDuringPageTakenTwice) {
-                state
-                    .tree(name)
-                    .change(entry.segment, None, Some(entry.hash));
+                state.take_in(name, &entry);
             }
         }
         for (key, present) in recording.present {
             let is_of_page = key >= from && next.as_ref().is_none_or(|next| key < *next);
             if let Some((name, entry)) = present.filter(|_| is_of_page) {
-                state
-                    .tree(name)
-                    .change(entry.segment, None, Some(entry.hash));
+                state.take_in(name, &entry);
             }
         }
         match next {
             Some(next) => state.progress = Progress::Before(next),
-            None => {
-                state.progress = Progress::Built;
-                state.builds += 1;
-            }
+            None => state.become_whole(),
         }
         true
     }
 
-    /// Records no more: the page could not be read.
+    /// The entries that the fold of building has to show; `None` for all.
+    pub(crate) fn scope(&self) -> Option<SegmentFilter> {
+        let state = self.state.lock();
+        state.scope.as_ref().map(Scope::filter)
+    }
+
+    /// Notes under which circumstances trees are built from here on, and returns the store for which trees may
+    /// be taken from a file; `None` when it is too late for that.
+    pub(crate) fn begin_taking(&self, placements: u32, now: u64) -> Option<OpenedStore> {
+        let mut state = self.state.lock();
+        if state.progress != Progress::Unbuilt {
+            return None;
+        }
+        state.origin = TreesOrigin {
+            placements,
+            begun_at: now,
+            losses: 0,
+        };
+        state.opening.as_ref().map(|it| it.opened.clone())
+    }
+
+    /// Takes trees from a file, or nothing when that would cost as much as new ones; true when they are taken.
+    /// They are whole at once, or when a fold has filled the leaves that they lack.
+    pub(crate) fn take(&self, taking: Taking) -> bool {
+        let mut state = self.state.lock();
+        let Some(since) = state.opening.take() else {
+            return false;
+        };
+        if state.progress != Progress::Unbuilt {
+            return false;
+        }
+        let segments = since
+            .changed()
+            .map(|it| it.into_iter().chain(taking.lacking));
+        let scope = segments.and_then(|it| Scope::of(&taking.trees, it));
+        let Some(scope) = scope else {
+            return false;
+        };
+        state.origin = taking.origin;
+        state.trees = taking.trees;
+        state.were_kept = true;
+        if scope.is_empty() {
+            state.kept = Some(Kept {
+                changes: state.changes,
+                complete: taking.complete,
+            });
+            state.progress = Progress::Built;
+            state.generation += 1;
+            return true;
+        }
+        for tree in state.trees.values_mut() {
+            scope.forget_in(tree);
+        }
+        state.scope = Some(scope);
+        state.keys_expected = 0;
+        state.progress = Progress::Before(first_key());
+        true
+    }
+
+    /// Takes nothing from a file any more.
+    pub(crate) fn give_up_taking(&self) {
+        self.state.lock().opening = None;
+    }
+
+    /// True while trees from a file lack entries.
+    pub(crate) fn are_catching_up(&self) -> bool {
+        self.state.lock().scope.is_some()
+    }
+
+    /// Notes losses of the store by which whole trees count as built.
+    pub(crate) fn note_losses(&self, losses: u64) {
+        self.state.lock().origin.losses = losses;
+    }
+
+    /// Notes that other properties place all keys in the same trees.
+    pub(crate) fn note_placements(&self, placements: u32) {
+        self.state.lock().origin.placements = placements;
+    }
+
+    /// The trees, if they are whole, and the number of their changes.
+    pub(crate) fn whole(&self) -> Option<(WholeTrees, u64)> {
+        let state = self.state.lock();
+        let whole = WholeTrees {
+            origin: state.origin,
+            generation: state.generation,
+        };
+        (state.progress == Progress::Built).then_some((whole, state.changes))
+    }
+
+    /// All trees as bytes. Writers wait for one of them at a time.
+    pub(crate) fn encoded(&self, stamp: Stamp) -> Vec<(TreeName, Vec<u8>)> {
+        let names: Vec<TreeName> = self.state.lock().trees.keys().copied().collect();
+        let encoded = names.into_iter().filter_map(|name| {
+            let state = self.state.lock();
+            let tree = state.trees.get(&name)?;
+            Some((name, tree.encode(stamp)))
+        });
+        encoded.collect()
+    }
+
+    /// Notes that a file has the trees with so many changes, up to a batch.
+    pub(crate) fn note_kept(&self, changes: u64, complete: Sequence) {
+        self.state.lock().kept = Some(Kept { changes, complete });
+    }
+
+    /// True when a file has the trees as they are.
+    pub(crate) fn are_kept(&self) -> bool {
+        let state = self.state.lock();
+        state.kept.is_some_and(|it| it.changes == state.changes)
+    }
+
+    /// True when a file has the trees as they are, up to this batch.
+    pub(crate) fn are_kept_at(&self, sequence: Sequence) -> bool {
+        let state = self.state.lock();
+        let (changes, complete) = (state.changes, sequence);
+        state.kept == Some(Kept { changes, complete })
+    }
+
+    /// The memory that the trees take, in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.state.lock().memory_bytes()
+    }
+
+    /// Records no more: the page could not be read. Trees that are being caught up are dropped: entries that
+    /// come after the page may be far, and pages of all entries always end.
     pub(crate) fn give_up(&self) {
-        self.state.lock().recording = None;
+        let mut state = self.state.lock();
+        state.recording = None;
+        if state.scope.is_some() {
+            state.drop_all();
+        }
     }
 
     /// Begins to record for a fold of leaves; false when the trees are not built, or another fold goes on.
@@ -241,6 +423,7 @@ impl HashTrees {
         let entries: Vec<TreeEntry> = unchanged.chain(changed).collect();
         let corrected = correct(state.tree(order.tree), order, &entries);
         state.leaves_corrected += corrected;
+        state.changes += corrected;
     }
 
     /// Shows one tree, and true if it lacks entries; an empty one if there is none.
@@ -261,25 +444,66 @@ impl HashTrees {
 
     pub(crate) fn status(&self) -> TreesStatus {
         let state = self.state.lock();
-        let memory: usize = state.trees.values().map(Tree::memory_bytes).sum();
         TreesStatus {
             is_built: state.progress == Progress::Built,
             builds: state.builds,
+            were_kept: state.were_kept,
             trees: state.trees.len(),
             keys: state.trees.values().map(Tree::keys).sum(),
-            memory_bytes: memory as u64,
+            memory_bytes: state.memory_bytes(),
             leaves_corrected: state.leaves_corrected,
         }
     }
 }
 
 impl Trees {
-    fn has_taken_in(&self, key: &StorageKey) -> bool {
+    fn drop_all(&mut self) {
+        let trees = std::mem::take(&mut self.trees);
+        let of_tree = |(name, tree): (TreeName, Tree)| (name, tree.keys());
+        self.keys_before = trees.into_iter().map(of_tree).collect();
+        self.progress = Progress::Unbuilt;
+        self.scope = None;
+        self.recording = None;
+        self.opening = None;
+        self.generation += 1;
+        self.kept = None;
+        self.were_kept = false;
+    }
+
+    fn has_taken_in(&self, key: &StorageKey, segment: u32) -> bool {
+        if self.scope.as_ref().is_some_and(|it| !it.has(segment)) {
+            return true;
+        }
         match &self.progress {
             Progress::Unbuilt => false,
             Progress::Before(next) => key < next,
             Progress::Built => true,
         }
+    }
+
+    /// Takes in an entry that the fold has shown.
+    fn take_in(&mut self, name: TreeName, entry: &TreeEntry) {
+        let is_refilled = self.scope.as_ref().map(|it| it.has(entry.segment));
+        let tree = self.tree(name);
+        match is_refilled {
+            None => tree.change(entry.segment, None, Some(entry.hash)),
+            // The tree's number of keys has it already.
+            Some(true) => tree.refill(entry.segment, entry.hash),
+            Some(false) => {}
+        }
+    }
+
+    fn become_whole(&mut self) {
+        self.progress = Progress::Built;
+        self.generation += 1;
+        // Trees that were caught up were not built.
+        self.builds += u64::from(self.scope.is_none());
+        self.scope = None;
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let memory: usize = self.trees.values().map(Tree::memory_bytes).sum();
+        memory as u64
     }
 
     fn tree(&mut self, name: TreeName) -> &mut Tree {
@@ -298,6 +522,11 @@ impl Recording {
         }
         self.present.insert(key.clone(), present);
     }
+}
+
+/// A key before all others.
+fn first_key() -> StorageKey {
+    StorageKey::from_encoded(Bytes::new())
 }
 
 /// Corrects the leaves of a tree that fold onto those of an order; how many were wrong.

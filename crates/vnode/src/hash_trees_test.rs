@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kvorum_backend::{Sequence, StoreId};
 use kvorum_encoding::{StorageKey, checksum};
 use kvorum_planted_defects::{PlantedDefect, plant};
 use kvorum_ring::{Partition, RingSize};
-use kvorum_tictac::{LeafHash, Tree, TreeSize};
+use kvorum_tictac::{LeafHash, Stamp, Tree, TreeSize};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::hash_trees::{HashTrees, RecountOrder, TreeEntry};
+use crate::hash_trees::{HashTrees, RecountOrder, Taking, TreeEntry, TreesOrigin};
+use crate::kept_trees::OpenedStore;
 use crate::tree_name::{TreeName, TreePlacing};
 
 /// Keys are in one of two trees, or in none.
@@ -102,6 +104,42 @@ impl World {
             from: key(0),
             snapshot: None,
         }
+    }
+
+    /// The next run over the same store.
+    fn next_run(self) -> Self {
+        let opened = OpenedStore {
+            store: StoreId(1),
+            sequence: Sequence(1),
+            replayed: None,
+        };
+        Self {
+            trees: HashTrees::new(Arc::new(ByRemainder)).opened_on(opened),
+            stored: self.stored,
+            versions: self.versions,
+            ..Self::new()
+        }
+    }
+
+    /// The trees as they come back from a file.
+    fn copied(&self) -> BTreeMap<TreeName, Tree> {
+        let stamp = Stamp {
+            store: 1,
+            sequence: 1,
+        };
+        let encoded = self.trees.encoded(stamp).into_iter();
+        let decoded = encoded.map(|(name, bytes)| (name, Tree::decode(&bytes).unwrap().0));
+        decoded.collect()
+    }
+
+    fn take(&self, trees: BTreeMap<TreeName, Tree>, lacking: Vec<u32>) -> bool {
+        assert!(self.trees.begin_taking(0, 0).is_some());
+        self.trees.take(Taking {
+            trees,
+            lacking,
+            complete: Sequence(1),
+            origin: TreesOrigin::default(),
+        })
     }
 
     fn show(&mut self, key: &StorageKey) {
@@ -269,6 +307,89 @@ proptest! {
         world.show_all();
         prop_assert_ne!(world.wrong_tree(), Some(name(0)));
     }
+}
+
+type Writes = Vec<(u8, bool)>;
+
+fn writes() -> impl Strategy<Value = Writes> {
+    proptest::collection::vec((0u8..24, any::<bool>()), 0..8)
+}
+
+fn accept_all(world: &mut World, writes: &[(u8, bool)]) {
+    let writes = writes.iter();
+    writes.for_each(|(number, is_put)| world.step(&Step::Accept(*number, *is_put)));
+}
+
+/// A run that takes the trees of a run before: those lack the writes `since`, of which `lacking` is known,
+/// and meet the `early` writes of this run.
+fn gone_on(
+    before: &[Step],
+    since: &[(u8, bool)],
+    lacking: &[(u8, bool)],
+    early: &[(u8, bool)],
+    late: &[Step],
+) -> World {
+    let mut first = after(before);
+    let copied = first.copied();
+    accept_all(&mut first, since);
+    first.show_all();
+    let mut next = first.next_run();
+    accept_all(&mut next, early);
+    let lacking = lacking.iter().map(|(number, _)| segment(&key(*number)));
+    assert!(next.take(copied, lacking.collect()));
+    late.iter().for_each(|step| next.step(step));
+    next.settle();
+    next
+}
+
+proptest! {
+    #[test]
+    fn trees_of_another_run_are_caught_up_wherever_writes_fall(
+        before in steps(),
+        since in writes(),
+        early in writes(),
+        late in steps(),
+    ) {
+        let next = gone_on(&before, &since, &since, &early, &late);
+        prop_assert_eq!(next.wrong_tree(), None);
+    }
+}
+
+/// The property above finds trees that are taken though they lack writes, as after a rollback.
+#[test]
+fn trees_that_lack_writes_are_found() {
+    let puts: Vec<Step> = (0..9).map(|number| Step::Accept(number, true)).collect();
+    let since = vec![(1, true)];
+    let wrong = |lacking: &[(u8, bool)]| gone_on(&puts, &since, lacking, &[], &[]).wrong_tree();
+    assert_eq!(wrong(&since[..]), None);
+    assert_eq!(wrong(&[]), Some(name(1)));
+}
+
+#[test]
+fn trees_without_a_difference_are_whole_at_once_and_kept_as_they_are() {
+    let first = after(&[Step::Accept(1, true), Step::Accept(2, true)]);
+    let copied = first.copied();
+    let mut next = first.next_run();
+    assert!(next.take(copied, Vec::new()));
+    assert!(next.trees.status().is_built && next.trees.status().were_kept);
+    assert!(next.trees.are_kept_at(Sequence(1)));
+    accept_all(&mut next, &[(1, true)]);
+    next.show_all();
+    assert!(!next.trees.are_kept() && !next.trees.are_kept_at(Sequence(1)));
+    assert_eq!(next.wrong_tree(), None);
+}
+
+#[test]
+fn nothing_is_taken_after_building_has_begun_or_with_too_many_changes() {
+    let first = after(&[Step::Accept(1, true)]);
+    let copied = first.copied();
+    let mut next = first.next_run();
+    next.step(&Step::BeginPage);
+    assert!(next.trees.begin_taking(0, 0).is_none());
+    next.settle();
+    let next = next.next_run();
+    assert!(!next.take(copied, (0..600).collect()));
+    assert!(!next.trees.status().is_built);
 }
 
 /// The property above finds a change that is taken both from the page and from the record.

@@ -10,6 +10,7 @@
 //! Outside this crate: the engine, the peer that asks, and the number of replicas.
 
 pub mod anatomy;
+mod catching_up;
 mod change_observer;
 mod data_type_update;
 mod dot_source;
@@ -19,6 +20,7 @@ mod hash_trees;
 mod hash_trees_test;
 mod index_page;
 mod index_page_request;
+mod kept_trees;
 mod key_locks;
 mod lease_file;
 mod lease_table;
@@ -35,6 +37,8 @@ mod stored_form;
 mod term_pattern;
 mod tree_answering;
 mod tree_building;
+mod tree_files;
+mod tree_keeping;
 mod tree_name;
 mod tree_request;
 mod value_facts;
@@ -61,6 +65,7 @@ pub use scanning::{ScanLimits, ScanPage, ScanRequest, Scanned, StoredObject};
 pub use stored_form::{TOMBSTONE_TAG, index_entries};
 pub use term_pattern::{InvalidPattern, TermPattern};
 pub use tree_building::BuildStep;
+pub use tree_files::{KEPT_TREES_NAME, TreeFiles, remove_kept_trees};
 pub use tree_name::{TreeName, TreePlacing};
 pub use tree_request::{LeafKeys, SeenEntry, TreeAnswer, TreeQuestion, TreeRequest};
 pub use value_facts::ValueFacts;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{Fields, IndexEntry, Tag, Timestamp};
-use kvorum_encoding::{StorageKey, checksum};
+use kvorum_encoding::{StorageKey, key_segment};
 use kvorum_object::{DecodeError, Encoded, Head, Object, ObjectTag, OpenedHead, Resolution};
 
 /// Marks entries that are tombstones, so that listings leave them out without reading heads.
@@ -28,7 +28,7 @@ impl Incoming<'_> {
 pub(crate) fn fields_of(key: &StorageKey, object: &Object, tag: ObjectTag) -> Fields {
     let store_time = |it: kvorum_object::Timestamp| Timestamp(it.as_micros());
     Fields {
-        segment: checksum(key.as_bytes()),
+        segment: key_segment(key.as_bytes()),
         last_modified: store_time(object.last_modified()),
         expiry: object.expires_at().map(store_time),
         tag: match object.is_tombstone() {

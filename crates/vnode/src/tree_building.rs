@@ -3,12 +3,13 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use kvorum_backend::{FoldClock, FoldDetail, FoldRange, Lease, Visited};
+use kvorum_backend::{FoldClock, FoldDetail, FoldRange, Lease, Status, Visited};
 use kvorum_encoding::{SegmentFilter, StorageKey};
 use kvorum_object::{Clock, DecodeError, Head};
 use kvorum_tictac::{LeafHash, TreeSize, entry_hash};
 
 use crate::hash_trees::{HashTrees, RecountOrder, TreeEntry, TreesStatus};
+use crate::kept_trees::OpenedStore;
 use crate::page::PageFailure;
 use crate::scanning::{ScanLimits, ScanRequest, Scanned};
 use crate::stored_form::head_of;
@@ -27,6 +28,11 @@ pub enum BuildStep {
     Going,
     /// The trees have every entry from here on.
     Built,
+}
+
+/// Counts the reported losses and failed reads of a store.
+pub(crate) fn losses_of(status: &Status) -> u64 {
+    status.corrupt_reads + status.lost.len() as u64
 }
 
 /// The hash of an entry with these parts.
@@ -53,9 +59,17 @@ impl Scanned for (StorageKey, TreeEntry) {
 impl Vnode {
     /// Keeps trees of hashes over the stored entries, for anti-entropy. They have to be built:
     /// [`Vnode::build_trees`].
+    ///
+    /// Nothing was written to the store since it was opened: trees of an earlier run may be taken instead
+    /// ([`Vnode::take_kept_trees`]).
     #[must_use]
     pub fn with_trees(mut self, placing: Arc<dyn TreePlacing>) -> Self {
-        self.trees = Some(Arc::new(HashTrees::new(placing)));
+        let opened = OpenedStore {
+            store: self.backend.identity(),
+            sequence: self.backend.durable(),
+            replayed: self.backend.take_replayed(),
+        };
+        self.trees = Some(Arc::new(HashTrees::new(placing).opened_on(opened)));
         self
     }
 
@@ -110,16 +124,22 @@ impl Vnode {
                 ..ScanLimits::NONE
             },
         };
-        let page = self.scan::<(StorageKey, TreeEntry)>(&request, &mut |_| true);
+        let scope = trees.scope();
+        let page = self.scan_admitted::<(StorageKey, TreeEntry)>(
+            &request,
+            |filter| filter.segments = scope,
+            &mut |_| true,
+        );
         let page = page.inspect_err(|_| trees.give_up())?;
         // Every write that the snapshot may have seen is shown by now.
         self.await_earlier_writes();
         let is_last = page.next.is_none();
         let is_taken = trees.take_page(page.entries, page.next);
-        Ok(match is_last && is_taken {
-            true => BuildStep::Built,
-            false => BuildStep::Going,
-        })
+        if !(is_last && is_taken) {
+            return Ok(BuildStep::Going);
+        }
+        trees.note_losses(losses_of(&self.store_status()));
+        Ok(BuildStep::Built)
     }
 
     /// Corrects leaves of a tree from the stored entries; nothing happens while the trees are being

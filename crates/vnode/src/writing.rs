@@ -7,7 +7,7 @@ use kvorum_backend::{
     Batch, Durability, Durable, EntryPlace, ErrorKind, IndexEntry, Lookup, OldEntry, ReadAt,
     Reading, Timestamp, Write,
 };
-use kvorum_encoding::{StorageKey, checksum};
+use kvorum_encoding::{StorageKey, key_segment};
 use kvorum_object::{
     ActorId, Clock, Dot, Head, LimitExceeded, LimitLevel, Merged, Object, ObjectSize, ObjectTag,
     Resolution, Stored, UpdateError,
@@ -510,7 +510,7 @@ impl Vnode {
             return;
         }
         let (old, new) = (old.map(LeafHash::of_entry), new.map(LeafHash::of_entry));
-        trees.changed(key, checksum(key.as_bytes()), old, new);
+        trees.changed(key, key_segment(key.as_bytes()), old, new);
     }
 
     /// Shows a change that the store has accepted.

@@ -49,7 +49,7 @@ impl Arbiter {
             steps: self.steps.clone(),
             longest_step: self.longest_step,
             cpu_cores: self.pace.cpu(now),
-            memory_bytes: self.memory_bytes() + self.memory.caches + self.memory.requests,
+            memory_bytes: self.memory_bytes() + self.memory.caches + self.memory.beside_stores(),
             memory: self.memory,
             memory_orders: self.memory_orders,
             refuses_puts: self.refuses_puts(),

@@ -181,6 +181,7 @@ impl Cluster {
             coordinator: Arc::new(coordinator),
             is_up: Arc::new(move |node| down.is_up(node)),
             budget: Arc::new(Unbounded),
+            tree_files: None,
             settings,
         });
         runtime.spawn("anti-entropy", exchanges.clone().run());

@@ -27,6 +27,7 @@ mod indexes;
 #[expect(dead_code, reason = "what the importer's own tests need beyond these")]
 mod journal;
 mod json_answers;
+mod kept_trees;
 #[path = "../../../import-leveldb/tests/it/level_store.rs"]
 #[expect(dead_code, reason = "what the importer's own tests need beyond these")]
 mod level_store;

@@ -92,6 +92,7 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         | Defect::WaitingTransferKeepsTurn
         | Defect::TreeUnchangedByOverwrite
         | Defect::TreeTrustedWhileBuilt
+        | Defect::TreeKeptAcrossRollback
         | Defect::ExchangeShortOfReplicaComplete
         | Defect::ChangeDuringPageTakenTwice
         | Defect::RangeHintSkipsNewest

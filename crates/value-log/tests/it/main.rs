@@ -23,6 +23,7 @@ mod missing_segments;
 mod races;
 mod removal_cuts;
 mod removals;
+mod replayed;
 mod searches;
 mod stores_in_log;
 mod tenant_engine;

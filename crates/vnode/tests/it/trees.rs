@@ -17,11 +17,11 @@ use proptest::prelude::*;
 use crate::{Bench, NOW, made_elsewhere, partition, storage_key, store};
 
 /// Everything is in one tree.
-struct OneTree;
+pub(crate) struct OneTree;
 
 const N_VAL: u8 = 3;
 
-fn tree() -> TreeName {
+pub(crate) fn tree() -> TreeName {
     TreeName {
         owner: partition(),
         n_val: N_VAL,
