@@ -11,6 +11,7 @@ mod trick_backend;
 
 mod data_types;
 mod index_queries;
+mod key_folds;
 mod kinds;
 mod listings;
 mod metering;
