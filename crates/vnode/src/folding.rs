@@ -94,8 +94,8 @@ impl Vnode {
         Ok(end)
     }
 
-    /// Visits the entries of a range in order with their heads, tombstones among them, as far as the narrowed
-    /// filter admits them. Blocks.
+    /// Visits the entries of a range in order with their heads, tombstones among them, as far as the
+    /// narrowed filter admits them. Blocks.
     ///
     /// # Errors
     /// As [`Vnode::fold_keys`].
