@@ -154,6 +154,15 @@ pub enum RequestError {
     /// An operation on a data type cannot be carried out; why. Fix the request.
     #[error("{0}")]
     OperationRefused(String),
+    /// The answer to a fold over keys would be larger than this node holds in memory for it. Ask for a
+    /// narrower range of keys, or for a count.
+    #[error(
+        "answer_too_large: it would have more than {bytes_max} bytes, ask for a narrower range"
+    )]
+    AnswerTooLarge {
+        /// The limit, in bytes.
+        bytes_max: u64,
+    },
     /// The disk is full: writes are refused until there is room. Reads go on.
     #[error("disk_full: the disk of a replica has no room, see its node's log; reads go on")]
     DiskFull(String),

@@ -129,6 +129,12 @@ impl Findings {
         self.listed_bytes = self.listed_bytes.saturating_add(other.listed_bytes);
     }
 
+    /// Brings lists into the order of keys.
+    pub fn sort(&mut self) {
+        self.numbers.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        self.clocks.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    }
+
     /// The memory that lists and leaves take, about.
     pub fn memory_bytes(&self) -> usize {
         let listed = self.numbers.len() + self.clocks.len();

@@ -116,6 +116,8 @@ impl Meter for RequestMeter {
                     }
                 }
             }
+            // An operator's; Riak has no figures of them.
+            RequestKind::KeyFold => {}
             RequestKind::ListKeys | RequestKind::ListBuckets => {
                 stats.list_fsm_create.count(now);
                 if error.is_some() {
