@@ -51,8 +51,8 @@ const LISTINGS_MAX: usize = 16;
 /// for one part of its results at a time, which is short.
 const INDEX_QUERIES_MAX: usize = 1_000;
 
-/// Folds over keys in progress at which further ones are refused with `overload`. They are for operators, and
-/// read whole buckets.
+/// Folds over keys in progress at which further ones are refused with `overload`. They are for operators,
+/// and read whole buckets.
 const KEY_FOLDS_MAX: usize = 4;
 
 /// Keys that a fold has found and that are reaped, erased or repaired at a time.

@@ -148,8 +148,8 @@ impl CoverageRun {
         }
     }
 
-    /// The vnodes to be asked in place of one that gave no page. Its reason says whether the ring needs time
-    /// to be heard of first, and who is left out.
+    /// The vnodes to be asked in place of one that gave no page. Its reason decides whether the ring needs
+    /// time to be heard of first, and which vnodes are left out.
     pub(crate) async fn cover_without(
         &mut self,
         vnode: &CoverageVnode,

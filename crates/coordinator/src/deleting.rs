@@ -141,8 +141,8 @@ impl Deletes {
     }
 }
 
-/// Removes a tombstone from the replicas of this node. True when nothing is left to be done where blocking is
-/// allowed.
+/// Removes a tombstone from the replicas of this node. True when nothing is left to be done where blocking
+/// is allowed.
 pub(crate) fn reap(replicas: &Replicas, tombstone: &Tombstone, reading: Reading) -> bool {
     let parts = &replicas.parts;
     let mut is_done = true;

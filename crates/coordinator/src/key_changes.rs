@@ -1,8 +1,9 @@
 //! What is done with the keys that a fold finds: tombstones reaped, objects erased, replicas repaired.
 //!
-//! A tombstone is reaped by the rule of `reaper.rs`: every replica that its key has is a vnode of this node, has
-//! been seen to hold the same, and has it durably. A tombstone with a replica on another node stays: a copy of
-//! an older value may be on its way there. Riak reaps when all primaries answer, and gets deleted keys back.
+//! A tombstone is reaped by the rule of `reaper.rs`: every replica that its key has is a vnode of this node,
+//! has been seen to hold the same, and has it durably. A tombstone with a replica on another node stays: a
+//! copy of an older value may be on its way there. Riak reaps when all primaries answer, so that deleted keys
+//! may come back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,8 +57,8 @@ impl KeyChange {
 pub struct KeysChanged {
     /// Keys that were found.
     pub dispatched: u64,
-    /// Of those, keys with which it was not done: a replica was out of reach or refused, or the tombstone has to
-    /// stay. They can be asked for again.
+    /// Of those, keys with which it was not done: a replica was out of reach or refused, or the tombstone has
+    /// to stay. They can be asked for again.
     pub left: u64,
 }
 

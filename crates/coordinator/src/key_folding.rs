@@ -21,8 +21,8 @@ use crate::replicas::no_reply;
 use crate::request::BucketOrType;
 use crate::trace::RequestKind;
 
-/// What a fold that is answered in one piece holds in memory at most, in bytes. A list beyond it is refused:
-/// it can be asked for by ranges of keys.
+/// What a fold that is answered in one piece holds in memory at most, in bytes. A list beyond it is
+/// refused: it can be asked for by ranges of keys.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
 
 /// A fold on its way through the vnodes.
