@@ -194,12 +194,13 @@ fn a_tombstone_that_a_replica_lacks_is_given_to_it_before_it_goes() {
     world.settle();
     forget(world.replicas("k")[1], "k");
     assert_eq!(world.holders("k"), 2);
-    let (dispatched, left) = world.change(scope(), KeyChange::Reap);
-    // The fold asks one replica of each key, which may be the one without it.
-    assert!(dispatched <= 1 && left == 0, "{dispatched} {left}");
-    let (_, left) = world.change(scope(), KeyChange::Repair);
-    assert_eq!(left, 0);
-    world.change(scope(), KeyChange::Reap);
+    let reaped = |round: u32| {
+        let (dispatched, left) = world.change(scope(), KeyChange::Reap);
+        assert!(dispatched <= 1 && left == 0, "{round}");
+        dispatched == 1
+    };
+    // A fold asks one replica of each key, which may be the one that lacks it; the next one asks others.
+    assert!((0..20).any(reaped));
     assert_eq!(world.holders("k"), 0);
 }
 
