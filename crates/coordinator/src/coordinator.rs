@@ -382,6 +382,28 @@ impl Coordinator {
         BucketListing::begin(&self.coverage, &self.listings, place, timeout)
     }
 
+    /// The buckets of all types, in order. A bucket that holds nothing but tombstones is not among them.
+    pub async fn all_buckets(
+        &self,
+        timeout: Duration,
+    ) -> Result<Vec<(BucketType, Bucket)>, RequestError> {
+        let state = self.state();
+        let is_active = |it: &&BucketType| state.type_properties(it).is_ok();
+        let created = state.bucket_types().keys().filter(is_active).cloned();
+        let untyped = std::iter::once(BucketType::default_type());
+        let types: Vec<BucketType> = untyped.chain(created).collect();
+        let mut all = Vec::new();
+        for bucket_type in types {
+            let mut listing = self.list_buckets(&bucket_type, timeout)?;
+            while let Some(found) = listing.next().await {
+                let found = found?.into_iter();
+                all.extend(found.map(|bucket| (bucket_type.clone(), bucket)));
+            }
+        }
+        all.sort_unstable();
+        Ok(all)
+    }
+
     /// Starts an index query.
     pub fn query_index(&self, query: IndexQuery) -> Result<IndexResults, RequestError> {
         IndexResults::begin(&self.coverage, &self.index_queries, query)
