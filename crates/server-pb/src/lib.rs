@@ -20,6 +20,7 @@ mod data_type_fields;
 mod data_type_requests;
 mod dispatch;
 mod fault_log;
+mod fold_requests;
 mod index_requests;
 mod listing_requests;
 mod map_reduce_requests;

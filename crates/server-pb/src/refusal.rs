@@ -112,6 +112,9 @@ pub(crate) enum Refusal {
     /// An operation on a data type that says too little.
     #[error("Invalid operation: {0}")]
     InvalidOperation(&'static str),
+    /// A fold over keys with half a range, an unknown size of trees, or an unknown kind of search or change.
+    #[error("\"Invalid AAE fold definition\"")]
+    InvalidFold,
     /// A context that no server of this kind gave.
     #[error("Invalid context: {0}")]
     InvalidContext(kvorum_data_types::DecodeError),
@@ -168,6 +171,7 @@ impl Refusal {
             | Self::OtherDataType { .. }
             | Self::InvalidOperation(_)
             | Self::InvalidContext(_)
+            | Self::InvalidFold
             | Self::NoBucketType(_)
             | Self::UnknownType(_)
             | Self::InvalidType(_)

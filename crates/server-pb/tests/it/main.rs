@@ -12,6 +12,7 @@ mod connections;
 mod data_types;
 mod hostile;
 mod index_queries;
+mod key_folds;
 mod listings;
 mod map_reduce;
 mod node;
