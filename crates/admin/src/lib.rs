@@ -8,6 +8,7 @@ mod backend_moves;
 mod bucket_defaults;
 mod bucket_type_view;
 mod cluster;
+mod folds;
 mod framed_table;
 mod health_view;
 mod host_address;

@@ -27,7 +27,7 @@ impl ClusterAdmin {
     }
 
     /// Waits on this thread for what the runtime's others do; a refusal when the node is stopping.
-    pub(super) fn wait_for<T: Send + 'static>(
+    pub(crate) fn wait_for<T: Send + 'static>(
         &self,
         name: &'static str,
         work: impl Future<Output = T> + Send + 'static,
