@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use kvorum_settings::{Configuration, Effective};
 use serde_json::Value;
 
-use crate::admin_verbs::{BackendVerb, ClusterVerb, RingVerb};
+use crate::admin_verbs::{BackendVerb, ClusterVerb, FoldArguments, RingVerb};
 use crate::arguments::{AdminArguments, ConfigurationArguments};
 use crate::configuration_file;
 use crate::console::{exit_code, say, say_error};
@@ -194,7 +194,7 @@ enum AdminVerb {
     Ring(RingVerb),
 }
 
-#[derive(Clone, Copy, Subcommand)]
+#[derive(Subcommand)]
 enum TictacaaeVerb {
     /// The trees of each vnode: built or not, keys and memory
     Treestatus,
@@ -202,6 +202,8 @@ enum TictacaaeVerb {
     Enable,
     /// Compare replicas no more until the next start, and end what is under way
     Disable,
+    /// Questions about the keys of a bucket; reaps, erases and repairs those of a range
+    Fold(FoldArguments),
 }
 
 #[derive(Subcommand)]
@@ -406,6 +408,7 @@ fn administer(verb: AdminVerb, arguments: &AdminArguments) -> anyhow::Result<Exi
             TictacaaeVerb::Treestatus => AdminRequest::TreeStatus,
             TictacaaeVerb::Enable => AdminRequest::ExchangesEnable,
             TictacaaeVerb::Disable => AdminRequest::ExchangesDisable,
+            TictacaaeVerb::Fold(fold) => return fold_keys(fold, arguments),
         },
         AdminVerb::Maintenance => AdminRequest::Maintenance,
         AdminVerb::Backup { directory } => {
@@ -453,6 +456,21 @@ fn administer(verb: AdminVerb, arguments: &AdminArguments) -> anyhow::Result<Exi
     };
     let reply = admin_client::ask(&load()?.configuration.settings, &request)?;
     Ok(show(&reply, arguments))
+}
+
+/// Asks for a fold over keys, and prints what was found or writes it to a file.
+fn fold_keys(fold: FoldArguments, arguments: &AdminArguments) -> anyhow::Result<ExitCode> {
+    let loaded = configuration_file::load(&arguments.configuration.source())?;
+    let FoldArguments { verb, outfile } = fold;
+    let reply = admin_client::ask(&loaded.configuration.settings, &verb.into_request())?;
+    let Some(path) = outfile.filter(|_| reply.is_ok) else {
+        return Ok(show(&reply, arguments));
+    };
+    std::fs::write(&path, format!("{:#}\n", reply.data))
+        .with_context(|| format!("write the results to {}", path.display()))?;
+    let written = serde_json::json!({"results": path.display().to_string()});
+    let text = format!("the results are in {}\n", path.display());
+    Ok(show(&AdminReply::ok(text, written), arguments))
 }
 
 /// Prints what a node answered, for people or for programs.
