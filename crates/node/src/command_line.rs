@@ -458,7 +458,7 @@ fn administer(verb: AdminVerb, arguments: &AdminArguments) -> anyhow::Result<Exi
     Ok(show(&reply, arguments))
 }
 
-/// Asks for a fold over keys, and prints what was found or writes it to a file.
+/// Asks for a fold over keys, and prints the results or writes them to a file.
 fn fold_keys(fold: FoldArguments, arguments: &AdminArguments) -> anyhow::Result<ExitCode> {
     let loaded = configuration_file::load(&arguments.configuration.source())?;
     let FoldArguments { verb, outfile } = fold;
@@ -466,7 +466,10 @@ fn fold_keys(fold: FoldArguments, arguments: &AdminArguments) -> anyhow::Result<
     let Some(path) = outfile.filter(|_| reply.is_ok) else {
         return Ok(show(&reply, arguments));
     };
-    std::fs::write(&path, format!("{:#}\n", reply.data))
+    // Scripts that read what Riak's command writes find the same.
+    let as_data = || format!("{:#}", reply.data);
+    let results = reply.riak.as_deref().map_or_else(as_data, str::to_owned);
+    std::fs::write(&path, format!("{results}\n"))
         .with_context(|| format!("write the results to {}", path.display()))?;
     let written = serde_json::json!({"results": path.display().to_string()});
     let text = format!("the results are in {}\n", path.display());

@@ -81,9 +81,10 @@ pub(super) fn keys(found: &Findings) -> AdminReply {
     AdminReply::ok(text, data.into())
 }
 
-/// A number of keys.
+/// A number of keys. Riak's command writes the number alone.
 pub(super) fn count(count: u64) -> AdminReply {
-    AdminReply::ok(format!("{count} keys\n"), count.into())
+    let reply = AdminReply::ok(format!("{count} keys\n"), json!({"count": count}));
+    reply.with_riak_text(count.to_string())
 }
 
 /// What was done.
@@ -104,7 +105,8 @@ pub(super) fn changed(change: KeyChange, changed: KeysChanged) -> AdminReply {
         };
         let _infallible = writeln!(text, "{left} left: {why}");
     }
-    AdminReply::ok(text, json!({"dispatched_count": dispatched, "left": left}))
+    let data = json!({"dispatched_count": dispatched, "left": left});
+    AdminReply::ok(text, data).with_riak_text(dispatched.to_string())
 }
 
 /// A name as text, or in hexadecimal digits where it is none that can be printed.
