@@ -3,16 +3,16 @@
 //! Everything here is pure: events and times come in, effects and verdicts come out. No clock, socket,
 //! thread or random number is inside.
 //!
-//! - [`Exchange`] compares the replicas of one preference list: the roots of their trees, the branches that
-//!   differ, then keys and versions of the leaves that differ. What it finds, the machine that read repair
-//!   uses mends.
-//! - [`Schedule`] says which exchange comes next, and knows when each partition was last compared, and when
-//!   it was last complete.
+//! - [`Exchange`] compares the replicas of one preference list: the roots of their trees, the branches
+//!   that differ, then keys and versions of the leaves that differ. The machine of read repair mends
+//!   its findings.
+//! - [`Schedule`] decides the next exchange, and keeps the times of each partition's last comparison
+//!   and of its last complete one.
 //! - [`Pace`] bounds the repairs a second.
-//! - [`judge_tombstone`] says whether a tombstone may go, [`standings_of`] whether a replica that was away
-//!   may give what it has, by facts that all nodes agree on.
+//! - [`judge_tombstone`] decides whether a tombstone may go, [`standings_of`] whether a replica that
+//!   was away may give its entries, by facts that all nodes agree on.
 //!
-//! The crate knows neither objects nor stores: a version is a number that differs where clocks or bytes
+//! Objects and stores are outside this crate: a version is a number that differs where clocks or bytes
 //! differ.
 
 mod differences;
@@ -23,7 +23,7 @@ mod pace;
 mod range_hint;
 mod receiver;
 mod schedule;
-mod seen;
+mod entry_summary;
 mod watermark;
 
 #[cfg(test)]
@@ -50,7 +50,7 @@ pub use pace::Pace;
 pub use range_hint::RangeHint;
 pub use receiver::{AtSources, Fate, ReplicaClaim, Standing, fate_of, standings_of};
 pub use schedule::{Order, Schedule, ScheduleSettings, Target, TargetReport};
-pub use seen::Seen;
+pub use entry_summary::EntrySummary;
 pub use watermark::{
     Completed, DeleteMode, Incarnation, KeptBecause, LocalMark, PresentFacts, StoredTombstone,
     Verdict, judge_tombstone,

@@ -1,41 +1,42 @@
-//! What a replica that was away may give.
+//! The entries that a replica may give after an absence.
 //!
 //! Tombstones go once all replicas hold them. A replica whose data is from before that, since it was
-//! restored from a backup or rolled back, may have what was deleted and lack every trace of the deletion.
-//! It comes back as a *receiver*: what it has and the others lack was let go of and is dropped, and what
-//! the others have replaces its own. What it has written since it came back is as good as anybody's.
+//! restored from a backup or rolled back, may have deleted entries and lack every trace of the
+//! deletion. It comes back as a *receiver*: entries that the others lack were deleted and are dropped,
+//! and the others' entries replace its own. Entries that it has written since it came back count like
+//! any other replica's.
 
 use kvorum_planted_defects::is_planted;
 
 use crate::watermark::{Completed, LocalMark};
 
-/// What a replica says of its data when it comes back.
+/// A replica's statement about its data when it comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaClaim {
-    /// What it noted of the last complete exchange; none if it never took part in one.
+    /// Its mark of the last complete exchange; none if it never took part in one.
     pub mark: Option<LocalMark>,
     /// The last batch of its store when it came back.
     pub back_since_sequence: u64,
 }
 
-/// How a replica stands to the others.
+/// The rank of a replica among the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It gives and takes.
     Source,
-    /// It takes until a complete exchange, and gives only what it wrote since it came back.
+    /// It takes until a complete exchange, and gives only the entries that it wrote since it came back.
     Receiver {
         /// The last batch of its store when it came back.
         back_since_sequence: u64,
     },
 }
 
-/// How the replicas of a preference list stand, in its order, by the last complete exchange that all nodes
-/// agree on. A replica that has not said what it has is `None`, and is taken for a receiver of nothing
-/// new.
+/// Standings of the replicas of a preference list, in its order, by the last complete exchange that all
+/// nodes agree on. A replica without a claim is `None`, and is taken for a receiver without new
+/// entries.
 ///
-/// Some replica is always a source: where all come back from before the exchange, as after the restore of a
-/// whole cluster, those are that took part in the latest.
+/// At least one replica is a source. Where all come back from before the exchange, as after the restore
+/// of a whole cluster, the sources are those that took part in the latest.
 pub fn standings_of(
     claims: &[Option<ReplicaClaim>],
     completed: Option<&Completed>,
@@ -63,18 +64,18 @@ pub fn standings_of(
     claims.iter().map(standing).collect()
 }
 
-/// What the sources among the other replicas have of a key.
+/// State of a key at the sources among the other replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtSources {
     /// One has an entry.
     Held,
-    /// None has, and one or more have said so.
+    /// None has, and one or more have answered.
     Absent,
     /// None has answered.
     Unknown,
 }
 
-/// What becomes of an entry of a replica that differs from the others.
+/// The fate of an entry of a replica that differs from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is merged with the others', which take it in.
@@ -83,7 +84,7 @@ pub enum Fate {
     Replaced,
     /// It is dropped.
     Dropped,
-    /// It stays where it is, and nobody takes it in.
+    /// It stays where it is, and no replica takes it in.
     Withheld,
 }
 

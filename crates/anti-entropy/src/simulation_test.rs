@@ -96,7 +96,7 @@ fn replicas_converge_without_reads() {
     );
 }
 
-/// Of each key the latest entry on any replica: nothing else may be lost by exchanges.
+/// The latest entry of each key on any replica: exchanges may lose no other.
 fn newest_of(world: &World) -> BTreeMap<StorageKey, Entry> {
     let mut newest: BTreeMap<StorageKey, Entry> = BTreeMap::new();
     for (key, entry) in world.replicas.iter().flat_map(|it| &it.entries) {
@@ -209,7 +209,7 @@ impl Cluster {
         }
     }
 
-    /// A write that two replicas or three confirm; what the third misses is hinted, or lost with its hint.
+    /// A write that two replicas or three confirm; the third one's is hinted, or lost with its hint.
     fn write(&mut self, draw: &mut Draw) {
         self.last_order += 1;
         let stored = Stored {
@@ -355,7 +355,7 @@ impl Cluster {
         }
     }
 
-    /// What is wrong once everything has come home.
+    /// The first violation once all hints are delivered.
     fn wrong(&mut self, draw: &mut Draw) -> Option<String> {
         while !self.hints.is_empty() {
             self.deliver_hint(draw);
@@ -373,8 +373,9 @@ impl Cluster {
     }
 }
 
-/// A write on two of three replicas is lost if both are restored before an exchange, whatever anti-entropy
-/// does; so one replica is restored between two exchanges, from a backup that may be of any age.
+/// A write on two of three replicas is lost if both are restored before an exchange, with or without
+/// anti-entropy. So one replica is restored between two exchanges, from a backup that may be of any
+/// age.
 fn first_wrong_seed(seeds: std::ops::Range<u64>) -> (Option<(u64, String)>, u64) {
     let mut reaped = 0;
     for seed in seeds {

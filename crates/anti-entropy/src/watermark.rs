@@ -1,13 +1,15 @@
-//! When a tombstone may go.
+//! The conditions under which a tombstone may go.
 //!
-//! A tombstone may go when every replica is known to hold it or something newer, and nothing older than it
-//! can arrive any more. That is known without clocks:
+//! A tombstone may go when every replica is known to hold it or something newer, and nothing older than
+//! it can arrive any more. No clock is needed to establish that:
 //!
-//! - A complete exchange has made equal whatever was on any replica when it began. A replica notes the last
-//!   batch that its store had put by then: each tombstone up to that batch is on all replicas.
+//! - A complete exchange has made all replicas equal in the entries that any of them had when it began.
+//!   A replica notes the last batch that its store had put by then: each tombstone up to that batch is
+//!   on all replicas.
 //! - The exchange counts in the epoch of the ring in which it was made, and for the replicas that took part
 //!   in it: one that was wiped, restored or replaced since is another *incarnation*.
-//! - No hint for the partition is outstanding on any node, up or down: a hint may hold what was deleted.
+//! - No hint for the partition is outstanding on any node, up or down: a hint may hold a deleted
+//!   object.
 //! - The tombstone is older than any request may last: a write that was let in before is over.
 //!
 //! All replicas have to be up, since each lets go of the tombstone: the one that keeps it would bring it
@@ -26,11 +28,11 @@ pub struct Completed {
     pub number: u64,
     /// The epoch of the ring.
     pub epoch: u64,
-    /// Who took part: all replicas of the preference list, in its order.
+    /// All replicas of the preference list that took part, in its order.
     pub replicas: Vec<Incarnation>,
 }
 
-/// What a replica notes of an exchange, durable with its store.
+/// A replica's note of an exchange, durable with its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalMark {
     /// The number of the complete exchange.
@@ -52,14 +54,14 @@ pub struct StoredTombstone {
     pub age_micros: u64,
 }
 
-/// How long tombstones stay at least, whatever else holds (Riak's `delete_mode`).
+/// Least age of tombstones, apart from all other conditions (Riak's `delete_mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeleteMode {
     /// For ever.
     Keep,
     /// As long as is needed.
     Immediate,
-    /// So many microseconds.
+    /// This many microseconds.
     After(u64),
 }
 
@@ -72,16 +74,16 @@ pub struct PresentFacts<'a> {
     pub replicas: &'a [Incarnation],
     /// All of them are up.
     pub are_all_up: bool,
-    /// Hints for the partition on all nodes; `None` while a node has not said.
+    /// Hints for the partition on all nodes; `None` while the answer of a node is missing.
     pub hints: Option<u64>,
     /// No request lasts longer, in microseconds.
     pub request_micros_max: u64,
 }
 
-/// Why a tombstone stays.
+/// The reason why a tombstone stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptBecause {
-    /// Settings say so, or say so for this age.
+    /// The settings keep it, for ever or for this age.
     DeleteMode,
     /// A write from before it may be under way.
     RequestsUnderWay,
@@ -95,11 +97,11 @@ pub enum KeptBecause {
     ReplicaDown,
     /// Hints are outstanding.
     HintsOutstanding,
-    /// A node has not said which hints it has.
+    /// A node has not reported its hints.
     HintsUnknown,
 }
 
-/// What becomes of a tombstone.
+/// The verdict on a tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It may go, at all replicas.
@@ -108,7 +110,7 @@ pub enum Verdict {
     Keep(KeptBecause),
 }
 
-/// Says whether a tombstone may go.
+/// Decides if a tombstone may go.
 pub fn judge_tombstone(
     tombstone: &StoredTombstone,
     mark: Option<&LocalMark>,
