@@ -16,10 +16,10 @@ use self::asked::FoldAsked;
 use crate::cluster::ClusterAdmin;
 use crate::request::{AdminReply, Replied};
 
-/// When a fold is given up.
+/// The time after which a fold is given up.
 const FOLD_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// What a list may take in memory, in bytes: about a quarter of the reply's line.
+/// The memory of a list at most, in bytes: about a quarter of the reply's line.
 const LISTED_BYTES_MAX: usize = 4 << 20;
 
 const TOO_LONG: &str = "more keys than one answer can hold: count them, ask for a narrower range of \

@@ -1,4 +1,4 @@
-//! What is done with the keys that a fold finds: tombstones reaped, objects erased, replicas repaired.
+//! Changes of the keys that a fold finds: tombstones reaped, objects erased, replicas repaired.
 //!
 //! A tombstone is reaped by the rule of `reaper.rs`: every replica that its key has is a vnode of this node,
 //! has been seen to hold the same, and has it durably. A tombstone with a replica on another node stays: a
@@ -21,7 +21,7 @@ use crate::plan::Purpose;
 use crate::reaper::Tombstone;
 use crate::replicas::Replicas;
 
-/// What is done with each key that is found.
+/// A change of each key that is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyChange {
     /// A tombstone is removed.
@@ -52,13 +52,13 @@ impl KeyChange {
     }
 }
 
-/// What became of the keys that were found.
+/// The outcome of a change of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeysChanged {
     /// Keys that were found.
     pub dispatched: u64,
-    /// Of those, keys with which it was not done: a replica was out of reach or refused, or the tombstone has
-    /// to stay. They can be asked for again.
+    /// Keys among them that are as before: a replica was out of reach or refused, or the tombstone has to
+    /// stay. They can be asked for again.
     pub left: u64,
 }
 

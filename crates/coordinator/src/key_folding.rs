@@ -21,8 +21,8 @@ use crate::replicas::no_reply;
 use crate::request::BucketOrType;
 use crate::trace::RequestKind;
 
-/// What a fold that is answered in one piece holds in memory at most, in bytes. A list beyond it is
-/// refused: it can be asked for by ranges of keys.
+/// The memory at most of a fold that is answered in one piece, in bytes. A longer list is refused: it can
+/// be asked for by ranges of keys.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
 
 /// A fold on its way through the vnodes.
@@ -33,10 +33,10 @@ pub(crate) struct KeyFolding {
     _counted: OwnPass,
 }
 
-/// What is left to be read of one vnode.
+/// The keys of one vnode that are left to be read.
 struct Part {
     vnode: CoverageVnode,
-    /// Where it begins; `None` for the beginning of the scope.
+    /// The first key; `None` for the beginning of the scope.
     from: Option<StorageKey>,
 }
 
@@ -65,7 +65,7 @@ impl KeyFolding {
         })
     }
 
-    /// What the next part has; `None` behind the last one.
+    /// The findings of the next part; `None` behind the last one.
     pub(crate) async fn next(&mut self) -> Option<Result<Findings, RequestError>> {
         while let Some(part) = self.parts.pop_front() {
             match self.read_part(part).await {
@@ -77,7 +77,7 @@ impl KeyFolding {
         None
     }
 
-    /// What all parts have together; lists are in the order of keys.
+    /// The findings of all parts together; lists are in the order of keys.
     pub(crate) async fn whole(mut self) -> Result<Findings, RequestError> {
         let mut whole = Findings::default();
         while let Some(found) = self.next().await {

@@ -112,7 +112,7 @@ pub(crate) fn value_sent(request: &PeerRequest) -> Bytes {
     }
 }
 
-/// No client waits for comparisons, and operators who fold over keys leave room for clients.
+/// No client waits for comparisons, and folds of operators leave room for clients.
 fn lane_of(request: &PeerRequest) -> Lane {
     match request {
         PeerRequest::Tree(_) | PeerRequest::KeyFold(_) => Lane::Bulk,

@@ -1,10 +1,10 @@
-//! An entry of a store, as far as folds look at it.
+//! Entries of a store, as folds see them.
 
 use bytes::Bytes;
 use kvorum_encoding::Key;
 
-/// What a fold asks of an entry. Each question asks for little of it: what costs something to tell is told
-/// when it is asked for.
+/// An entry, as far as folds look at it. Each question asks for little of it, so answers that cost something
+/// are made when they are asked for.
 pub trait FoldedEntry {
     /// The key within its bucket.
     fn key(&self) -> &Key;
@@ -21,7 +21,7 @@ pub trait FoldedEntry {
     /// The anti-entropy segment that the key hashes into.
     fn segment(&self) -> u32;
 
-    /// What the entry adds to its leaf of a tree; with a seed, another number for each seed.
+    /// The number that the entry adds to its leaf of a tree; with a seed, another number for each seed.
     fn leaf_hash(&self, seed: Option<u64>) -> u32;
 
     /// The encoded clock.

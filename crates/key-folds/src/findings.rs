@@ -1,4 +1,4 @@
-//! What has been found so far: one entry after the other is taken in, and parts are merged.
+//! Findings: one entry after the other is taken in, and parts are merged.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use kvorum_encoding::{Key, tree_position};
 use crate::entry::FoldedEntry;
 use crate::key_fold::FoldKind;
 
-/// What a listed key takes beside its bytes, about: two handles, and what they point to.
+/// The memory of a listed key beside its bytes, about: two handles, and the buffers behind them.
 const LISTED_KEY_BYTES: usize = 128;
-/// What a leaf takes, about: its place in a map.
+/// The memory of a leaf, about: its place in a map.
 const LEAF_BYTES: usize = 16;
 
-/// What has been found. Of the fields only those have something that the kind of question asks for.
+/// The findings of a fold. Only those fields are filled that its kind of question asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Of [`FoldKind::ObjectStats`].
+    /// The answer to [`FoldKind::ObjectStats`].
     pub stats: ObjectStats,
-    /// Of [`FoldKind::SiblingsAbove`] and [`FoldKind::SizeAbove`].
+    /// The answer to [`FoldKind::SiblingsAbove`] and [`FoldKind::SizeAbove`].
     pub numbers: Vec<KeyNumber>,
-    /// Of [`FoldKind::Clocks`].
+    /// The answer to [`FoldKind::Clocks`].
     pub clocks: Vec<KeyClock>,
-    /// Of [`FoldKind::Count`].
+    /// The answer to [`FoldKind::Count`].
     pub count: u64,
-    /// Of [`FoldKind::Tree`]: the leaves with entries, by their number.
+    /// The answer to [`FoldKind::Tree`]: the leaves with entries, by their number.
     pub leaves: BTreeMap<u32, u32>,
     /// The bytes of the keys and clocks that are listed.
     listed_bytes: usize,
@@ -37,9 +37,9 @@ pub struct ObjectStats {
     pub count: u64,
     /// The sum of their sizes, in bytes.
     pub bytes: u64,
-    /// How many have a size of each order of magnitude: 0 below ten bytes, 1 below a hundred, and so on.
+    /// Entries by the order of magnitude of their size: 0 below ten bytes, 1 below a hundred, and so on.
     pub sizes: BTreeMap<u64, u64>,
-    /// How many have so many siblings.
+    /// Entries by their number of siblings.
     pub siblings: BTreeMap<u64, u64>,
 }
 

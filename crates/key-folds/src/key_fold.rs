@@ -7,7 +7,7 @@ use kvorum_encoding::{Bucket, BucketType, Key, SegmentFilter};
 pub struct KeyFold {
     /// The entries that are looked at.
     pub scope: FoldScope,
-    /// What is found of them.
+    /// The question about them.
     pub kind: FoldKind,
 }
 
@@ -20,8 +20,8 @@ pub struct FoldScope {
     pub bucket: Bucket,
     /// The first key and the last one, both included; `None` for all.
     pub keys: Option<(Key, Key)>,
-    /// When entries changed last, in seconds since the Unix epoch: the first second and the last one, both
-    /// included; `None` for any time.
+    /// The times of entries' last changes, in seconds since the Unix epoch: the first second and the last
+    /// one, both included; `None` for any time.
     pub modified_seconds: Option<(u64, u64)>,
     /// The leaves of a tree that they fall into; `None` for all.
     pub leaves: Option<LeafFilter>,
@@ -91,7 +91,7 @@ impl LeafFilter {
     }
 }
 
-/// What a fold finds.
+/// A question that a fold answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoldKind {
     /// Counts, sizes and siblings of all entries, as histograms.
@@ -102,13 +102,13 @@ pub enum FoldKind {
     SizeAbove(u64),
     /// The keys of a class of entries, with their clocks.
     Clocks(EntryClass),
-    /// How many entries of a class there are.
+    /// The number of entries of a class.
     Count(EntryClass),
     /// A tree over all entries.
     Tree {
         /// The number of its leaves: a power of two.
         leaves: u32,
-        /// What hashes are made anew with, where they are.
+        /// The seed of hashes that are made anew; `None` for those that anti-entropy uses.
         seed: Option<u64>,
     },
 }

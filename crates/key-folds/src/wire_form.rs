@@ -1,6 +1,6 @@
 //! Questions and findings as bytes, for vnodes on other machines.
 //!
-//! What cannot be is refused as [`Truncated`], at the place where it stands.
+//! A value that cannot be is refused as [`Truncated`], at the place where it stands.
 
 use std::collections::BTreeMap;
 

@@ -210,11 +210,11 @@ pub(crate) enum FoldVerb {
     },
     /// Keys with more siblings or more bytes than a limit
     FindKeys(FinderArguments),
-    /// How many keys have more siblings or more bytes than a limit
+    /// The number of keys with more siblings or more bytes than a limit
     CountKeys(FinderArguments),
     /// Deleted keys, with their clocks
     FindTombstones(SegmentArguments),
-    /// How many keys are deleted
+    /// The number of deleted keys
     CountTombstones(SegmentArguments),
     /// Remove tombstones whose replicas are all on this node
     ReapTombstones(ChangeArguments),

@@ -12,18 +12,18 @@ use serde_json::{Map, Value};
 
 use crate::reply::{Refusal, text};
 
-/// What a filter says.
+/// The content of a filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoldFilter {
     pub(crate) keys: Option<(Key, Key)>,
     pub(crate) modified_seconds: Option<(u64, u64)>,
     pub(crate) leaves: Option<LeafFilter>,
-    /// What hashes of trees are made anew with.
+    /// The seed of a tree's hashes, if they are made anew.
     pub(crate) seed: Option<u64>,
     pub(crate) method: ChangeMethod,
 }
 
-/// What becomes of the keys that a fold finds.
+/// The treatment of the keys that a fold finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ChangeMethod {
     /// They are counted.
@@ -34,7 +34,7 @@ pub(crate) enum ChangeMethod {
     Change,
 }
 
-/// Why a filter cannot be read: the term that is shown.
+/// The term that is shown where a filter cannot be read.
 type Unreadable = String;
 
 impl FoldFilter {

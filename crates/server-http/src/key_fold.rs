@@ -26,20 +26,20 @@ use crate::reply::{JSON, Outcome, Refusal, in_pieces, json, text};
 use crate::route::{BucketPath, Form, KeyFoldVerb};
 use crate::{failure, origin};
 
-/// When a fold is given up.
+/// The time after which a fold is given up.
 const FOLD_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// What replication would be asked for.
+/// The refusal of a request for replication.
 const NO_REPLICATION: &str =
     "Replication queues are not supported: this server has no replication\n";
 
-/// What is to be done, once all of a request is read.
+/// A request that is read.
 enum Asked {
     Find(FoldKind, Shape),
     Change(KeyChange),
 }
 
-/// How findings are shown.
+/// The form of findings in an answer.
 enum Shape {
     Stats,
     Numbers,

@@ -98,7 +98,7 @@ pub(crate) enum Probe {
     Ready,
 }
 
-/// What a fold over the keys of a bucket is for, with the piece of the path that says more.
+/// The purpose of a fold over the keys of a bucket, with the piece of the path that says more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyFoldVerb {
     ObjectStats,
@@ -364,7 +364,7 @@ fn index(pieces: &mut Pieces<'_>, path: BucketPath) -> Option<Route> {
     pieces.next_raw().is_none().then_some(Route::Index(index))
 }
 
-/// What follows the name of a fold over keys: a bucket, and of some folds a word and what it is about.
+/// The path behind the name of a fold over keys: a bucket, and for some folds a word and its value.
 fn key_fold(name: &str, pieces: &mut Pieces<'_>) -> Option<Route> {
     let path = folded_bucket(pieces)?;
     let verb = match (name, pieces.next_raw()) {

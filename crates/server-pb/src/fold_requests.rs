@@ -21,7 +21,7 @@ use crate::connection::Connection;
 use crate::object_requests::{bucket_of, type_of};
 use crate::refusal::{Failure, Refusal};
 
-/// When a fold is given up.
+/// The time after which a fold is given up.
 const FOLD_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 impl Connection {

@@ -1,4 +1,4 @@
-//! What is asked for a part of a fold over keys, and what is answered.
+//! A part of a fold over keys: the request and its answer.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub struct KeyFoldRequest {
     pub partition: Partition,
     /// The partition's epoch in the asker's ring.
     pub epoch: Epoch,
-    /// How the bucket's keys are placed.
+    /// The rule by which the bucket's keys are placed.
     pub hash: KeyHash,
     /// The ring's size.
     pub size: RingSize,
@@ -21,15 +21,15 @@ pub struct KeyFoldRequest {
     pub owners: Option<Vec<Partition>>,
     /// The question.
     pub fold: Arc<KeyFold>,
-    /// Where the part begins; `None` for the first.
+    /// The key at which the part begins; `None` for the first.
     pub from: Option<StorageKey>,
 }
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFoldPart {
-    /// What was found in this part.
+    /// The findings of this part.
     pub findings: Findings,
-    /// Where the next part begins; `None` when this was the last.
+    /// The key at which the next part begins; `None` when this was the last.
     pub next: Option<StorageKey>,
 }

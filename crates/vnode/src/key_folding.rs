@@ -24,9 +24,9 @@ use crate::vnode::Vnode;
 
 /// Entries that a part looks at, whether they are found or not.
 const LOOKED_AT_MAX: usize = 50_000;
-/// What a part finds, in bytes; one entry may exceed it.
+/// Findings of a part, in bytes; one entry may exceed it.
 const PART_BYTES_MAX: usize = 1 << 20;
-/// What a part takes, in microseconds: five seconds. The store is free of its snapshot after that.
+/// The time of a part, in microseconds: five seconds. The store is free of its snapshot after that.
 const PART_MICROS_MAX: u64 = 5_000_000;
 
 const MICROS_A_SECOND: u64 = 1_000_000;
@@ -116,12 +116,12 @@ impl KeyFoldRequest {
     }
 }
 
-/// What has been read of a part.
+/// A part in progress.
 struct Part<'a> {
     request: &'a KeyFoldRequest,
     findings: Findings,
     looked_at: usize,
-    /// Why the part cannot be answered.
+    /// The reason for which the part cannot be answered.
     failure: Option<ReplicaFailure>,
 }
 

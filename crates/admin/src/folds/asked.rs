@@ -23,7 +23,7 @@ use kvorum_tictac::TreeSize;
 
 use super::time_of_day::seconds_of;
 
-/// What is asked.
+/// A fold that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FoldAsked {
     Buckets,

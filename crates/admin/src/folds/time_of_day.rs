@@ -27,7 +27,7 @@ fn numbers(text: &str, between: char) -> Option<[i64; 3]> {
     all?.try_into().ok()
 }
 
-/// What stands in front of the offset from UTC, and the offset.
+/// The text in front of the offset from UTC, and the offset.
 fn offset_of(time: &str) -> Option<(&str, i64)> {
     if let Some(time) = time.strip_suffix(['Z', 'z']) {
         return Some((time, 0));

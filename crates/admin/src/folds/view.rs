@@ -1,4 +1,4 @@
-//! What folds have found, for people and for programs.
+//! Findings of folds, for people and for programs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -87,7 +87,7 @@ pub(super) fn count(count: u64) -> AdminReply {
     reply.with_riak_text(count.to_string())
 }
 
-/// What was done.
+/// The outcome of a change.
 pub(super) fn changed(change: KeyChange, changed: KeysChanged) -> AdminReply {
     let done = match change {
         KeyChange::Reap => "reaped",

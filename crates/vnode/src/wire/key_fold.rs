@@ -11,7 +11,7 @@ use kvorum_ring::{Epoch, KeyHash, Partition};
 use super::message::{Reader, WireError, put_owners, put_prefixed};
 use crate::key_fold_request::{KeyFoldPart, KeyFoldRequest};
 
-/// What follows the beginning of a request.
+/// The rest of a request, behind its beginning.
 ///
 /// ```text
 /// hash u8 (0 standard, 1 bucket only), ring size u16, owners as in a page,
@@ -26,7 +26,7 @@ pub(super) fn put_key_fold_request(out: &mut Vec<u8>, request: &KeyFoldRequest) 
     request.fold.encode(out);
 }
 
-/// What follows the beginning of an answer.
+/// The rest of an answer, behind its beginning.
 ///
 /// ```text
 /// place, as in the request; findings
