@@ -1,9 +1,9 @@
 //! Changes of the keys that a fold finds: tombstones reaped, objects erased, replicas repaired.
 //!
-//! A tombstone is reaped by the rule of `reaper.rs`: every replica that its key has is a vnode of this node,
-//! has been seen to hold the same, and has it durably. A tombstone with a replica on another node stays: a
-//! copy of an older value may be on its way there. Riak reaps when all primaries answer, so that deleted keys
-//! may come back.
+//! A tombstone is reaped by the rule of `reaper.rs`: every replica that its key has is a vnode of this
+//! node, has been seen to hold the same, and has it durably. A tombstone with a replica on another node
+//! stays: a copy of an older value may be on its way there. Riak reaps when all primaries answer, so
+//! that deleted keys may come back.
 
 use std::sync::Arc;
 use std::time::Duration;

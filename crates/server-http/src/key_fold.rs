@@ -1,8 +1,8 @@
 //! Folds over the keys of a bucket, under Riak's URLs of AAE folds.
 //!
-//! The answers are Riak's JSON. Clocks and the levels of trees are lists of the character codes of their
-//! base64: that is what Riak sends. A key that is no UTF-8 stands in its list in the form in which a URL takes
-//! it, as `percent-encoded-key`.
+//! The answers are Riak's JSON. Clocks and the levels of trees are lists of the character codes of
+//! their base64: that is what Riak sends. A key that is no UTF-8 stands in its list in the form in
+//! which a URL takes it, as `percent-encoded-key`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -273,8 +273,8 @@ fn tree(size: TreeSize, leaves: &BTreeMap<u32, u32>) -> String {
     format!("{{\"tree\":{}}}", tree_json(&tree))
 }
 
-/// Answers `/aaebucketlist`: the buckets of all types. In Riak `nval` says by which replicas they are looked
-/// for; here all are found whatever it is.
+/// Answers `/aaebucketlist`: the buckets of all types. In Riak `nval` says by which replicas they are
+/// looked for; here all are found whatever it is.
 pub(crate) async fn buckets(exchange: &Exchange<'_>) -> Outcome {
     if let Some(given) = exchange.query.get("nval") {
         check_n_val(given)?;

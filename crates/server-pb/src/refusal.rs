@@ -112,7 +112,8 @@ pub(crate) enum Refusal {
     /// An incomplete operation on a data type.
     #[error("Invalid operation: {0}")]
     InvalidOperation(&'static str),
-    /// A fold over keys with half a range, an unknown size of trees, or an unknown kind of search or change.
+    /// A fold over keys with half a range, an unknown size of trees, or an unknown kind of search or
+    /// change.
     #[error("\"Invalid AAE fold definition\"")]
     InvalidFold,
     /// A context that no server of this kind gave.
