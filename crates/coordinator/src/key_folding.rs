@@ -131,7 +131,7 @@ impl KeyFolding {
                 .replicas
                 .ask_peer(part.vnode.node, asked, progress.deadline);
             return match asked.await? {
-                ReplicaReply::Folded(part) => Ok(part),
+                ReplicaReply::Folded(part) => Ok(*part),
                 ReplicaReply::Failed(failure) => Err(failure.into()),
                 _ => Err(no_reply().into()),
             };

@@ -171,7 +171,7 @@ impl PeerService for ReplicaService {
                         (asked.partition, asked.epoch),
                         deadline,
                         move |vnode, clock, lease| vnode.key_fold_part(&asked, clock, lease),
-                        ReplicaReply::Folded,
+                        |part| ReplicaReply::Folded(Box::new(part)),
                     ),
                 }
             }

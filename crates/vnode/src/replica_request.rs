@@ -180,7 +180,7 @@ pub enum ReplicaReply {
     /// An answer about a tree. Asked for by [`crate::TreeRequest`], not by an operation.
     Trees(TreeAnswer),
     /// A part of a fold over keys. Asked for by [`crate::KeyFoldRequest`], not by an operation.
-    Folded(KeyFoldPart),
+    Folded(Box<KeyFoldPart>),
     /// It was not done.
     Failed(ReplicaFailure),
 }

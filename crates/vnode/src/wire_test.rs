@@ -237,7 +237,7 @@ fn key_fold(from: Option<StorageKey>) -> PeerRequest {
 fn key_fold_part(next: Option<StorageKey>) -> ReplicaReply {
     let mut findings = Findings::default();
     findings.count = 300;
-    ReplicaReply::Folded(KeyFoldPart { findings, next })
+    ReplicaReply::Folded(Box::new(KeyFoldPart { findings, next }))
 }
 
 fn found(term: &'static [u8], key: &'static [u8]) -> IndexPosition {

@@ -227,7 +227,7 @@ pub fn decode_reply(message: &WireMessage, sent: &Bytes) -> Result<ReplicaReply,
         LISTED => ReplicaReply::Listed(reader.listed()?),
         INDEX_LISTED => ReplicaReply::IndexListed(reader.index_page()?),
         TREES => ReplicaReply::Trees(reader.tree_answer()?),
-        FOLDED => ReplicaReply::Folded(reader.key_fold_part()?),
+        FOLDED => ReplicaReply::Folded(Box::new(reader.key_fold_part()?)),
         _ => return Err(reader.malformed()),
     };
     reader.end(body)?;
