@@ -70,7 +70,8 @@ pub(crate) struct FoundTombstones {
 }
 
 impl FoundTombstones {
-    /// True when the tombstone of this clock is gone from every replica, or was not there any more.
+    /// True when every replica has carried out the removal of a tombstone of this clock. A replica that is
+    /// being filled keeps it all the same.
     pub(crate) async fn reap(&self, address: &Address, clock: Clock, timeout: Duration) -> bool {
         let parts = &self.replicas.parts;
         // As for a write: while something moves, the replicas are not all that there are.
