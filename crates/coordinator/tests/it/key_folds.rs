@@ -241,7 +241,8 @@ fn any_node_folds_over_what_all_have() {
     for number in 0..40 {
         let (key, options) = (format!("k{number}"), PutOptions::default());
         let at = u8::try_from(number % 4).unwrap() + 1;
-        let put = several_nodes::put(cluster.node(at), &key, "v", &Clock::new(), &options);
+        let blank = Clock::new();
+        let put = several_nodes::put(cluster.node(at), &key, "v", &blank, &options);
         cluster.run(put).unwrap();
     }
     cluster.settle();
@@ -268,7 +269,8 @@ fn any_node_folds_over_what_all_have() {
 fn a_tombstone_with_replicas_on_other_nodes_stays() {
     let cluster = Cluster::new(&crate::cluster::Setup::default());
     let options = PutOptions::default();
-    let put = several_nodes::put(cluster.node(1), "k", "v", &Clock::new(), &options);
+    let blank = Clock::new();
+    let put = several_nodes::put(cluster.node(1), "k", "v", &blank, &options);
     cluster.run(put).unwrap();
     cluster.settle();
     let change = |change| {
