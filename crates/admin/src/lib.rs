@@ -10,6 +10,7 @@ mod bucket_keys;
 mod bucket_place;
 mod bucket_type_view;
 mod cluster;
+mod folds;
 mod framed_table;
 mod health_view;
 mod host_address;

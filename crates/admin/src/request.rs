@@ -27,6 +27,11 @@ pub enum AdminRequest {
     AaeStatus,
     /// The trees of each vnode.
     TreeStatus,
+    /// A question about the keys of a bucket, or a change of those that are found.
+    Fold {
+        /// The verb and its arguments.
+        words: Vec<String>,
+    },
     /// Compare replicas again.
     ExchangesEnable,
     /// Start no comparison of replicas until the next start, and end those under way.
@@ -165,6 +170,9 @@ impl AdminRequest {
             Self::Cluster { words } => {
                 return json!({"verb": "cluster", "words": words}).to_string();
             }
+            Self::Fold { words } => {
+                return json!({"verb": "tictacaae fold", "words": words}).to_string();
+            }
             Self::Backup { directory } => {
                 return json!({"verb": "backup", "directory": directory}).to_string();
             }
@@ -230,6 +238,7 @@ impl AdminRequest {
         };
         Ok(match verb.as_str() {
             "cluster" => Self::Cluster { words: words() },
+            "tictacaae fold" => Self::Fold { words: words() },
             "backup" => Self::Backup {
                 directory: text("directory").ok_or("the request names no directory")?,
             },
@@ -342,6 +351,9 @@ mod tests {
             AdminRequest::VnodeStatus,
             AdminRequest::AaeStatus,
             AdminRequest::TreeStatus,
+            AdminRequest::Fold {
+                words: vec!["object-stats".to_owned(), "a b".to_owned()],
+            },
             AdminRequest::ExchangesEnable,
             AdminRequest::ExchangesDisable,
             AdminRequest::Maintenance,

@@ -27,6 +27,7 @@ use crate::bucket_defaults;
 use crate::bucket_keys::{BucketKeys, Drops};
 use crate::bucket_type_view;
 use crate::cluster::ClusterAdmin;
+use crate::folds;
 use crate::health_view;
 use crate::readiness;
 use crate::request::{AdminReply, AdminRequest, LINE_BYTES_MAX, Replied};
@@ -151,6 +152,7 @@ impl AdminServer {
                 let data = self.exchanges();
                 AdminReply::ok(aae_view::trees_text(&self.parts.node_name, &data), data)
             }
+            AdminRequest::Fold { words } => folds::answer(&self.cluster, &words)?,
             AdminRequest::ExchangesEnable => self.switch_exchanges(true)?,
             AdminRequest::ExchangesDisable => self.switch_exchanges(false)?,
             AdminRequest::Maintenance => self.maintenance(),

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::future::join_all;
 use kvorum_backend::Reading;
 use kvorum_cluster::{AgreedState, ClusterState, Command, ProposeError, Refusal};
 use kvorum_data_types::{DataType, Kind};
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
+use kvorum_key_folds::{Findings, FoldKind, FoldScope, KeyClock, KeyFold};
 use kvorum_object::{Clock, Object};
 use kvorum_properties::{PropertyErrors, Reason, WithoutEffect};
 use kvorum_ring::{NodeId, Replica, Role};
@@ -24,6 +27,8 @@ use crate::gate::{Gate, Pass};
 use crate::hinting::{self, HandedOff};
 use crate::index_query::IndexQuery;
 use crate::index_results::IndexResults;
+use crate::key_changes::{FoundTombstones, KeyChange, KeysChanged};
+use crate::key_folding::KeyFolding;
 use crate::listing::{BucketListing, KeyCount, KeyListing};
 use crate::parts::{CoordinatorSettings, Parts, Remote};
 use crate::plan::{Plan, Purpose};
@@ -46,6 +51,13 @@ const LISTINGS_MAX: usize = 16;
 /// for one part of its results at a time, which is short.
 const INDEX_QUERIES_MAX: usize = 1_000;
 
+/// Folds over keys in progress at which further ones are refused with `overload`. They are for operators,
+/// and read whole buckets.
+const KEY_FOLDS_MAX: usize = 4;
+
+/// Keys that a fold has found and that are reaped, erased or repaired at a time.
+const KEYS_AT_ONCE: usize = 16;
+
 /// Coordinates requests at this node.
 pub struct Coordinator {
     /// Shared with work that outlives a request.
@@ -56,7 +68,8 @@ pub struct Coordinator {
     writes: Arc<Writes>,
     deletes: Deletes,
     coverage: Arc<Coverage>,
-    comparisons: Comparisons,
+    comparisons: Arc<Comparisons>,
+    found_tombstones: FoundTombstones,
     property_changes: PropertyChanges,
     settings: CoordinatorSettings,
     requests: Gate,
@@ -64,6 +77,7 @@ pub struct Coordinator {
     gets_waiting: Gate,
     listings: Arc<Gate>,
     index_queries: Arc<Gate>,
+    key_folds: Arc<Gate>,
 }
 
 /// Requests that a coordinator has under way.
@@ -77,6 +91,8 @@ pub struct InProgress {
     pub listings: usize,
     /// Index queries.
     pub index_queries: usize,
+    /// Folds over keys.
+    pub key_folds: usize,
 }
 
 impl Coordinator {
@@ -113,7 +129,12 @@ impl Coordinator {
             accounts.clone(),
             colocated,
         );
-        let comparisons = Comparisons::new(replicas.clone(), attempts.clone());
+        let comparisons = Arc::new(Comparisons::new(replicas.clone(), attempts.clone()));
+        let found_tombstones = FoundTombstones {
+            replicas: replicas.clone(),
+            attempts: attempts.clone(),
+            comparisons: comparisons.clone(),
+        };
         let property_changes = PropertyChanges::new(&replicas.parts, settings.backend_names);
         Self {
             replicas,
@@ -124,12 +145,14 @@ impl Coordinator {
             deletes,
             coverage: Arc::new(coverage),
             comparisons,
+            found_tombstones,
             property_changes,
             settings,
             requests: Gate::new(settings.requests_max),
             gets_waiting: Gate::new(usize::MAX),
             listings: Arc::new(Gate::new(LISTINGS_MAX)),
             index_queries: Arc::new(Gate::new(INDEX_QUERIES_MAX)),
+            key_folds: Arc::new(Gate::new(KEY_FOLDS_MAX)),
         }
     }
 
@@ -171,6 +194,7 @@ impl Coordinator {
             puts: self.requests.in_progress().saturating_sub(gets),
             listings: self.listings.in_progress(),
             index_queries: self.index_queries.in_progress(),
+            key_folds: self.key_folds.in_progress(),
         }
     }
 
@@ -380,9 +404,108 @@ impl Coordinator {
         BucketListing::begin(&self.coverage, &self.listings, place, timeout)
     }
 
+    /// The buckets of all types, in order. A bucket that holds nothing but tombstones is not among them.
+    pub async fn all_buckets(
+        &self,
+        timeout: Duration,
+    ) -> Result<Vec<(BucketType, Bucket)>, RequestError> {
+        let state = self.state();
+        let is_active = |it: &&BucketType| state.type_properties(it).is_ok();
+        let created = state.bucket_types().keys().filter(is_active).cloned();
+        let untyped = std::iter::once(BucketType::default_type());
+        let types: Vec<BucketType> = untyped.chain(created).collect();
+        let mut all = Vec::new();
+        for bucket_type in types {
+            let mut listing = self.list_buckets(&bucket_type, timeout)?;
+            while let Some(found) = listing.next().await {
+                let found = found?.into_iter();
+                all.extend(found.map(|bucket| (bucket_type.clone(), bucket)));
+            }
+        }
+        all.sort_unstable();
+        Ok(all)
+    }
+
     /// Starts an index query.
     pub fn query_index(&self, query: IndexQuery) -> Result<IndexResults, RequestError> {
         IndexResults::begin(&self.coverage, &self.index_queries, query)
+    }
+
+    /// Answers a question about the keys of a bucket, from one replica of each.
+    pub async fn fold_keys(
+        &self,
+        fold: KeyFold,
+        timeout: Duration,
+    ) -> Result<Findings, RequestError> {
+        let folding = KeyFolding::begin(&self.coverage, &self.key_folds, fold, timeout)?;
+        folding.whole().await
+    }
+
+    /// Does the same with each key of a scope that it is for, some at a time, and returns when all is done.
+    /// `timeout` is for finding them.
+    pub async fn change_keys(
+        &self,
+        scope: FoldScope,
+        change: KeyChange,
+        timeout: Duration,
+    ) -> Result<KeysChanged, RequestError> {
+        let (bucket_type, bucket) = (scope.bucket_type.clone(), scope.bucket.clone());
+        let kind = FoldKind::Clocks(change.entries());
+        let fold = KeyFold { scope, kind };
+        let mut folding = KeyFolding::begin(&self.coverage, &self.key_folds, fold, timeout)?;
+        let mut changed = KeysChanged::default();
+        while let Some(found) = folding.next().await {
+            let mut keys = found?.clocks.into_iter();
+            loop {
+                let some: Vec<KeyClock> = keys.by_ref().take(KEYS_AT_ONCE).collect();
+                if some.is_empty() {
+                    break;
+                }
+                changed.dispatched += some.len() as u64;
+                let changes = some.into_iter().map(|KeyClock { key, clock }| {
+                    let address = Address {
+                        bucket_type: bucket_type.clone(),
+                        bucket: bucket.clone(),
+                        key,
+                    };
+                    self.change_key(address, clock, change)
+                });
+                let done = join_all(changes).await;
+                changed.left += done.into_iter().filter(|is_done| !is_done).count() as u64;
+            }
+        }
+        tracing::info!(
+            event = "keys_changed",
+            change = change.name(),
+            bucket_type = %bucket_type,
+            bucket = %bucket,
+            dispatched = changed.dispatched,
+            left = changed.left,
+        );
+        Ok(changed)
+    }
+
+    /// True when it is done.
+    async fn change_key(&self, address: Address, clock: Bytes, change: KeyChange) -> bool {
+        let timeout = self.settings.request_timeout;
+        let Ok(clock) = Clock::decode(&clock) else {
+            return false;
+        };
+        match change {
+            KeyChange::Reap => {
+                let reaped = self.found_tombstones.reap(&address, clock, timeout);
+                reaped.await
+            }
+            KeyChange::Erase => {
+                let (options, now) = (DeleteOptions::default(), self.runtime().now());
+                let deleted = self.delete(&address, Some(clock), &options, now);
+                deleted.await.is_ok()
+            }
+            KeyChange::Repair => {
+                let key = StorageKey::from_address(&address);
+                self.comparisons.mend(&key, timeout).await
+            }
+        }
     }
 
     /// Proposes a change of properties, and waits until it is agreed. It lists the bucket where that is

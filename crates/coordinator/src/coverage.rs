@@ -152,6 +152,35 @@ impl CoverageRun {
         }
     }
 
+    /// The vnodes to be asked in place of one that gave no page. Its reason decides whether the ring needs
+    /// time to be heard of first, and which vnodes are left out.
+    pub(crate) async fn cover_without(
+        &mut self,
+        vnode: &CoverageVnode,
+        error: PageError,
+    ) -> Result<Vec<CoverageVnode>, RequestError> {
+        match error {
+            PageError::OtherRing if is_planted!(StaleRingUsedForCoverage) => Ok(Vec::new()),
+            PageError::OtherRing => self.cover_after_pause().await,
+            PageError::Incomplete => {
+                self.coverage.leave_out(vnode.node);
+                self.cover_after_pause().await
+            }
+            PageError::NotOpen(error) => {
+                let unopened = &self.coverage.replicas.unopened;
+                match unopened.pass_over(vnode.node, vnode.partition) {
+                    true => self.cover().map_err(|other| instead_of(other, error)),
+                    false => self.cover_after_pause().await,
+                }
+            }
+            PageError::Damaged(error) => {
+                self.note_damaged(vnode, error);
+                self.cover()
+            }
+            PageError::Failed(error) => Err(error),
+        }
+    }
+
     /// The vnodes have answered: the next pause is a short one.
     pub(crate) fn note_answered(&mut self) {
         self.pauses = Pauses::default();

@@ -125,12 +125,12 @@ impl Deletes {
         while let Some(tombstone) = self.reaper.take_due(now) {
             let is_done = match reading {
                 Reading::CachedOnly => {
-                    tombstone.unsynced.is_empty() && self.reap(&tombstone, reading)
+                    tombstone.unsynced.is_empty() && reap(&self.replicas, &tombstone, reading)
                 }
                 Reading::MayBlock => {
                     // One that a replica could not store is not everywhere: it stays.
                     let is_stored = tombstone.unsynced.iter().all(|it| it.wait().is_ok());
-                    !is_stored || self.reap(&tombstone, reading)
+                    !is_stored || reap(&self.replicas, &tombstone, reading)
                 }
             };
             if !is_done {
@@ -139,28 +139,30 @@ impl Deletes {
             }
         }
     }
+}
 
-    /// True when nothing is left to be done where blocking is allowed.
-    fn reap(&self, tombstone: &Tombstone, reading: Reading) -> bool {
-        let mut is_done = true;
-        for replica in &tombstone.replicas {
-            let Some(vnode) = self.replicas.parts.vnodes.vnode(replica.partition) else {
-                continue;
-            };
-            let (key, clock) = (tombstone.key.clone(), tombstone.clock.clone());
-            let request = ReplicaRequest {
-                partition: replica.partition,
-                epoch: replica.epoch,
-                operation: Operation::Reap { key, clock },
-            };
-            match vnode.handle(&request, self.replicas.parts.wall_time(), reading) {
-                Handled::Done(ReplicaReply::Failed(failure)) => {
-                    tracing::debug!(event = "reap_failed", error = %failure);
-                }
-                Handled::Done(_) => {}
-                Handled::WouldBlock => is_done &= reading == Reading::MayBlock,
+/// Removes a tombstone from the replicas of this node. True when nothing is left to be done where blocking
+/// is allowed.
+pub(crate) fn reap(replicas: &Replicas, tombstone: &Tombstone, reading: Reading) -> bool {
+    let parts = &replicas.parts;
+    let mut is_done = true;
+    for replica in &tombstone.replicas {
+        let Some(vnode) = parts.vnodes.vnode(replica.partition) else {
+            continue;
+        };
+        let (key, clock) = (tombstone.key.clone(), tombstone.clock.clone());
+        let request = ReplicaRequest {
+            partition: replica.partition,
+            epoch: replica.epoch,
+            operation: Operation::Reap { key, clock },
+        };
+        match vnode.handle(&request, parts.wall_time(), reading) {
+            Handled::Done(ReplicaReply::Failed(failure)) => {
+                tracing::debug!(event = "reap_failed", error = %failure);
             }
+            Handled::Done(_) => {}
+            Handled::WouldBlock => is_done &= reading == Reading::MayBlock,
         }
-        is_done
     }
+    is_done
 }

@@ -158,6 +158,15 @@ pub enum RequestError {
     /// A validator of the bucket does not let the value pass; which one, and why. Fix the value.
     #[error("{{precommit_fail,<<{0:?}>>}}")]
     Rejected(String),
+    /// The answer to a fold over keys would be larger than this node holds in memory for it. Ask for a
+    /// narrower range of keys, or for a count.
+    #[error(
+        "answer_too_large: it would have more than {bytes_max} bytes, ask for a narrower range"
+    )]
+    AnswerTooLarge {
+        /// The limit, in bytes.
+        bytes_max: u64,
+    },
     /// The disk is full: writes are refused until there is room. Reads go on.
     #[error("disk_full: the disk of a replica has no room, see its node's log; reads go on")]
     DiskFull(String),

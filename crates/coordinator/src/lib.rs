@@ -10,8 +10,9 @@
 //!
 //! - `coordinator.rs` admits a request.
 //! - `reading.rs`, `writing.rs` and `deleting.rs` drive the machines of `get.rs` and `put.rs`;
-//!   `listing.rs` and `index_results.rs` go through the vnodes that `coverage.rs` plans; `comparing.rs`
-//!   drives the machine of `get.rs` for anti-entropy.
+//!   `listing.rs`, `index_results.rs` and `key_folding.rs` go through the vnodes that `coverage.rs` plans;
+//!   `comparing.rs` drives the machine of `get.rs` for anti-entropy, and `key_changes.rs` has what is done
+//!   with the keys that a fold finds.
 //! - `attempts.rs` plans reads and writes, and paces new tries.
 //! - `accounts.rs` gives a request its time and reports its end.
 //! - `replicas.rs` asks replicas here and elsewhere, by `local_vnodes.rs` and `peers.rs`.
@@ -36,6 +37,8 @@ mod hinting;
 mod hints;
 mod index_query;
 mod index_results;
+mod key_changes;
+mod key_folding;
 mod listing;
 mod local_vnodes;
 mod parts;
@@ -67,6 +70,7 @@ pub use index_query::{
     Continuation, IndexOptions, IndexQuery, IndexQueryError, IndexSelection, IndexValues,
 };
 pub use index_results::{IndexMatch, IndexResults};
+pub use key_changes::{KeyChange, KeysChanged};
 pub use listing::{BucketListing, KeyCount, KeyListing};
 pub use local_vnodes::{Absence, LocalVnodes, NextOpening};
 pub use parts::{BackendNames, CoordinatorSettings, Parts, Remote};

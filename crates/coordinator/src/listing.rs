@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use kvorum_backend::{FoldClock, FoldRange, Lease};
 use kvorum_encoding::{Address, Bucket, Key, StorageKey, bucket_prefix, type_prefix};
-use kvorum_planted_defects::is_planted;
 use kvorum_ring::CoverageVnode;
 use kvorum_runtime::{Moment, Runtime, TaskGuard};
 use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{CountPage, Page, PageFailure, PageKind, PageRequest, ReplicaReply, Vnode};
 use parking_lot::Mutex;
 
-use crate::coverage::{Coverage, CoverageRun, PageError, in_place_of, instead_of};
+use crate::coverage::{Coverage, CoverageRun, PageError, in_place_of};
 use crate::error::RequestError;
 use crate::gate::{Gate, OwnPass};
 use crate::replicas::no_reply;
@@ -290,32 +289,7 @@ impl Listing {
     /// Covers the rest of a part whose vnode gives no page: the same owner partitions in the same
     /// range, as the ring of this moment has them.
     async fn cover_anew(&mut self, part: Part, error: PageError) -> Result<(), RequestError> {
-        let run = &mut self.run;
-        let CoverageVnode {
-            node, partition, ..
-        } = part.vnode;
-        let cover = match error {
-            PageError::OtherRing if is_planted!(StaleRingUsedForCoverage) => {
-                return Ok(());
-            }
-            PageError::OtherRing => run.cover_after_pause().await?,
-            PageError::Incomplete => {
-                run.coverage.leave_out(node);
-                run.cover_after_pause().await?
-            }
-            PageError::NotOpen(error) => {
-                let is_news = run.coverage.replicas.unopened.pass_over(node, partition);
-                match is_news {
-                    true => run.cover().map_err(|other| instead_of(other, error))?,
-                    false => run.cover_after_pause().await?,
-                }
-            }
-            PageError::Damaged(error) => {
-                run.note_damaged(&part.vnode, error);
-                run.cover()?
-            }
-            PageError::Failed(error) => return Err(error),
-        };
+        let cover = self.run.cover_without(&part.vnode, error).await?;
         self.take_over(&part, cover);
         Ok(())
     }

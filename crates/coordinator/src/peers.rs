@@ -105,14 +105,17 @@ pub(crate) fn value_sent(request: &PeerRequest) -> Bytes {
             Operation::Coordinate { update, .. } => update.content.value.clone(),
             _ => Bytes::new(),
         },
-        PeerRequest::Page(_) | PeerRequest::IndexPage(_) | PeerRequest::Tree(_) => Bytes::new(),
+        PeerRequest::Page(_)
+        | PeerRequest::IndexPage(_)
+        | PeerRequest::Tree(_)
+        | PeerRequest::KeyFold(_) => Bytes::new(),
     }
 }
 
-/// No client waits for comparisons.
+/// No client waits for comparisons, and folds of operators leave room for clients.
 fn lane_of(request: &PeerRequest) -> Lane {
     match request {
-        PeerRequest::Tree(_) => Lane::Bulk,
+        PeerRequest::Tree(_) | PeerRequest::KeyFold(_) => Lane::Bulk,
         PeerRequest::Replica { .. } | PeerRequest::Page(_) | PeerRequest::IndexPage(_) => {
             Lane::Requests
         }

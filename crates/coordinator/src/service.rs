@@ -100,7 +100,7 @@ impl ReplicaService {
         }))
     }
 
-    /// Reads a part of a listing or of an index query, or an answer of a tree.
+    /// Reads a part of a listing, an index query or a fold, or an answer of a tree.
     fn serve_part<T: Send + 'static>(
         &self,
         (partition, epoch): (Partition, Epoch),
@@ -173,6 +173,12 @@ impl PeerService for ReplicaService {
                         deadline,
                         move |vnode, clock, lease| vnode.answer_about_trees(&asked, clock, lease),
                         ReplicaReply::Trees,
+                    ),
+                    PeerRequest::KeyFold(asked) => self.serve_part(
+                        (asked.partition, asked.epoch),
+                        deadline,
+                        move |vnode, clock, lease| vnode.key_fold_part(&asked, clock, lease),
+                        |part| ReplicaReply::Folded(Box::new(part)),
                     ),
                 }
             }

@@ -37,6 +37,8 @@ pub enum RequestKind {
     ListKeys,
     ListBuckets,
     IndexQuery,
+    /// A fold over keys, with what is done with those that it finds.
+    KeyFold,
 }
 
 impl RequestKind {
@@ -49,6 +51,7 @@ impl RequestKind {
             Self::ListKeys => "list_keys",
             Self::ListBuckets => "list_buckets",
             Self::IndexQuery => "index_query",
+            Self::KeyFold => "key_fold",
         }
     }
 }

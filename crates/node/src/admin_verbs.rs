@@ -1,5 +1,7 @@
 //! The command line's verbs about the cluster, by the names that Riak's runbooks use.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use kvorum_admin::{AdminRequest, MoveScope};
 
@@ -209,6 +211,78 @@ struct MigrateScope {
     all: bool,
 }
 
+#[derive(Args)]
+pub(crate) struct FoldArguments {
+    #[command(subcommand)]
+    pub(crate) verb: FoldVerb,
+    /// Write the results to this file, as JSON
+    #[arg(short, long, global = true, value_name = "FILE")]
+    pub(crate) outfile: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum FoldVerb {
+    /// The buckets of all types
+    ListBuckets {
+        /// Taken for the sake of scripts: all buckets are found whatever it is
+        n_val: Option<String>,
+    },
+    /// Keys with more siblings or more bytes than a limit
+    FindKeys(FinderArguments),
+    /// The number of keys with more siblings or more bytes than a limit
+    CountKeys(FinderArguments),
+    /// Deleted keys, with their clocks
+    FindTombstones(SegmentArguments),
+    /// The number of deleted keys
+    CountTombstones(SegmentArguments),
+    /// Remove tombstones whose replicas are all on this node
+    ReapTombstones(ChangeArguments),
+    /// Delete objects
+    EraseKeys(ChangeArguments),
+    /// Counts, sizes and siblings
+    ObjectStats(RangeArguments),
+    /// Compare all replicas of each key, and bring up to date those that are behind
+    RepairKeys(RangeArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct FinderArguments {
+    #[command(flatten)]
+    range: RangeArguments,
+    /// sibling_count=COUNT or object_size=BYTES
+    limit: String,
+}
+
+#[derive(Args)]
+pub(crate) struct RangeArguments {
+    /// The bucket, or TYPE/BUCKET
+    bucket: String,
+    /// all, or FROM,TO
+    keys: String,
+    /// all, or FROM,TO: times such as 2026-11-28T07:00:00Z, or seconds since 1970
+    modified: String,
+}
+
+#[derive(Args)]
+pub(crate) struct SegmentArguments {
+    /// The bucket, or TYPE/BUCKET
+    bucket: String,
+    /// all, or FROM,TO
+    keys: String,
+    /// all, or S1,S2,...;SIZE: leaves of a tree of a size from xxsmall to xlarge
+    segments: String,
+    /// all, or FROM,TO: times such as 2026-11-28T07:00:00Z, or seconds since 1970
+    modified: String,
+}
+
+#[derive(Args)]
+pub(crate) struct ChangeArguments {
+    #[command(flatten)]
+    scope: SegmentArguments,
+    /// count, which changes nothing, or local
+    method: String,
+}
+
 /// A verb and its arguments, as the node takes them.
 fn request(verb: &str, rest: impl IntoIterator<Item = String>) -> AdminRequest {
     let words = std::iter::once(verb.to_owned()).chain(rest).collect();
@@ -250,6 +324,52 @@ impl BucketVerb {
                 is_dry_run: dry_run,
             },
         }
+    }
+}
+
+impl FoldVerb {
+    pub(crate) fn into_request(self) -> AdminRequest {
+        let (verb, rest) = match self {
+            Self::ListBuckets { n_val } => ("list-buckets", n_val.into_iter().collect()),
+            Self::FindKeys(finder) => ("find-keys", finder.into_words()),
+            Self::CountKeys(finder) => ("count-keys", finder.into_words()),
+            Self::FindTombstones(scope) => ("find-tombstones", scope.into_words()),
+            Self::CountTombstones(scope) => ("count-tombstones", scope.into_words()),
+            Self::ReapTombstones(change) => ("reap-tombstones", change.into_words()),
+            Self::EraseKeys(change) => ("erase-keys", change.into_words()),
+            Self::ObjectStats(range) => ("object-stats", range.into_words()),
+            Self::RepairKeys(range) => ("repair-keys", range.into_words()),
+        };
+        let words = std::iter::once(verb.to_owned()).chain(rest).collect();
+        AdminRequest::Fold { words }
+    }
+}
+
+impl FinderArguments {
+    fn into_words(self) -> Vec<String> {
+        let mut words = self.range.into_words();
+        words.push(self.limit);
+        words
+    }
+}
+
+impl RangeArguments {
+    fn into_words(self) -> Vec<String> {
+        vec![self.bucket, self.keys, self.modified]
+    }
+}
+
+impl SegmentArguments {
+    fn into_words(self) -> Vec<String> {
+        vec![self.bucket, self.keys, self.segments, self.modified]
+    }
+}
+
+impl ChangeArguments {
+    fn into_words(self) -> Vec<String> {
+        let mut words = self.scope.into_words();
+        words.push(self.method);
+        words
     }
 }
 

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use kvorum_settings::{Configuration, Effective, Settings};
 use serde_json::Value;
 
-use crate::admin_verbs::{BackendVerb, BucketVerb, ClusterVerb, RingVerb};
+use crate::admin_verbs::{BackendVerb, BucketVerb, ClusterVerb, FoldArguments, RingVerb};
 use crate::arguments::{AdminArguments, ConfigurationArguments};
 use crate::configuration_file;
 use crate::console::{exit_code, say, say_error};
@@ -199,7 +199,7 @@ enum AdminVerb {
     Ring(RingVerb),
 }
 
-#[derive(Clone, Copy, Subcommand)]
+#[derive(Subcommand)]
 enum TictacaaeVerb {
     /// The trees of each vnode: built or not, keys and memory
     Treestatus,
@@ -207,6 +207,8 @@ enum TictacaaeVerb {
     Enable,
     /// Compare replicas no more until the next start, and end comparisons under way
     Disable,
+    /// Questions about the keys of a bucket; reaps, erases and repairs those of a range
+    Fold(FoldArguments),
 }
 
 #[derive(Subcommand)]
@@ -423,6 +425,7 @@ fn administer(verb: AdminVerb, arguments: &AdminArguments) -> anyhow::Result<Exi
             TictacaaeVerb::Treestatus => AdminRequest::TreeStatus,
             TictacaaeVerb::Enable => AdminRequest::ExchangesEnable,
             TictacaaeVerb::Disable => AdminRequest::ExchangesDisable,
+            TictacaaeVerb::Fold(fold) => return fold_keys(fold, arguments),
         },
         AdminVerb::Maintenance => AdminRequest::Maintenance,
         AdminVerb::Backup { directory } => {
@@ -494,6 +497,24 @@ fn ask_to_the_end(
             progress.show_line(&reply.text);
         }
     }
+}
+
+/// Asks for a fold over keys, and prints the results or writes them to a file.
+fn fold_keys(fold: FoldArguments, arguments: &AdminArguments) -> anyhow::Result<ExitCode> {
+    let loaded = configuration_file::load(&arguments.configuration.source())?;
+    let FoldArguments { verb, outfile } = fold;
+    let reply = admin_client::ask(&loaded.configuration.settings, &verb.into_request())?;
+    let Some(path) = outfile.filter(|_| reply.is_ok) else {
+        return Ok(show(&reply, arguments));
+    };
+    // Scripts that read what Riak's command writes find the same.
+    let as_data = || format!("{:#}", reply.data);
+    let results = reply.riak.as_deref().map_or_else(as_data, str::to_owned);
+    std::fs::write(&path, format!("{results}\n"))
+        .with_context(|| format!("write the results to {}", path.display()))?;
+    let written = serde_json::json!({"results": path.display().to_string()});
+    let text = format!("the results are in {}\n", path.display());
+    Ok(show(&AdminReply::ok(text, written), arguments))
 }
 
 /// Prints a node's answer, for people or for programs.

@@ -376,6 +376,7 @@ fn set_gauges(stats: &Stats, in_progress: InProgress, vnodes_running: usize) {
         (&stats.node_put_fsm_active, in_progress.puts),
         (&stats.list_fsm_active, in_progress.listings),
         (&stats.index_fsm_active, in_progress.index_queries),
+        (&stats.clusteraae_fsm_active, in_progress.key_folds),
         (&stats.riak_kv_vnodes_running, vnodes_running),
     ] {
         gauge.set(i64::try_from(amount).unwrap_or(i64::MAX));
@@ -497,6 +498,7 @@ mod tests {
             puts: 1,
             listings: 1,
             index_queries: 1,
+            key_folds: 1,
         };
         set_gauges(&stats, in_progress, 1);
         let values = stats.riak_values(now).into_iter();
@@ -539,6 +541,13 @@ mod tests {
                     ..none
                 },
                 "index_fsm_active",
+            ),
+            (
+                InProgress {
+                    key_folds: 1,
+                    ..none
+                },
+                "clusteraae_fsm_active",
             ),
         ] {
             let stats = Stats::default();

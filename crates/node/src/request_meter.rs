@@ -102,6 +102,13 @@ impl RequestMeter {
             self.stats.list_fsm_create_error.count(now);
         }
     }
+
+    fn folded(&self, error: Option<&RequestError>, now: Duration) {
+        self.stats.clusteraae_fsm_create.count(now);
+        if error.is_some() {
+            self.stats.clusteraae_fsm_create_error.count(now);
+        }
+    }
 }
 
 impl Meter for RequestMeter {
@@ -148,6 +155,7 @@ impl Meter for RequestMeter {
             RequestKind::WriteOncePut => self.wrote_once(took, object, now),
             RequestKind::IndexQuery => self.queried(error, took, now),
             RequestKind::ListKeys | RequestKind::ListBuckets => self.listed(error, now),
+            RequestKind::KeyFold => self.folded(error, now),
         }
     }
 

@@ -149,8 +149,13 @@ fn cases_of_requests() -> Vec<Case> {
         ),
         case(succeeded(RequestKind::ListKeys), &["list_fsm_create+"]),
         case(
-            failed(RequestKind::ListBuckets, timeout),
+            failed(RequestKind::ListBuckets, timeout.clone()),
             &["list_fsm_create+", "list_fsm_create_error+"],
+        ),
+        case(succeeded(RequestKind::KeyFold), &["clusteraae_fsm_create+"]),
+        case(
+            failed(RequestKind::KeyFold, timeout),
+            &["clusteraae_fsm_create+", "clusteraae_fsm_create_error+"],
         ),
     ]
 }

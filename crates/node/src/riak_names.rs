@@ -89,9 +89,9 @@ fn of_riak_admin(mut rest: Vec<OsString>) -> Called {
         }
         "stat" => "use `riak-admin status`, or /metrics for everything",
         "cluster-info" => "use `riak-admin ring-status --json` and `vnode-status --json`",
-        "tictacaae" if second != "treestatus" => {
-            "use `kvorum admin tictacaae treestatus|enable|disable`, tictacaae_* in the configuration for \
-             times and bounds, and `kvorum admin aae-status`; folds are not built in yet"
+        "tictacaae" if !matches!(second, "treestatus" | "fold") => {
+            "use `kvorum admin tictacaae treestatus|enable|disable|fold`, tictacaae_* in the configuration \
+             for times and bounds, and `kvorum admin aae-status`"
         }
         "repair-2i" => {
             "indexes are written together with their objects; entries that damage took are made again \
@@ -256,6 +256,10 @@ mod tests {
                 "kvorum admin bucket-type create maps --as-riak",
             ),
             ("riak-admin describe ring_size", "kvorum describe ring_size"),
+            (
+                "riak-admin tictacaae fold list-buckets 3",
+                "kvorum admin tictacaae fold list-buckets 3",
+            ),
         ] {
             assert_eq!(call(line).as_deref(), Ok(wanted), "{line}");
         }

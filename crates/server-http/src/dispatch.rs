@@ -21,8 +21,8 @@ use crate::preconditions::{Preconditions, Verdict};
 use crate::reply::{Answer, Outcome, Refusal, empty, method_not_allowed, page, text};
 use crate::route::{self, Route};
 use crate::{
-    compressing, counter, data_type, index, listing, map_reduce, object, openapi, preference_list,
-    properties, range, root, statistics,
+    compressing, counter, data_type, index, key_fold, listing, map_reduce, object, openapi,
+    preference_list, properties, range, root, statistics,
 };
 
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
@@ -151,6 +151,8 @@ async fn serve(exchange: Exchange<'_>, route: Route) -> Outcome {
             _ => data_type::fetch(&exchange, &path, key).await,
         },
         Route::Index(path) => index::query(&exchange, &path).await,
+        Route::KeyFold(path, verb) => key_fold::fold(&exchange, &path, &verb).await,
+        Route::AllBuckets => key_fold::buckets(&exchange).await,
         Route::PreferenceList(path, key) => preference_list::get(&exchange, &path, key),
         Route::LinkWalk(path, key, steps) => object::walk(&exchange, &path, key, &steps).await,
         Route::InvalidLinkWalk => Ok(text(StatusCode::BAD_REQUEST, INVALID_LINK_WALK)),

@@ -61,7 +61,9 @@ pub(crate) fn of_request(error: &RequestError, bucket_type: &BucketType) -> Refu
         | RequestError::InsufficientNodes { .. } => (StatusCode::SERVICE_UNAVAILABLE, term(error)),
         RequestError::ObjectTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, explained(error)),
         RequestError::TooManySiblings { .. } => (StatusCode::CONFLICT, explained(error)),
-        RequestError::KeyTooLarge { .. } => (StatusCode::BAD_REQUEST, term(error)),
+        RequestError::KeyTooLarge { .. } | RequestError::AnswerTooLarge { .. } => {
+            (StatusCode::BAD_REQUEST, term(error))
+        }
         RequestError::OperationRefused(_) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
         RequestError::Rejected(detail) => (StatusCode::FORBIDDEN, format!("{detail}\n")),
         RequestError::CountersNeedSiblings => (StatusCode::CONFLICT, COUNTERS_NEED_SIBLINGS.into()),
@@ -242,6 +244,11 @@ mod tests {
                 RequestError::KeyTooLarge { bytes: 70_000 },
                 400,
                 "Error:\n{key_too_large,70000}\n",
+            ),
+            (
+                RequestError::AnswerTooLarge { bytes_max: 9 },
+                400,
+                "Error:\nanswer_too_large: it would have more than 9 bytes, ask for a narrower range\n",
             ),
             (
                 RequestError::Storage("file".into()),

@@ -23,7 +23,7 @@ mod tests {
     use serde_json::{Map, Value};
 
     use super::DOCUMENT;
-    use crate::route::{Form, Probe, Route};
+    use crate::route::{Form, KeyFoldVerb, Probe, Route};
 
     fn document() -> Value {
         serde_json::from_str(DOCUMENT).unwrap()
@@ -88,12 +88,29 @@ mod tests {
             Route::Index(index) if index.last.is_some() => of_form("range", index.path.form),
             Route::Index(index) if index.first.is_empty() => of_form("index", index.path.form),
             Route::Index(index) => of_form("entries", index.path.form),
+            Route::KeyFold(path, verb) => of_form(name_of_fold(verb), path.form),
+            Route::AllBuckets => "all buckets".to_owned(),
             Route::LinkWalk(path, ..) => of_form("walk", path.form),
             Route::InvalidLinkWalk => "no walk".to_owned(),
         }
     }
 
-    const RESOURCES: [&str; 34] = [
+    fn name_of_fold(verb: &KeyFoldVerb) -> &'static str {
+        match verb {
+            KeyFoldVerb::ObjectStats => "object stats",
+            KeyFoldVerb::SiblingsAbove(_) => "keys by siblings",
+            KeyFoldVerb::SizeAbove(_) => "keys by size",
+            KeyFoldVerb::Tombstones => "tombstones",
+            KeyFoldVerb::Clocks => "clocks",
+            KeyFoldVerb::Tree(_) => "tree",
+            KeyFoldVerb::Reap => "reap",
+            KeyFoldVerb::Erase => "erase",
+            KeyFoldVerb::Repair => "repair",
+            KeyFoldVerb::Replicate => "replicate",
+        }
+    }
+
+    const RESOURCES: [&str; 55] = [
         "root",
         "ping",
         "live",
@@ -125,6 +142,27 @@ mod tests {
         "entries, Typed",
         "range, Untyped",
         "range, Typed",
+        "object stats, Untyped",
+        "keys by siblings, Untyped",
+        "keys by size, Untyped",
+        "tombstones, Untyped",
+        "clocks, Untyped",
+        "tree, Untyped",
+        "reap, Untyped",
+        "erase, Untyped",
+        "repair, Untyped",
+        "replicate, Untyped",
+        "object stats, Typed",
+        "keys by siblings, Typed",
+        "keys by size, Typed",
+        "tombstones, Typed",
+        "clocks, Typed",
+        "tree, Typed",
+        "reap, Typed",
+        "erase, Typed",
+        "repair, Typed",
+        "replicate, Typed",
+        "all buckets",
         "walk, Old",
         "walk, Untyped",
         "walk, Typed",

@@ -98,6 +98,26 @@ pub(crate) enum Probe {
     Ready,
 }
 
+/// The purpose of a fold over the keys of a bucket, with the piece of the path that says more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeyFoldVerb {
+    ObjectStats,
+    /// Keys with more siblings than a number.
+    SiblingsAbove(Bytes),
+    /// Keys with more bytes than a number.
+    SizeAbove(Bytes),
+    Tombstones,
+    /// All keys with their clocks.
+    Clocks,
+    /// A tree of a size.
+    Tree(Bytes),
+    Reap,
+    Erase,
+    Repair,
+    /// To a queue, of which there are none.
+    Replicate,
+}
+
 /// A resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
@@ -127,6 +147,10 @@ pub(crate) enum Route {
     DataType(BucketPath, Key),
     PreferenceList(BucketPath, Key),
     Index(IndexPath),
+    /// A fold over the keys of a bucket.
+    KeyFold(BucketPath, KeyFoldVerb),
+    /// The buckets of all types.
+    AllBuckets,
     /// Links to walk from an object on.
     LinkWalk(BucketPath, Key, Vec<LinkStep>),
     /// Links to walk that are not `bucket,tag,keep`.
@@ -158,7 +182,8 @@ impl Route {
                 return within(&mut pieces, Form::Untyped, BucketType::default_type());
             }
             Some("types") => return typed(&mut pieces),
-            Some(_) => return None,
+            Some("aaebucketlist") => Self::AllBuckets,
+            Some(name) => return key_fold(name, &mut pieces),
         };
         pieces.next_raw().is_none().then_some(route)
     }
@@ -175,7 +200,9 @@ impl Route {
             | Self::Buckets(..)
             | Self::Keys(_)
             | Self::PreferenceList(..)
-            | Self::Index(_) => &["GET", "HEAD"],
+            | Self::Index(_)
+            | Self::KeyFold(..)
+            | Self::AllBuckets => &["GET", "HEAD"],
             // An object without key can be posted too; Riak names the methods of properties alone.
             Self::OldBucket(_) => &["HEAD", "GET", "PUT"],
             Self::BucketProperties(_) => &["HEAD", "GET", "PUT", "DELETE"],
@@ -337,6 +364,51 @@ fn index(pieces: &mut Pieces<'_>, path: BucketPath) -> Option<Route> {
     pieces.next_raw().is_none().then_some(Route::Index(index))
 }
 
+/// The path behind the name of a fold over keys: a bucket, and for some folds a word and its value.
+fn key_fold(name: &str, pieces: &mut Pieces<'_>) -> Option<Route> {
+    let path = folded_bucket(pieces)?;
+    let verb = match (name, pieces.next_raw()) {
+        ("objectstats", None) => KeyFoldVerb::ObjectStats,
+        ("siblings", Some("counts")) => KeyFoldVerb::SiblingsAbove(pieces.next_name()?),
+        ("objectsizes", Some("sizes")) => KeyFoldVerb::SizeAbove(pieces.next_name()?),
+        ("tombs", None) => KeyFoldVerb::Tombstones,
+        ("rangetrees", Some("keysclocks")) => KeyFoldVerb::Clocks,
+        ("rangetrees", Some("trees")) => KeyFoldVerb::Tree(pieces.next_name()?),
+        ("reap", None) => KeyFoldVerb::Reap,
+        ("erase", None) => KeyFoldVerb::Erase,
+        ("rangerepair", None) => KeyFoldVerb::Repair,
+        ("rangerepl", Some("queuename")) => {
+            pieces.next_name()?;
+            KeyFoldVerb::Replicate
+        }
+        _ => return None,
+    };
+    pieces
+        .next_raw()
+        .is_none()
+        .then_some(Route::KeyFold(path, verb))
+}
+
+/// The bucket that follows the name of a fold.
+fn folded_bucket(pieces: &mut Pieces<'_>) -> Option<BucketPath> {
+    let (form, bucket_type) = match pieces.next_raw()? {
+        "buckets" => (Form::Untyped, BucketType::default_type()),
+        "types" => {
+            let bucket_type = BucketType::from(pieces.next_name()?);
+            if pieces.next_raw()? != "buckets" {
+                return None;
+            }
+            (Form::Typed, bucket_type)
+        }
+        _ => return None,
+    };
+    Some(BucketPath {
+        form,
+        bucket_type,
+        bucket: pieces.next_name()?.into(),
+    })
+}
+
 /// The path behind `keys`.
 fn keys(pieces: &mut Pieces<'_>, path: BucketPath) -> Option<Route> {
     let Some(key) = pieces.next_name() else {
@@ -351,7 +423,7 @@ fn keys(pieces: &mut Pieces<'_>, path: BucketPath) -> Option<Route> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BucketPath, Form, IndexPath, LinkStep, Probe, Route};
+    use super::{BucketPath, Form, IndexPath, KeyFoldVerb, LinkStep, Probe, Route};
     use kvorum_encoding::{Bucket, BucketType, Key};
 
     fn path(form: Form, bucket_type: &'static str, bucket: &'static str) -> BucketPath {
@@ -512,6 +584,60 @@ mod tests {
             ("/mapred", Some(Route::MapReduce)),
             ("/mapred/x", None),
             ("/nowhere", None),
+            ("/aaebucketlist", Some(Route::AllBuckets)),
+            ("/aaebucketlist/x", None),
+            ("/objectstats", None),
+            ("/objectstats/types/t", None),
+            (
+                "/objectstats/buckets/b/",
+                Some(Route::KeyFold(untyped(), KeyFoldVerb::ObjectStats)),
+            ),
+            ("/objectstats/buckets/b/more", None),
+            (
+                "/siblings/types/t/buckets/b/counts/-1",
+                Some(Route::KeyFold(
+                    typed(),
+                    KeyFoldVerb::SiblingsAbove("-1".into()),
+                )),
+            ),
+            ("/siblings/buckets/b/counts", None),
+            ("/siblings/buckets/b/sizes/1", None),
+            (
+                "/objectsizes/buckets/b/sizes/x",
+                Some(Route::KeyFold(
+                    untyped(),
+                    KeyFoldVerb::SizeAbove("x".into()),
+                )),
+            ),
+            (
+                "/tombs/types/t/buckets/b",
+                Some(Route::KeyFold(typed(), KeyFoldVerb::Tombstones)),
+            ),
+            (
+                "/rangetrees/buckets/b/keysclocks",
+                Some(Route::KeyFold(untyped(), KeyFoldVerb::Clocks)),
+            ),
+            (
+                "/rangetrees/buckets/b/trees/small",
+                Some(Route::KeyFold(untyped(), KeyFoldVerb::Tree("small".into()))),
+            ),
+            (
+                "/reap/buckets/b",
+                Some(Route::KeyFold(untyped(), KeyFoldVerb::Reap)),
+            ),
+            (
+                "/erase/buckets/b",
+                Some(Route::KeyFold(untyped(), KeyFoldVerb::Erase)),
+            ),
+            (
+                "/rangerepair/buckets/b",
+                Some(Route::KeyFold(untyped(), KeyFoldVerb::Repair)),
+            ),
+            (
+                "/rangerepl/buckets/b/queuename/q",
+                Some(Route::KeyFold(untyped(), KeyFoldVerb::Replicate)),
+            ),
+            ("/cachedtrees/nvals/3/root", None),
             ("*", None),
         ];
         for (url, expected) in cases {

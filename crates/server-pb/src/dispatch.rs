@@ -52,6 +52,17 @@ impl Connection {
             MessageCode::RPB_COUNTER_GET_REQ => self.get_counter(payload).await,
             MessageCode::DT_FETCH_REQ => self.fetch_data_type(payload).await,
             MessageCode::DT_UPDATE_REQ => self.update_data_type(payload).await,
+            MessageCode::RPB_AAE_FOLD_MERGE_TREES_RANGE_REQ => self.fold_merge_trees(payload).await,
+            MessageCode::RPB_AAE_FOLD_FETCH_CLOCKS_RANGE_REQ => {
+                self.fold_fetch_clocks(payload).await
+            }
+            MessageCode::RPB_AAE_FOLD_FIND_KEYS_REQ => self.fold_find_keys(payload).await,
+            MessageCode::RPB_AAE_FOLD_OBJECT_STATS_REQ => self.fold_object_stats(payload).await,
+            MessageCode::RPB_AAE_FOLD_FIND_TOMBS_REQ => self.fold_find_tombstones(payload).await,
+            MessageCode::RPB_AAE_FOLD_REPAIR_KEYS_REQ => self.fold_repair_keys(payload).await,
+            MessageCode::RPB_AAE_FOLD_LIST_BUCKETS_REQ => self.fold_list_buckets(payload).await,
+            MessageCode::RPB_AAE_FOLD_REAP_TOMBS_REQ => self.fold_reap_tombstones(payload).await,
+            MessageCode::RPB_AAE_FOLD_ERASE_KEYS_REQ => self.fold_erase_keys(payload).await,
             MessageCode::RPB_START_TLS => Err(Refusal::NoTls.into()),
             code => Err(not_served(code).into()),
         }
@@ -107,9 +118,11 @@ fn not_served(code: MessageCode) -> Refusal {
     let what = match code {
         // None is defined, as clients of such queues have to expect anyway.
         MessageCode::RPB_FETCH_REQ => return Refusal::NoSuchQueue,
-        MessageCode::RPB_PUSH_REQ => "replication queues are",
+        MessageCode::RPB_PUSH_REQ | MessageCode::RPB_AAE_FOLD_REPL_KEYS_REQ => {
+            "replication queues are"
+        }
         MessageCode::RPB_MEMBERSHIP_REQ => "membership queries are",
-        MessageCode(210..=219 | 223 | 230 | 231) => "anti-entropy folds are",
+        MessageCode(210..=212) => "folds over cached trees are",
         code => return Refusal::UnknownCode(code),
     };
     Refusal::NotSupported { what }

@@ -21,6 +21,7 @@ mod data_type_requests;
 mod dispatch;
 mod expiry;
 mod fault_log;
+mod fold_requests;
 mod index_requests;
 mod listing_requests;
 mod map_reduce_requests;

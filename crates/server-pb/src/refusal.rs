@@ -115,6 +115,10 @@ pub(crate) enum Refusal {
     /// An incomplete operation on a data type.
     #[error("Invalid operation: {0}")]
     InvalidOperation(&'static str),
+    /// A fold over keys with half a range, an unknown size of trees, or an unknown kind of search or
+    /// change.
+    #[error("\"Invalid AAE fold definition\"")]
+    InvalidFold,
     /// A context that no server of this kind gave.
     #[error("Invalid context: {0}")]
     InvalidContext(kvorum_data_types::DecodeError),
@@ -172,6 +176,7 @@ impl Refusal {
             | Self::OtherDataType { .. }
             | Self::InvalidOperation(_)
             | Self::InvalidContext(_)
+            | Self::InvalidFold
             | Self::NoBucketType(_)
             | Self::UnknownType(_)
             | Self::InvalidType(_)

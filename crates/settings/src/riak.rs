@@ -181,8 +181,8 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ignored(
                 "eraser_dataroot eraser_overflow_limit reaper_dataroot reaper_overflow_limit \
                  reader_dataroot",
-                "there is no queue of this kind: it belongs to folds that erase, reap or read \
-                 ranges of keys, which are not built in yet",
+                "there is no queue of this kind: a fold reaps, erases and repairs the keys that it \
+                 finds itself, a few at a time",
             ),
             ignored(
                 "worker_pool_strategy worker_pool_size node_worker_pool_size \

@@ -104,6 +104,10 @@ stats! {
         list_fsm_create,
         /// Listings that failed.
         list_fsm_create_error,
+        /// Folds over keys that ended, one way or the other.
+        clusteraae_fsm_create,
+        /// Folds over keys that failed.
+        clusteraae_fsm_create_error,
         /// Index queries that ended, one way or the other.
         index_fsm_create,
         /// Index queries that failed.
@@ -165,6 +169,8 @@ stats! {
         list_fsm_active,
         /// Index queries under way.
         index_fsm_active,
+        /// Folds over keys under way.
+        clusteraae_fsm_active,
         /// Protocol Buffers connections open.
         pbc_active,
         /// Vnodes running.

@@ -10,7 +10,9 @@ const NOW: Duration = Duration::from_secs(1000);
 
 /// Names that Kvorum adds: totals where Riak has the last minute alone, and percentiles where it has only
 /// mean and maximum.
-const OURS: [&str; 9] = [
+const OURS: [&str; 11] = [
+    "clusteraae_fsm_create_error_total",
+    "clusteraae_fsm_create_total",
     "index_fsm_complete_total",
     "index_fsm_create_error_total",
     "index_fsm_create_total",

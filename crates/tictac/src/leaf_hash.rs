@@ -59,6 +59,12 @@ pub fn entry_hash(
     xxh3_64_with_seed(&end, of_clock)
 }
 
+/// Another hash of the entry for each seed: trees that are made anew for each comparison differ where two
+/// entries have one leaf hash by chance.
+pub fn seeded_hash(entry_hash: u64, seed: u64) -> u64 {
+    xxh3_64_with_seed(&entry_hash.to_le_bytes(), seed)
+}
+
 fn with_dot(so_far: u64, (actor, counter): (u64, u64)) -> u64 {
     let mut dot = [0; 16];
     dot[..8].copy_from_slice(&actor.to_le_bytes());
@@ -89,6 +95,14 @@ mod tests {
         for (at, one) in all.iter().enumerate() {
             assert!(!all[at + 1..].contains(one), "{at}");
         }
+    }
+
+    #[test]
+    fn each_seed_gives_another_hash() {
+        let hash = entry_hash(b"k", [(1, 1)], 9, false);
+        let seeded = [seeded_hash(hash, 0), seeded_hash(hash, 1), hash];
+        assert!(seeded[0] != seeded[1] && !seeded[..2].contains(&seeded[2]));
+        assert_ne!(seeded_hash(hash ^ 1, 1), seeded[1]);
     }
 
     #[test]

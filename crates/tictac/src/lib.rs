@@ -36,7 +36,7 @@ mod riak_form_test;
 mod tree_test;
 
 pub use file_form::{Stamp, TreeFileError};
-pub use leaf_hash::{HASH_VERSION, LeafHash, entry_hash};
+pub use leaf_hash::{HASH_VERSION, LeafHash, entry_hash, seeded_hash};
 pub use riak_form::{compressed_branch, level_bytes, level_json, tree_json};
 pub use size::{LEAVES_A_BRANCH, TreeSize};
 pub use tree::{Tree, differing, folded_root};

@@ -1,4 +1,4 @@
-//! Listings of a vnode: keys and buckets, a bounded part at a time.
+//! Listings of a vnode: keys, heads and buckets, a bounded part at a time.
 
 use std::sync::Arc;
 
@@ -90,6 +90,26 @@ impl Vnode {
                 Living::LeaseExpired => return Ok(FoldEnd::LeaseExpired(first.clone())),
             }
         }
+        check_unharmed(&*snapshot)?;
+        Ok(end)
+    }
+
+    /// Visits the entries of a range in order with their heads, tombstones among them, as far as the
+    /// narrowed filter admits them. Blocks.
+    ///
+    /// # Errors
+    /// As [`Vnode::fold_keys`].
+    pub(crate) fn fold_heads(
+        &self,
+        request: &FoldRequest,
+        narrow: impl FnOnce(&mut FoldFilter),
+        visitor: &mut dyn FnMut(&Visited<'_>) -> Flow,
+    ) -> Result<FoldEnd, ReplicaFailure> {
+        let snapshot = self.snapshot(request)?;
+        let mut filter = FoldFilter::unexpired_by(&request.clock);
+        narrow(&mut filter);
+        let visit = &mut |visited: Visited<'_>| visitor(&visited);
+        let end = snapshot.fold(FoldDetail::Heads, &request.range, &filter, visit)?;
         check_unharmed(&*snapshot)?;
         Ok(end)
     }

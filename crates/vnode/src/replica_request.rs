@@ -13,6 +13,7 @@ use kvorum_ring::{Epoch, Partition};
 
 use crate::data_type_update::DataTypeUpdate;
 use crate::index_page_request::IndexPage;
+use crate::key_fold_request::KeyFoldPart;
 use crate::page_request::{CountPage, Page};
 use crate::tree_request::TreeAnswer;
 
@@ -180,6 +181,8 @@ pub enum ReplicaReply {
     IndexListed(IndexPage),
     /// An answer about a tree. Asked for by [`crate::TreeRequest`], not by an operation.
     Trees(TreeAnswer),
+    /// A part of a fold over keys. Asked for by [`crate::KeyFoldRequest`], not by an operation.
+    Folded(Box<KeyFoldPart>),
     /// It was not done.
     Failed(ReplicaFailure),
 }

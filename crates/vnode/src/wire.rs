@@ -10,6 +10,7 @@
 //! not understood is not half done.
 
 mod index;
+mod key_fold;
 mod message;
 mod reply;
 mod request;

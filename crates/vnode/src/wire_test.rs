@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::{Durability, Durable, FoldRange};
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
+use kvorum_key_folds::{EntryClass, Findings, FoldKind, FoldScope, KeyFold};
 use kvorum_object::{Clock, Content, Metadata, Object, ObjectTag, Resolution, Timestamp};
 use kvorum_ring::{Epoch, KeyHash, RingSize, Role};
 use kvorum_tictac::TreeSize;
@@ -15,9 +16,9 @@ use super::message::VERSION;
 use super::*;
 use crate::{
     ClientUpdate, Condition, CountPage, DataTypeUpdate, Detail, IndexPage, IndexPageRequest,
-    IndexPosition, IndexScan, LeafKeys, Operation, Page, PageKind, PageRequest, ReplicaFailure,
-    ReplicaReply, ReplicaRequest, SeenEntry, TermPattern, TreeAnswer, TreeName, TreeQuestion,
-    TreeRequest,
+    IndexPosition, IndexScan, KeyFoldPart, KeyFoldRequest, LeafKeys, Operation, Page, PageKind,
+    PageRequest, ReplicaFailure, ReplicaReply, ReplicaRequest, SeenEntry, TermPattern, TreeAnswer,
+    TreeName, TreeQuestion, TreeRequest,
 };
 
 fn key() -> StorageKey {
@@ -159,6 +160,7 @@ fn requests() -> Vec<PeerRequest> {
         }),
     ];
     requests.extend(tree_questions().into_iter().map(tree));
+    requests.extend([key_fold(None), key_fold(Some(key()))]);
     requests
 }
 
@@ -231,6 +233,30 @@ fn tree_answers() -> [TreeAnswer; 5] {
         TreeAnswer::Recounted,
         TreeAnswer::Unknown,
     ]
+}
+
+fn key_fold(from: Option<StorageKey>) -> PeerRequest {
+    let size = RingSize::new(8).unwrap();
+    let partition = size.partition(3).unwrap();
+    let bucket = Bucket::new(b"bucket".to_vec());
+    PeerRequest::KeyFold(KeyFoldRequest {
+        partition,
+        epoch: Epoch::new(5),
+        hash: KeyHash::BucketOnly,
+        size,
+        owners: from.is_some().then(|| vec![partition]),
+        fold: Arc::new(KeyFold {
+            scope: FoldScope::bucket(&BucketType::from("type"), &bucket),
+            kind: FoldKind::Clocks(EntryClass::Tombstones),
+        }),
+        from,
+    })
+}
+
+fn key_fold_part(next: Option<StorageKey>) -> ReplicaReply {
+    let mut findings = Findings::default();
+    findings.count = 300;
+    ReplicaReply::Folded(Box::new(KeyFoldPart { findings, next }))
 }
 
 fn found(term: &'static [u8], key: &'static [u8]) -> IndexPosition {
@@ -318,6 +344,7 @@ fn replies() -> Vec<ReplicaReply> {
         }),
     ];
     replies.extend(failures.into_iter().map(ReplicaReply::Failed));
+    replies.extend([key_fold_part(None), key_fold_part(Some(key()))]);
     replies.extend(tree_answers().into_iter().map(ReplicaReply::Trees));
     replies
 }

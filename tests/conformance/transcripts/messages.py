@@ -7,6 +7,17 @@ are shown as text where they are printable UTF-8, and as {"hex": ...} otherwise.
 
 PAIR = {1: ('key', 'bytes'), 2: ('value', 'bytes')}
 
+# What folds over keys have in common.
+BUCKET = {1: ('type', 'bytes'), 2: ('bucket', 'bytes')}
+RANGES = {
+    10: ('key_range', 'bool'), 11: ('start_key', 'bytes'), 12: ('end_key', 'bytes'),
+    40: ('modified_range', 'bool'), 41: ('last_mod_start', 'int'), 42: ('last_mod_end', 'int'),
+}
+LEAVES = {
+    30: ('segment_filter', 'bool'), 31: ('id_filter', ['int']), 32: ('filter_tree_size', 'int'),
+}
+CHANGE = {50: ('change_method', 'int'), 51: ('job_id', 'int')}
+
 MESSAGES = {
     'Error': {1: ('errmsg', 'bytes'), 2: ('errcode', 'int')},
     'ServerInfo': {1: ('node', 'bytes'), 2: ('server_version', 'bytes')},
@@ -144,6 +155,25 @@ MESSAGES = {
         4: ('set_value', ['bytes']), 5: ('map_value', ['MapEntry']), 6: ('hll_value', 'int'),
         7: ('gset_value', ['bytes']),
     },
+    'RootRequest': {1: ('n_val', 'int')},
+    'BranchesRequest': {1: ('n_val', 'int'), 2: ('id_filter', ['int'])},
+    'TreeRequest': {
+        **BUCKET, **RANGES, **LEAVES, 20: ('tree_size', 'int'), 50: ('use_prehash', 'bool'),
+        51: ('init_vector', 'int'),
+    },
+    'ClocksRequest': {**BUCKET, **RANGES, **LEAVES},
+    'FindRequest': {**BUCKET, **RANGES, 50: ('finder', 'int'), 51: ('find_limit', 'int')},
+    'RangeRequest': {**BUCKET, **RANGES},
+    'QueueRequest': {**BUCKET, **RANGES, 50: ('queuename', 'bytes')},
+    'ChangeRequest': {**BUCKET, **RANGES, **LEAVES, **CHANGE},
+    'AllBucketsRequest': {1: ('n_val', 'int')},
+    'TreeReply': {1: ('size', 'int'), 2: ('level_one', 'bytes'), 3: ('level_two', ['bytes'])},
+    'ClocksReply': {1: ('response_type', 'bytes'), 2: ('keys_value', ['KeyClock'])},
+    'KeyClock': {**BUCKET, 3: ('key', 'bytes'), 4: ('value', 'bytes')},
+    'CountsReply': {1: ('response_type', 'bytes'), 2: ('keys_count', ['Count'])},
+    'Count': {1: ('tag', 'bytes'), 2: ('order', 'int'), 3: ('count', 'int')},
+    'AllBucketsReply': {1: ('bucket_list', ['TypedBucket'])},
+    'TypedBucket': BUCKET,
     'Empty': {},
 }
 
@@ -153,7 +183,11 @@ REQUESTS = {
     21: 'SetBucketRequest', 23: 'MapReduceRequest', 25: 'IndexRequest', 27: 'SearchRequest', 29: 'BucketRequest',
     31: 'TypeRequest', 32: 'SetTypeRequest', 33: 'PreferenceListRequest',
     40: 'ObjectsRequest', 50: 'CounterUpdate', 52: 'CounterRequest', 54: 'Empty',
-    70: 'CoverageRequest', 80: 'FetchValueRequest', 82: 'UpdateValueRequest', 202: 'FetchRequest', 206: 'Empty', 253: 'AuthRequest',
+    70: 'CoverageRequest', 80: 'FetchValueRequest', 82: 'UpdateValueRequest', 202: 'FetchRequest', 206: 'Empty',
+    210: 'RootRequest', 211: 'BranchesRequest', 212: 'BranchesRequest', 213: 'TreeRequest',
+    214: 'ClocksRequest', 215: 'FindRequest', 216: 'RangeRequest', 217: 'QueueRequest',
+    218: 'ClocksRequest', 219: 'RangeRequest', 223: 'AllBucketsRequest', 230: 'ChangeRequest',
+    231: 'ChangeRequest', 253: 'AuthRequest',
 }
 
 REPLIES = {
@@ -161,7 +195,8 @@ REPLIES = {
     16: 'ListBucketsReply', 18: 'ListKeysReply', 20: 'PropertiesReply', 24: 'MapReduceReply',
     26: 'IndexReply',
     34: 'PreferenceListReply', 41: 'ObjectsReply', 51: 'CounterReply', 53: 'CounterReply',
-    81: 'FetchValueReply', 83: 'UpdateValueReply',
+    81: 'FetchValueReply', 83: 'UpdateValueReply', 220: 'TreeReply', 221: 'ClocksReply',
+    222: 'CountsReply', 224: 'AllBucketsReply',
 }
 
 

@@ -29,8 +29,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("protocol", 1),
     ("ring", 2),
     ("runtime", 1),
-    // Trees in Riak's forms and repaired leaves, which vnodes do not keep yet.
-    ("tictac", 3),
     ("value-log", 1),
     ("vnode", 1),
 ];

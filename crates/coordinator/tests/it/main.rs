@@ -10,6 +10,7 @@ mod world;
 mod data_types;
 mod deleting;
 mod index_queries;
+mod key_folds;
 mod listings;
 mod logging;
 mod moves;

@@ -83,6 +83,33 @@ const CASES: &[Case] = &[
     granted("cluster clear", &[]),
     granted("aae-status", &[]),
     granted("tictacaae treestatus", &[]),
+    granted("tictacaae fold list-buckets", &[]),
+    granted("tictacaae fold object-stats", &["b", "all", "all"]),
+    granted(
+        "tictacaae fold find-keys",
+        &["b", "all", "all", "sibling_count=1"],
+    ),
+    granted(
+        "tictacaae fold count-keys",
+        &["b", "all", "all", "object_size=1"],
+    ),
+    granted(
+        "tictacaae fold find-tombstones",
+        &["b", "all", "all", "all"],
+    ),
+    granted(
+        "tictacaae fold count-tombstones",
+        &["b", "all", "all", "all"],
+    ),
+    granted(
+        "tictacaae fold reap-tombstones",
+        &["b", "all", "all", "all", "local"],
+    ),
+    granted(
+        "tictacaae fold erase-keys",
+        &["b", "all", "all", "all", "count"],
+    ),
+    granted("tictacaae fold repair-keys", &["b", "all", "all"]),
     // No process listens on the port of this name; this node is the only member, up, and has its majority.
     refused("cluster join", &["other@127.0.0.1:1"]),
     refused("cluster leave", &[]),

@@ -17,6 +17,7 @@ mod cluster;
 mod damaged_files;
 mod dashboard;
 mod exchanged;
+mod folds;
 mod health;
 mod import;
 mod import_leveldb;

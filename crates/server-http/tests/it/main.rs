@@ -14,6 +14,7 @@ mod data_types;
 mod expiry;
 mod hostile;
 mod index_queries;
+mod key_folds;
 mod link_walk;
 mod listings;
 mod map_reduce;

@@ -149,7 +149,8 @@ fn named<'a>(piece: &'a str, bucket_type: &'a str) -> &'a str {
         "bucket" => "b",
         "key" => "k",
         "field" => "n_int",
-        "first" | "last" | "keep" => "1",
+        "first" | "last" | "keep" | "limit" => "1",
+        "size" => "small",
         "linked_bucket" | "tag" => "_",
         piece => piece,
     }

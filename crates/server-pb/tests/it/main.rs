@@ -13,6 +13,7 @@ mod data_types;
 mod expiry;
 mod hostile;
 mod index_queries;
+mod key_folds;
 mod listings;
 mod map_reduce;
 mod node;

@@ -79,8 +79,8 @@ fn codes_without_a_handler_are_refused_and_the_connection_goes_on() {
         for (code, text) in [
             (202, "queue_not_defined"),
             (206, "membership queries are not supported yet"),
-            (210, "anti-entropy folds are not supported yet"),
-            (231, "anti-entropy folds are not supported yet"),
+            (210, "folds over cached trees are not supported yet"),
+            (217, "replication queues are not supported yet"),
             (255, "Security not enabled; STARTTLS not allowed."),
         ] {
             let outcome = client.request(MessageCode(code), Bytes::new()).await;

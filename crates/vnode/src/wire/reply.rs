@@ -9,10 +9,12 @@ use kvorum_object::Object;
 use kvorum_ring::Epoch;
 
 use super::index::{index_page_bytes, put_index_page};
+use super::key_fold::put_key_fold_part;
 use super::message::{
     KEY_BYTES_MAX, Reader, TEXT_BYTES_MAX, VERSION, WireError, WireMessage, put_prefixed, put_text,
 };
 use super::tree::{put_tree_answer, tree_answer_bytes};
+use crate::key_fold_request::KeyFoldPart;
 use crate::page_request::{CountPage, Page};
 use crate::replica_request::{ReplicaFailure, ReplicaReply};
 use crate::tree_request::TreeAnswer;
@@ -27,7 +29,7 @@ const FAILED: u8 = 7;
 const LISTED: u8 = 8;
 const INDEX_LISTED: u8 = 9;
 const TREES: u8 = 10;
-// 11 is kept for the answers of folds.
+const FOLDED: u8 = 11;
 const COUNTED: u8 = 12;
 
 const STALE_EPOCH: u8 = 1;
@@ -58,12 +60,13 @@ const OPERATION_REFUSED: u8 = 18;
 /// ```text
 /// head    = version  u8   1
 ///           kind     u8   1 found, 2 not found, 3 stored, 4 stored as sent, 5 received, 6 reaped,
-///                         7 failed, 8 listed, 9 index listed, 10 tree, 12 counted
+///                         7 failed, 8 listed, 9 index listed, 10 tree, 11 folded, 12 counted
 ///           rest          found, stored, stored as sent: the object's head
 ///                         failed: code u8, then by code two numbers u64 or a text
 ///                         listed: has_more u8, of 1 a key; varint count, keys
 ///                         counted: has_more u8, of 1 a key; varint count
-///                         index listed: drawn in `index.rs`; tree: drawn in `tree.rs`
+///                         index listed: drawn in `index.rs`; tree: drawn in `tree.rs`;
+///                         folded: drawn in `key_fold.rs`
 /// text, key = varint length, bytes
 /// body    = the object's, empty when it is as sent
 /// ```
@@ -78,6 +81,7 @@ pub fn encode_reply(reply: &ReplicaReply, sent: &Bytes) -> WireMessage {
         ReplicaReply::Listed(page) => of_page(page),
         ReplicaReply::Counted(page) => of_count(page),
         ReplicaReply::Trees(answer) => of_tree(answer),
+        ReplicaReply::Folded(part) => of_key_fold(part),
         ReplicaReply::IndexListed(page) => {
             let mut head = start(INDEX_LISTED, index_page_bytes(page));
             put_index_page(&mut head, page);
@@ -92,6 +96,15 @@ pub fn encode_reply(reply: &ReplicaReply, sent: &Bytes) -> WireMessage {
 fn of_tree(answer: &TreeAnswer) -> WireMessage {
     let mut head = start(TREES, tree_answer_bytes(answer));
     put_tree_answer(&mut head, answer);
+    WireMessage {
+        head: head.into(),
+        body: Bytes::new(),
+    }
+}
+
+fn of_key_fold(part: &KeyFoldPart) -> WireMessage {
+    let mut head = start(FOLDED, part.findings.memory_bytes());
+    put_key_fold_part(&mut head, part);
     WireMessage {
         head: head.into(),
         body: Bytes::new(),
@@ -232,6 +245,7 @@ pub fn decode_reply(message: &WireMessage, sent: &Bytes) -> Result<ReplicaReply,
         COUNTED => ReplicaReply::Counted(reader.counted()?),
         INDEX_LISTED => ReplicaReply::IndexListed(reader.index_page()?),
         TREES => ReplicaReply::Trees(reader.tree_answer()?),
+        FOLDED => ReplicaReply::Folded(Box::new(reader.key_fold_part()?)),
         _ => return Err(reader.malformed()),
     };
     reader.end(body)?;

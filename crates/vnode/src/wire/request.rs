@@ -10,6 +10,7 @@ use kvorum_object::{Clock, Content, Object, ObjectTag, Resolution, Timestamp};
 use kvorum_ring::{Epoch, Partition, RingSize, Role};
 
 use super::index::put_index_page_request;
+use super::key_fold::put_key_fold_request;
 use super::message::{
     KEY_BYTES_MAX, Reader, VERSION, WireError, WireMessage, put_bound, put_clock, put_owners,
     put_prefixed,
@@ -17,6 +18,7 @@ use super::message::{
 use super::tree::put_tree_request;
 use crate::data_type_update::DataTypeUpdate;
 use crate::index_page_request::IndexPageRequest;
+use crate::key_fold_request::KeyFoldRequest;
 use crate::page_request::{PageKind, PageRequest};
 use crate::replica_request::{ClientUpdate, Condition, Detail, Operation, ReplicaRequest};
 use crate::tree_request::TreeRequest;
@@ -37,6 +39,8 @@ pub enum PeerRequest {
     IndexPage(IndexPageRequest),
     /// A question about a tree of a vnode.
     Tree(TreeRequest),
+    /// A part of a fold over keys.
+    KeyFold(KeyFoldRequest),
 }
 
 const GET: u8 = 1;
@@ -48,6 +52,7 @@ const PAGE: u8 = 6;
 const INDEX_PAGE: u8 = 7;
 const APPLY: u8 = 8;
 const TREE: u8 = 9;
+const KEY_FOLD: u8 = 10;
 
 const NEWEST_WINS: u8 = 1;
 
@@ -64,7 +69,8 @@ const FIXED_BYTES: usize = 64;
 /// head       = version    u8        1
 ///              kind       u8        1 get, 2 coordinate, 3 store, 4 mend, 5 reap, 6 page,
 ///                                   7 index page, drawn in `index.rs`, 8 apply,
-///                                   9 tree, drawn in `tree.rs`
+///                                   9 tree, drawn in `tree.rs`,
+///                                   10 key fold, drawn in `key_fold.rs`
 ///              partition  u16
 ///              epoch      u64
 ///              rest                 by kind
@@ -101,6 +107,11 @@ pub fn encode_request(request: &PeerRequest) -> WireMessage {
         PeerRequest::Tree(request) => {
             let mut out = start(TREE, request.partition, request.epoch, 0);
             put_tree_request(&mut out, request);
+            message(out, Bytes::new())
+        }
+        PeerRequest::KeyFold(request) => {
+            let mut out = start(KEY_FOLD, request.partition, request.epoch, 0);
+            put_key_fold_request(&mut out, request);
             message(out, Bytes::new())
         }
     }
@@ -235,6 +246,11 @@ pub fn decode_request(message: &WireMessage) -> Result<PeerRequest, WireError> {
         let request = reader.tree_request(partition, epoch)?;
         reader.end(body)?;
         return Ok(PeerRequest::Tree(request));
+    }
+    if kind == KEY_FOLD {
+        let request = reader.key_fold_request(partition, epoch)?;
+        reader.end(body)?;
+        return Ok(PeerRequest::KeyFold(request));
     }
     let role = match reader.bytes.u8()? {
         0 => Role::Primary,

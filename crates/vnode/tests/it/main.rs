@@ -12,6 +12,7 @@ mod trick_backend;
 mod data_types;
 mod index_queries;
 mod kept_trees;
+mod key_folds;
 mod kinds;
 mod listings;
 mod metering;

@@ -1,0 +1,112 @@
+//! Changes of the keys that a fold finds: tombstones reaped, objects erased, replicas repaired.
+//!
+//! A tombstone is reaped by the rule of `reaper.rs`: every replica that its key has is a vnode of this
+//! node, has been seen to hold the same, and has it durably. A tombstone with a replica on another node
+//! stays: a copy of an older value may be on its way there. Riak reaps when all primaries answer, so
+//! that deleted keys may come back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_backend::Reading;
+use kvorum_encoding::Address;
+use kvorum_key_folds::EntryClass;
+use kvorum_object::Clock;
+use kvorum_ring::Replica;
+
+use crate::attempts::Attempts;
+use crate::comparing::Comparisons;
+use crate::deleting::reap;
+use crate::plan::Purpose;
+use crate::reaper::Tombstone;
+use crate::replicas::Replicas;
+
+/// A change of each key that is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyChange {
+    /// A tombstone is removed.
+    Reap,
+    /// An object is deleted.
+    Erase,
+    /// All replicas are compared, and those that are behind brought up to date.
+    Repair,
+}
+
+impl KeyChange {
+    /// The entries that it is for.
+    pub fn entries(self) -> EntryClass {
+        match self {
+            Self::Reap => EntryClass::Tombstones,
+            Self::Erase => EntryClass::Living,
+            Self::Repair => EntryClass::Any,
+        }
+    }
+
+    /// The word for logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reap => "reap",
+            Self::Erase => "erase",
+            Self::Repair => "repair",
+        }
+    }
+}
+
+/// The outcome of a change of keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeysChanged {
+    /// Keys that were found.
+    pub dispatched: u64,
+    /// Keys among them that are as before: a replica was out of reach or refused, or the tombstone has to
+    /// stay. They can be asked for again.
+    pub left: u64,
+}
+
+/// Removes tombstones that folds have found.
+pub(crate) struct FoundTombstones {
+    pub(crate) replicas: Arc<Replicas>,
+    pub(crate) attempts: Arc<Attempts>,
+    pub(crate) comparisons: Arc<Comparisons>,
+}
+
+impl FoundTombstones {
+    /// True when every replica has carried out the removal of a tombstone of this clock. A replica that is
+    /// being filled keeps it all the same.
+    pub(crate) async fn reap(&self, address: &Address, clock: Clock, timeout: Duration) -> bool {
+        let parts = &self.replicas.parts;
+        // As for a write: while something moves, the replicas are not all that there are.
+        let plan = self
+            .attempts
+            .plan(address, None, Some(false), Purpose::Write);
+        let Ok(plan) = plan else {
+            return false;
+        };
+        let is_here = |replica: &Replica| replica.node == parts.node;
+        if !plan.is_complete() || !plan.replicas.iter().all(is_here) {
+            return false;
+        }
+        if !self.comparisons.mend(&plan.key, timeout).await {
+            return false;
+        }
+        let tombstone = Tombstone {
+            due: parts.runtime.now(),
+            key: plan.key,
+            clock,
+            replicas: plan.replicas,
+            unsynced: Vec::new(),
+        };
+        let replicas = self.replicas.clone();
+        let work = move || {
+            is_durable(&replicas, &tombstone) && reap(&replicas, &tombstone, Reading::MayBlock)
+        };
+        parts.runtime.blocking(work).await
+    }
+}
+
+/// Makes durable what the replicas of a tombstone have.
+fn is_durable(replicas: &Replicas, tombstone: &Tombstone) -> bool {
+    tombstone.replicas.iter().all(|replica| {
+        let vnode = replicas.parts.vnodes.vnode(replica.partition);
+        vnode.is_some_and(|vnode| vnode.sync().is_ok())
+    })
+}

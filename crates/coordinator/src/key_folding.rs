@@ -1,0 +1,166 @@
+//! Folds over the keys of a bucket, asked of the vnodes of a coverage plan.
+//!
+//! As in listings, vnodes are read one after the other, each in parts, each part on a snapshot of its own:
+//! an entry that stays as it is from the beginning of the fold to its end is found once, in one replica.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_backend::FoldClock;
+use kvorum_encoding::StorageKey;
+use kvorum_key_folds::{Findings, KeyFold};
+use kvorum_ring::CoverageVnode;
+use kvorum_vnode::wire::PeerRequest;
+use kvorum_vnode::{KeyFoldPart, KeyFoldRequest, ReplicaReply};
+
+use crate::coverage::{Coverage, CoverageRun, PageError, in_place_of};
+use crate::error::RequestError;
+use crate::gate::{Gate, OwnPass};
+use crate::replicas::no_reply;
+use crate::request::BucketOrType;
+use crate::trace::RequestKind;
+
+/// The memory at most of a fold that is answered in one piece, in bytes. A longer list is refused: it can
+/// be asked for by ranges of keys.
+const ANSWER_BYTES_MAX: usize = 128 << 20;
+
+/// A fold on its way through the vnodes.
+pub(crate) struct KeyFolding {
+    run: CoverageRun,
+    fold: Arc<KeyFold>,
+    parts: VecDeque<Part>,
+    _counted: OwnPass,
+}
+
+/// The keys of one vnode that are left to be read.
+struct Part {
+    vnode: CoverageVnode,
+    /// The first key; `None` for the beginning of the scope.
+    from: Option<StorageKey>,
+}
+
+impl KeyFolding {
+    /// Begins a fold.
+    pub(crate) fn begin(
+        coverage: &Arc<Coverage>,
+        gate: &Arc<Gate>,
+        fold: KeyFold,
+        timeout: Duration,
+    ) -> Result<Self, RequestError> {
+        let scope = &fold.scope;
+        let place = BucketOrType::new(&scope.bucket_type, Some(&scope.bucket));
+        let kind = RequestKind::KeyFold;
+        let (run, counted, cover) = CoverageRun::begin(coverage, gate, kind, place, timeout)?;
+        let part = |vnode| Part { vnode, from: None };
+        let parts = match scope.is_empty() {
+            true => VecDeque::new(),
+            false => cover.into_iter().map(part).collect(),
+        };
+        Ok(Self {
+            run,
+            fold: Arc::new(fold),
+            parts,
+            _counted: counted,
+        })
+    }
+
+    /// The findings of the next part; `None` behind the last one.
+    pub(crate) async fn next(&mut self) -> Option<Result<Findings, RequestError>> {
+        while let Some(part) = self.parts.pop_front() {
+            match self.read_part(part).await {
+                Ok(None) => {}
+                Ok(Some(findings)) => return Some(Ok(findings)),
+                Err(error) => return Some(Err(self.ended_by(error))),
+            }
+        }
+        None
+    }
+
+    /// The findings of all parts together; lists are in the order of keys.
+    pub(crate) async fn whole(mut self) -> Result<Findings, RequestError> {
+        let mut whole = Findings::default();
+        while let Some(found) = self.next().await {
+            whole.merge(found?);
+            if whole.memory_bytes() > ANSWER_BYTES_MAX {
+                let bytes_max = ANSWER_BYTES_MAX as u64;
+                return Err(self.ended_by(RequestError::AnswerTooLarge { bytes_max }));
+            }
+        }
+        whole.sort();
+        Ok(whole)
+    }
+
+    fn ended_by(&mut self, error: RequestError) -> RequestError {
+        self.parts.clear();
+        self.run.error = Some(error.clone());
+        error
+    }
+
+    /// `None` when other vnodes are to be asked instead.
+    async fn read_part(&mut self, part: Part) -> Result<Option<Findings>, RequestError> {
+        let remaining = self.run.remaining()?;
+        if !self.run.coverage.is_of_now(&part.vnode) {
+            let cover = self.run.cover()?;
+            self.take_over(&part, cover);
+            return Ok(None);
+        }
+        match self.ask(&part, remaining).await {
+            Ok(KeyFoldPart { findings, next }) => {
+                self.run.note_answered();
+                if next.is_some() {
+                    let vnode = part.vnode;
+                    self.parts.push_front(Part { vnode, from: next });
+                }
+                Ok(Some(findings))
+            }
+            Err(error) => {
+                let cover = self.run.cover_without(&part.vnode, error).await?;
+                self.take_over(&part, cover);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn ask(&mut self, part: &Part, remaining: Duration) -> Result<KeyFoldPart, PageError> {
+        let request = self.request(part);
+        let (coverage, progress) = (&self.run.coverage, &mut self.run.progress);
+        if !coverage.is_here(&part.vnode) {
+            let asked = PeerRequest::KeyFold(request);
+            let asked = coverage
+                .replicas
+                .ask_peer(part.vnode.node, asked, progress.deadline);
+            return match asked.await? {
+                ReplicaReply::Folded(part) => Ok(*part),
+                ReplicaReply::Failed(failure) => Err(failure.into()),
+                _ => Err(no_reply().into()),
+            };
+        }
+        let vnode = coverage.vnode(part.vnode.partition)?;
+        let read = move |clock: &FoldClock, lease| vnode.key_fold_part(&request, clock, lease);
+        let (found, queued) = coverage.read_here(remaining, read).await?;
+        progress.trace.queue += queued;
+        Ok(found?)
+    }
+
+    fn request(&self, part: &Part) -> KeyFoldRequest {
+        let (run, vnode) = (&self.run, &part.vnode);
+        KeyFoldRequest {
+            partition: vnode.partition,
+            epoch: vnode.epoch,
+            hash: run.hash,
+            size: run.size,
+            owners: (!vnode.whole).then(|| vnode.owners.clone()),
+            fold: self.fold.clone(),
+            from: part.from.clone(),
+        }
+    }
+
+    /// Has the vnodes of another cover read what is left of a part.
+    fn take_over(&mut self, part: &Part, cover: Vec<CoverageVnode>) {
+        for vnode in in_place_of(&part.vnode, cover).rev() {
+            let from = part.from.clone();
+            self.parts.push_front(Part { vnode, from });
+        }
+    }
+}
