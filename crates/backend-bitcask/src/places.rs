@@ -15,7 +15,7 @@ use crate::read_cache::CachedSegment;
 use crate::segment::Segment;
 use crate::shared_place::{SharedPlace, lost_name};
 
-/// A segment with records of slots. It stays readable while a place refers to it.
+/// A segment that slots point into. It stays readable while a place refers to it.
 #[derive(Clone)]
 pub(crate) enum Place {
     /// In a segment of the store's own.
