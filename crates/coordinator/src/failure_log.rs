@@ -23,7 +23,7 @@ pub(crate) struct FailureLog {
 
 impl FailureLog {
     /// Takes a line out of the quota of an error, or of events without one such as slow requests. `None`
-    /// if the line is to be left out, else the number of lines of this kind that were left out before.
+    /// to leave the line out, else the number of lines of this kind that were left out before it.
     pub(crate) fn take(&self, error: Option<&RequestError>, now: Duration) -> Option<u64> {
         match error {
             Some(error) => {
