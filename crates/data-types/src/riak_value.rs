@@ -40,7 +40,7 @@ const TAGGED_VERSION: u8 = 1;
 pub struct RiakValue {
     /// The value.
     pub value: DataType,
-    /// True for a counter of Riak 1.4, which lives in a bucket without type.
+    /// True for a counter of Riak 1.4, which is in a bucket without a type.
     pub is_legacy: bool,
 }
 
