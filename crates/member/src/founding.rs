@@ -276,7 +276,7 @@ pub(crate) fn introduction(
     (member != *known).then_some(Command::UpdateMember { node, member })
 }
 
-/// Warns of settings that the agreed state overrules.
+/// Warns about settings that the agreed state overrides.
 pub(crate) fn warn_of_overruled(state: &ClusterState, settings: &MemberSettings) {
     let (kept, configured) = (state.ring().size(), settings.ring_size);
     if kept != configured {
