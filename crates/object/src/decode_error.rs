@@ -26,7 +26,7 @@ impl fmt::Display for Part {
 ///
 /// A bad clock is a fault of the request: the client sent a clock that no server issued. A bad head or
 /// body is damage to the stored copy, so another replica has to serve. [`DecodeError::Version`] and
-/// [`DecodeError::Tag`] are no damage: a newer program wrote the bytes, and can read them.
+/// [`DecodeError::Tag`] do not mean damage: a newer program wrote the bytes, and can read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The form is newer than this program.
