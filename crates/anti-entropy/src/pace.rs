@@ -2,7 +2,7 @@
 
 const SECOND_MICROS: u64 = 1_000_000;
 
-/// Lets so many through a second, and after a rest so many at once. All times are microseconds of one
+/// Lets this many through a second, and after a rest this many at once. All times are microseconds of one
 /// clock.
 #[derive(Clone, Debug)]
 pub struct Pace {
