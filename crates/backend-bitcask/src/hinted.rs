@@ -109,7 +109,7 @@ impl Catalog {
         there.map(|part| part.entries).sum()
     }
 
-    /// Records without a log hint, the oldest first and so many at most, and the ranges in which
+    /// Records without a log hint, the oldest first and this many at most, and the ranges in which
     /// those are all.
     pub(crate) fn unhinted_records(
         &self,
