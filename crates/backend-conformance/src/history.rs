@@ -288,7 +288,7 @@ mod tests {
         Write::put(names::key(key), Fields::default(), value.clone(), value)
     }
 
-    /// Batches with sequences from 1, of which the first so many are durable.
+    /// Batches with sequences from 1, of which the first this many are durable.
     fn history(batches: Vec<Vec<Write>>, durable: usize) -> History {
         let attempts = batches.into_iter().enumerate().map(|(at, writes)| Attempt {
             batch: Batch { writes },
