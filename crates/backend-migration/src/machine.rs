@@ -163,7 +163,7 @@ impl fmt::Display for CancelError {
 
 impl std::error::Error for CancelError {}
 
-/// The free space that a move of so many bytes needs, in bytes.
+/// The free space that a move of this many bytes needs, in bytes.
 pub fn room_needed(bytes_estimate: u64) -> u64 {
     bytes_estimate.saturating_add(bytes_estimate / SPARE_DIVISOR)
 }
