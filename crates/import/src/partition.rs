@@ -59,7 +59,7 @@ impl PartitionIndex {
         })
     }
 
-    /// True if a ring of so many partitions has this index.
+    /// True if a ring of this many partitions has this index.
     pub(crate) fn is_in_ring_of(&self, partitions: u64) -> bool {
         1_u64 << self.ring_power() <= partitions
     }

@@ -338,7 +338,7 @@ struct IndexFileWork<G> {
 }
 
 impl<G> IndexFileWork<G> {
-    /// Number of records finished with so many keys of the file, roughly.
+    /// Number of records finished with this many keys of the file, roughly.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
