@@ -198,7 +198,7 @@ enum Outcome {
     BeganAnew,
 }
 
-/// Cuts an import off after so many of its own changes, and resumes it.
+/// Cuts an import off after this many of its own changes, and resumes it.
 fn cut_off(after: u64, crash: CrashOptions) -> Outcome {
     let disk = MemoryDisk::new();
     let mut world = World::over(Arc::new(disk.clone()));
