@@ -66,7 +66,7 @@ fn body_key(store: u64, at: &LogPlace) -> CacheKey {
 }
 
 impl SharedCache {
-    /// A cache for at most so many bytes. The record of first reads takes eight bytes beside it for
+    /// A cache for at most this many bytes. The record of first reads takes eight bytes beside it for
     /// each 2 KB of them, and 8 MB at most.
     pub fn new(bytes_max: u64) -> Self {
         let expected = |each| usize::try_from(bytes_max / each).unwrap_or(usize::MAX);

@@ -75,7 +75,7 @@ impl JournalPolicy {
         self.target(run.len()).max(allowed) - percent
     }
 
-    /// The share that may be needed of a run of so many files, between those of the shortest and the longest.
+    /// The share that may be needed of a run of this many files, between those of the shortest and the longest.
     fn target(&self, files: usize) -> i64 {
         let (single, longest) = (
             i64::from(self.single_file_percent),

@@ -201,7 +201,7 @@ pub(crate) fn decode_logged(
     })
 }
 
-/// The write of an entry's front, with a body of so many bytes at a place of the value log; `None` for a front
+/// The write of an entry's front, with a body of this many bytes at a place of the value log; `None` for a front
 /// of something else.
 pub(crate) fn decode_front(
     front: &Bytes,

@@ -61,7 +61,7 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
-    /// The first of a store, which is to be flushed at about so many bytes.
+    /// The first of a store, which is to be flushed at about this many bytes.
     pub(crate) fn new(first_log: u64, bytes_expected: u64) -> Self {
         let keys = bytes_expected / (leaves::NODE_BYTES_EXPECTED + ENTRY_BYTES_EXPECTED);
         let keys_expected = usize::try_from(keys.min(FIRST_KEYS_MAX)).unwrap_or(0);

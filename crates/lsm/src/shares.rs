@@ -14,7 +14,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Charges each of these levels for new puts, so many bytes in all. Other levels' accounts are
+    /// Charges each of these levels for new puts, this many bytes in all. Other levels' accounts are
     /// closed.
     pub(crate) fn put(&mut self, levels: &[usize], owed_bytes: u64) {
         self.owed.retain(|level, _| levels.contains(level));
