@@ -66,7 +66,7 @@ enum Engine {
 
 struct World {
     engine: Engine,
-    /// Values have so many bytes at most.
+    /// Values have this many bytes at most.
     value_bytes_max: u64,
     seed: u64,
     arbiter: Arbiter,
