@@ -24,7 +24,7 @@ const ANSWERED_PER_LANE_MAX: usize = 3;
 /// closed.
 const GUESTS_MAX: usize = 64;
 
-/// The most connections, in both directions, in a cluster in which this node has so many `others`
+/// The most connections, in both directions, in a cluster in which this node has this many `others`
 /// around it.
 #[must_use]
 pub const fn connections_max(others: u64) -> u64 {
