@@ -470,7 +470,7 @@ impl Plan {
         (0..self.partitions()).map(next).collect()
     }
 
-    /// Rank of a member with so many of its due partitions for the next place. First come members that
+    /// Rank of a member with this many of its due partitions for the next place. First come members that
     /// are due it already, then those with a nearer deadline, then those that are due more.
     fn turn(
         &self,
