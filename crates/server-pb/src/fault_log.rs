@@ -1,4 +1,4 @@
-//! Faults of peers, logged once for each kind and connection, and so many times a minute in all.
+//! Faults of peers, logged once for each kind and connection, with a limit for each minute in all.
 //!
 //! A broken client repeats its mistake with every request, and some connect anew for each; the log has
 //! to name the fault and the client, not the number of repetitions.
