@@ -93,7 +93,7 @@ struct Gap {
 enum Held {
     /// The record of this sequence.
     One(Sequence),
-    /// Batches of any store, at most so many.
+    /// Batches of any store, at most this many.
     AtMost(u64),
 }
 

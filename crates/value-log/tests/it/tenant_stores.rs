@@ -316,7 +316,7 @@ struct Life {
     put: Vec<Batch>,
     /// So many of the first may not be lost by a kill.
     written: usize,
-    /// Nor so many by a power cut.
+    /// Nor this many by a power cut.
     durable: usize,
     is_erasing: bool,
 }
