@@ -78,7 +78,7 @@ impl Vnode {
         self.trees.as_ref().is_some_and(|it| it.are_outgrown())
     }
 
-    /// Takes so many more entries into trees that are being built. Blocks.
+    /// Takes this many more entries into trees that are being built. Blocks.
     ///
     /// # Errors
     /// When the store cannot be read. Entries taken in before stay.
