@@ -258,7 +258,7 @@ impl Agreement {
             })
     }
 
-    /// Answers another node. A message that is no question of this service gets an empty answer.
+    /// Answers another node. A message that is not a question of this service gets an empty answer.
     pub async fn answer(&self, message: Message) -> Message {
         let Some(call) = asking::parse(&message) else {
             return Message::default();
