@@ -70,7 +70,7 @@ pub struct Checked {
     pub torn_bytes: u64,
     /// The damage.
     pub findings: Vec<Finding>,
-    /// Remarks that are no damage.
+    /// Remarks that are not damage.
     pub notes: Vec<String>,
 }
 
@@ -231,7 +231,7 @@ impl StoreCheck<'_> {
         Ok(read.content)
     }
 
-    /// Every checksum in files that are no segments.
+    /// Every checksum in files that are not segments.
     fn check_small_files(&mut self) -> Result<()> {
         let mut names: Vec<String> = meta::NAMES.map(str::to_owned).to_vec();
         if !self.is_live {
