@@ -182,7 +182,7 @@ fn a_restart_goes_on_where_merges_were() {
     assert!(runs <= LEVELS, "{runs} runs at rest");
 }
 
-/// A store of doubling levels is no store of another engine over the same tree.
+/// A store of doubling levels is not a store of another engine over the same tree.
 #[test]
 fn a_store_opens_as_what_it_is() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
