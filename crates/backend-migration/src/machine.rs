@@ -298,7 +298,7 @@ impl Migration {
     }
 
     /// Must be called when the move continues from its record. A run that ended between a write and
-    /// the removal of the replaced entry has left a difference in the source that is no error of
+    /// the removal of the replaced entry has left a difference in the source that is not an error of
     /// the copies.
     pub fn resume(&mut self) {
         self.failures = 0;
