@@ -149,7 +149,7 @@ impl Pair<'_> {
     }
 
     /// Removes entries that the target has too, since before `durable`; must be called while there
-    /// are no puts.
+    /// are not puts.
     pub(crate) fn remove(
         &self,
         gathered: Gathered,
