@@ -8,7 +8,7 @@
 //!
 //! Inode and device numbers are not used: the first are often the same on two new file systems that
 //! were filled alike, and the second change with every mount. Nor is the machine's identity: a
-//! volume that is attached to another machine is no copy. A file system without times of birth is
+//! volume that is attached to another machine is not a copy. A file system without times of birth is
 //! ignored, and a moved directory, a remounted one and one under a container keep them. Copies
 //! below the files are not detected: images of disks, snapshots of file systems and of virtual
 //! machines.
