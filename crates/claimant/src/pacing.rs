@@ -168,7 +168,7 @@ impl Pacing {
     }
 }
 
-/// True for a member that cannot be reached. A node that is no member any more is not waited for.
+/// True for a member that cannot be reached. A node that is no longer a member is not waited for.
 fn is_away(state: &ClusterState, node: NodeId, is_up: impl Fn(NodeId) -> bool) -> bool {
     state.member(node).is_some() && !is_up(node)
 }
