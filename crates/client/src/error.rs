@@ -29,7 +29,7 @@ pub enum Error {
     /// The server refused.
     #[error("the server answers: {text}")]
     Server {
-        /// The server's text; lossy if it was no text.
+        /// The server's text; lossy if it was not text.
         text: String,
         /// The server's code, which is 0 in practice.
         code: u32,
