@@ -69,7 +69,7 @@ impl Content {
         Ok(())
     }
 
-    /// Forgets all staged changes; a node that was to join is no member any more.
+    /// Forgets all staged changes; a node that was to join is no longer a member.
     pub(crate) fn clear_staged(&mut self) {
         self.staged.clear();
         self.members
