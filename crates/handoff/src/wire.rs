@@ -33,7 +33,7 @@ const UNKNOWN_SESSION: u8 = 5;
 const REFUSED: u8 = 6;
 const LACKS_NOTHING: u8 = 7;
 
-/// The reason why bytes are no message of this service.
+/// The reason why bytes are not a message of this service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The sender speaks another version.
