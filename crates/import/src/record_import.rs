@@ -194,7 +194,7 @@ impl<F: RecordFormat> Run<F> {
                 self.state.counts += reduced;
             }
             if !has_begun {
-                // Work of an earlier run is no measure of the pace of this one.
+                // Work of an earlier run is not a measure of the pace of this one.
                 let done = file.records_done(keys);
                 progress.begin(WorkStage::Transfer, runtime.now(), done, total);
                 progress.set(done, self.state.counts);
