@@ -20,7 +20,7 @@ pub enum KeyError {
     /// Length beyond the key, or no bytes left for a name.
     #[error("lengths do not fit the key")]
     Lengths,
-    /// The old form is no Erlang term.
+    /// The old form is not an Erlang term.
     #[error("no Erlang term: {0}")]
     Term(#[from] TermError),
     /// The old form is a term of another shape.
