@@ -71,7 +71,7 @@ impl Memtable {
     /// A memtable behind another one, which gives the expected sizes.
     pub(crate) fn behind(full: &Self, first_log: u64) -> Self {
         let keys = full.index.get().map_or(0, KeyIndex::keys);
-        // A memtable that was flushed early is no measure for the next.
+        // A memtable that was flushed early is not a measure for the next.
         let keys_expected = keys.max(full.keys_expected / 2);
         let mut fresh = Self::expecting(keys_expected, first_log);
         // No put is to wait for that.
