@@ -464,7 +464,7 @@ impl Engines {
     }
 
     /// Opens a store that is made of one store of each backend. The store of the hints has all in the
-    /// default one: its keys are no keys of buckets.
+    /// default one: its keys are not keys of buckets.
     fn open_several(
         &self,
         directory: &Path,
