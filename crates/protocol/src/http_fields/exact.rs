@@ -39,7 +39,7 @@ pub const EXACT_HEADER: &str = "x-riak-meta-kvorum-exact";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("item {item:?} cannot be read")]
 pub struct ExactError {
-    /// The item; lossy if it was no text.
+    /// The item; lossy if it was not text.
     item: String,
 }
 

@@ -27,7 +27,7 @@ pub enum IndexFieldError {
         /// The field in lower case.
         field: Bytes,
     },
-    /// The value of an `_int` field is no whole number.
+    /// The value of an `_int` field is not a whole number.
     #[error("value {value:?} of index field {field:?} is not a number")]
     FieldParsing {
         /// The field in lower case.
