@@ -194,7 +194,7 @@ impl Escaper {
 
     fn method(&mut self, byte: u8) -> usize {
         match byte {
-            // Its target is no path, and another protocol may follow.
+            // Its target is not a path, and another protocol may follow.
             b' ' if self.line == b"CONNECT" => self.state = State::Opaque,
             b' ' => self.state = State::Target,
             b'A'..=b'Z' if self.line.len() < LINE_MAX => self.line.push(byte),
