@@ -18,7 +18,7 @@ pub(crate) enum Fault {
     Truncated,
     /// A large frame that did not come to its end in time.
     TooSlow,
-    /// A payload that is no message of its code.
+    /// A payload that is not a message of its code.
     Undecodable,
     /// An unknown code.
     UnknownCode,
