@@ -151,7 +151,7 @@ impl Machine {
         state.has_joined && !state.is_retired
     }
 
-    /// Its node is no member any more, and is switched off for good.
+    /// Its node is no longer a member, and is switched off for good.
     pub(crate) fn retire(&self) {
         self.state.lock().is_retired = true;
         self.kill_onto(MemoryDisk::clone);

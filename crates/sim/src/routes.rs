@@ -1,7 +1,7 @@
 //! The routes of a store of several backends in a run: drawn anew every few seconds, as if an operator had changed
 //! the backends of buckets, so that buckets are always about to move, moving, or on their way back.
 //!
-//! The hints, whose keys are no keys of buckets, stay in the first child.
+//! The hints, whose keys are not keys of buckets, stay in the first child.
 
 use std::sync::Arc;
 use std::time::Duration;
