@@ -89,7 +89,7 @@ pub fn has_slow(disk: &dyn Disk, directory: &Path) -> Result<bool> {
     Ok(card.is_some())
 }
 
-/// The fast directory of a slow one, by its card; `None` for a directory that is no slow one.
+/// The fast directory of a slow one, by its card; `None` for a directory that is not a slow one.
 ///
 /// # Errors
 /// Those of the disk.
