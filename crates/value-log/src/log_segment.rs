@@ -129,7 +129,7 @@ impl LogSegment {
         self.unwritten.lock().push_back(item);
     }
 
-    /// Sets the end after an append that is no record.
+    /// Sets the end after an append that is not a record.
     pub(crate) fn set_end(&self, end: u64) {
         self.end.store(end, Ordering::Release);
         self.written_to.store(end, Ordering::Release);
