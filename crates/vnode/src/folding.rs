@@ -117,7 +117,7 @@ enum Living {
     LeaseExpired,
 }
 
-/// The first key of a bucket, from `first` on, that is no tombstone.
+/// The first key of a bucket, from `first` on, that is not a tombstone.
 fn first_living(
     snapshot: &dyn Snapshot,
     first: &StorageKey,

@@ -20,7 +20,7 @@ pub struct WireMessage {
     pub body: Bytes,
 }
 
-/// The reason why bytes of another machine are no message.
+/// The reason why bytes of another machine are not a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The sender speaks another version.
