@@ -36,7 +36,7 @@ pub enum JsonError {
         /// The name.
         name: String,
     },
-    /// The context is none that a server gave.
+    /// The context is not one that a server gave.
     #[error("Invalid context: {0}")]
     Context(#[from] DecodeError),
 }
