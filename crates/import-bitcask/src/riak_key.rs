@@ -11,7 +11,7 @@ const TYPED: u8 = 0x03;
 /// Failure to decode a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The first byte is none that Riak writes.
+    /// Riak does not write this first byte.
     #[error("unknown form {first}")]
     Form {
         /// The first byte.
