@@ -177,7 +177,7 @@ pub struct Pick {
 pub struct Debt {
     /// Bytes to be read and written before every level is within its target.
     pub bytes: u64,
-    /// The pressure on writers, in thousandths: 0 is none, 1000 the maximum.
+    /// The pressure on writers, in thousandths, from 0 to 1000.
     pub pressure_permille: u64,
 }
 
