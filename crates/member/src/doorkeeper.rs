@@ -46,7 +46,7 @@ pub(crate) struct Inquiry {
     pub(crate) member_at: u64,
 }
 
-/// A request to a member by a node that is none.
+/// A request to a member by a node that is not a member.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Request {
@@ -64,7 +64,7 @@ pub(crate) enum Answer {
     OtherName { name: String },
     /// It is not, in words for its operator.
     Refused { reason: String },
-    /// It was a member of this cluster, and is none by a later state.
+    /// It was a member of this cluster, and a later state has removed it.
     Removed { cluster: String },
 }
 
