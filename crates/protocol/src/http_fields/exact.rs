@@ -143,7 +143,7 @@ impl ExactFields {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`ExactError`] with the first item that is none.
+    /// [`ExactError`] with the first malformed item.
     pub fn parse(header: &[u8]) -> Result<Self, ExactError> {
         let mut fields = Self::default();
         for item in header.split(|&byte| byte == b',') {
