@@ -62,11 +62,11 @@ impl Default for AgreementSettings {
 /// The origin of a node's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Founding {
-    /// It has one from before.
+    /// The node has a log from an earlier run.
     Opened,
-    /// It begins one, as its only voter.
+    /// The node begins a log, as its only voter.
     Alone,
-    /// It will be sent one, by a cluster that it joins.
+    /// The node joins a cluster, which sends it a log.
     Joining,
 }
 
@@ -92,7 +92,7 @@ pub struct Parts {
 /// The state of the log for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgreementStatus {
-    /// The leader, as far as this node has heard.
+    /// The leader by this node's state, which may be outdated.
     pub leader: Option<NodeId>,
     /// Number of searches for a leader so far.
     pub term: u64,
