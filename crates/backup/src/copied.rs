@@ -35,7 +35,7 @@ const PLACE_TITLE: &str = "kvorum place of a data directory";
 /// The file with the number of other nodes at the last run.
 const OTHERS_NAME: &str = "others";
 const OTHERS_TITLE: &str = "kvorum number of other members";
-/// Both are two lines. Bytes.
+/// The maximum length of either file, in bytes; each has two lines.
 const FILE_BYTES_MAX: u64 = 4096;
 
 /// Members are looked at this often.
