@@ -75,7 +75,7 @@ pub struct OpenNote {
     pub kept_as: Option<PathBuf>,
     /// The version of the state that is used instead, when it may be an older one.
     pub older_version: Option<u64>,
-    /// The reason why the file could not be written anew, if it could not.
+    /// The reason why the file could not be written again, if it could not.
     pub not_restored: Option<ProposeError>,
 }
 
