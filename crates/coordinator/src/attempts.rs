@@ -19,7 +19,7 @@ use crate::error::RequestError;
 use crate::plan::{Plan, Purpose};
 use crate::replicas::Replicas;
 
-/// The first pause before a request is planned anew, and the longest: the ring of the others is on its
+/// The first pause before a request is planned again, and the longest: the ring of the others is on its
 /// way here, or this one's to them.
 const REPLAN_PAUSE_MIN: Duration = Duration::from_millis(5);
 const REPLAN_PAUSE_MAX: Duration = Duration::from_millis(500);

@@ -2,7 +2,7 @@
 //!
 //! A plan names vnodes, each with the owner partitions that it answers for: so a key with several
 //! replicas is found once. Listings and index queries go by it. Partitions that a vnode cannot answer
-//! for are covered anew by the ring of that moment.
+//! for are covered again by the ring of that moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
