@@ -1,4 +1,4 @@
-//! Merging tables downwards, as the policy wants it.
+//! Merging tables downwards, by the policy.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
