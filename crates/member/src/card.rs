@@ -30,7 +30,7 @@ pub(crate) const FIRST_LOG: u64 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// It is making one of its own, of a new cluster or of one that it recovers; files of an earlier
-    /// attempt are made anew.
+    /// attempt are made again.
     Founding,
     /// Its log was founded by itself.
     Founded,

@@ -211,13 +211,13 @@ pub enum JoinError {
         /// The name of the node that answered.
         got: String,
     },
-    /// The cluster does not want it.
+    /// The cluster refuses it.
     #[error("{reason}")]
     Refused {
         /// In the words of the member that was asked.
         reason: String,
     },
-    /// It is a member now, and has not heard from the cluster yet. It goes on trying.
+    /// It is a member now, and has no answer from the cluster yet. It keeps trying.
     #[error(
         "the cluster has taken this node in, but has not sent its state yet; see that its members can \
          reach {address}"

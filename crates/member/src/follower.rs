@@ -156,7 +156,7 @@ pub(crate) fn begin(
     for (partition, since) in &mut wanted {
         match held.since.get(partition) {
             Some(recorded) => *since = *recorded,
-            // Without a record, the stores that are there are this node's own.
+            // Without a record, all existing stores are this node's own.
             None if is_first => {}
             None => {
                 let removed = ground.stores.remove(size, *partition, None, None);
@@ -220,7 +220,7 @@ fn check_stores(
                 identity: found,
                 erased,
             }) if ![found, erased].contains(&identity) => place = Some(directory),
-            // It is there. Obstacles to its opening are reported for each.
+            // The directory exists. Obstacles to the opening are reported for each store.
             Ok(_) | Err(_) => return Ok(()),
         }
     }
