@@ -284,7 +284,7 @@ impl Rewrite {
         };
         let level_above = above.level;
         let mut children = frame.children;
-        // After the loss of a branch, its leaves begin anew right below.
+        // After the loss of a branch, its leaves start again right below.
         for level in frame.level + 1..=level_above {
             children = self.write_branches(level, &children)?;
         }
