@@ -1,6 +1,6 @@
 //! Secondary index entries: `X-Riak-Index-<name>_bin` and `_int` headers.
 //!
-//! The suffix of the field decides how a value is read. Several values stand in one header,
+//! The suffix of the field decides how a value is read. Several values are in one header,
 //! separated by a comma and white space, or in repeated headers; a comma without white space is
 //! part of the value.
 
