@@ -32,7 +32,7 @@ use crate::search::{Goal, given_back, relaxed};
 use crate::share::{Claims, Member};
 use crate::spread::{Crowding, Rules, UNOWNED};
 
-/// A node that wants partitions.
+/// A node that claims partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimant {
     /// The node.
@@ -291,7 +291,7 @@ impl Plan {
         places.map(|(at, owner)| self.rules.moved(at, *owner)).sum()
     }
 
-    /// The goal of a ring that grows; one that misses it is laid out anew.
+    /// The goal of a ring that grows; one that misses it is laid out again.
     fn goal(&self, laid_out: &[Member]) -> Goal {
         let slack = Crowding::from(self.size.get()) / SLACK;
         let crowding = match self.rules.crowding(laid_out) {
