@@ -1,6 +1,6 @@
 //! Faults of peers, logged once for each kind and connection, with a limit for each minute in all.
 //!
-//! A broken client repeats its mistake with every request, and some connect anew for each; the log has
+//! A broken client repeats its mistake with every request, and some connect again for each; the log has
 //! to name the fault and the client, not the number of repetitions.
 
 use std::fmt;
