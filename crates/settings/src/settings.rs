@@ -1,6 +1,6 @@
 //! The settings of the server: plain values, grouped by owner.
 //!
-//! Only the tables of keys write these structs (see `honoured`), so that a default stands in one place.
+//! Only the tables of keys write these structs (see `honoured`), so that a default is in one place.
 //! Every field names its key; the key's help describes the effect.
 
 use std::collections::BTreeMap;
