@@ -193,7 +193,7 @@ impl Machine {
     }
 
     /// The power fails, and the data are others: none, or those of an older copy. A member's card and
-    /// its log are on another disk, as is advised: a node that loses its votes has to come anew.
+    /// its log are on another disk, as is advised: a node that loses its votes has to come again.
     pub(crate) fn crash_onto(&self, seed: u64, copy: &MemoryDisk) -> anyhow::Result<()> {
         if self.plan.control == Control::StandIn {
             self.kill_onto(|_| copy.clone());

@@ -29,7 +29,7 @@ pub enum Engine {
     Hanoidb,
     /// Pages, with the node's value log as their redo log, on disks that can fail.
     Innostore,
-    /// Bitcask and leveldb side by side, each with some buckets: the backend of a bucket is drawn anew
+    /// Bitcask and leveldb side by side, each with some buckets: the backend of a bucket is drawn again
     /// every few seconds and each time that a store is opened, and earlier writes move there.
     Multi,
     /// Memory: quick, for faults that no disk has a part in.
