@@ -82,7 +82,7 @@ pub(crate) struct Files {
 
 /// The result of asking for a place.
 pub(crate) enum Placing {
-    /// The batch stands in this segment.
+    /// The batch is in this segment.
     Placed(Arc<Item>, Arc<LogSegment>),
     /// No file has the space for it: another writer was faster since room was made.
     NoRoom(Batch),

@@ -163,7 +163,7 @@ impl LogSegment {
         self.holders.lock().get(&store).copied()
     }
 
-    /// Decides anew which holders need the segment, given the last state of each; false when none
+    /// Decides again which holders need the segment, given the last state of each; false when none
     /// does.
     pub(crate) fn judge_holders(&self, is_needed_by: impl Fn(StoreId, bool) -> bool) -> bool {
         let mut holders = self.holders.lock();
