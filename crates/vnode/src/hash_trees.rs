@@ -128,7 +128,7 @@ impl HashTrees {
         }
     }
 
-    /// Drops the trees; they are to be built anew.
+    /// Drops the trees; they are to be built again.
     pub(crate) fn drop_all(&self) {
         let mut state = self.state.lock();
         let trees = std::mem::take(&mut state.trees);
