@@ -497,7 +497,7 @@ fn whole_record(rest: &[u8]) -> Option<&[u8]> {
     let [a, b, c, d, e, f, g, h] = *rest.first_chunk::<PREFIX_BYTES>()?;
     let length = usize::try_from(u32::from_le_bytes([a, b, c, d])).ok()?;
     let content = rest[PREFIX_BYTES..].get(..length)?;
-    // Nothing but zeros is not a record.
+    // Zeros alone are not a record.
     let is_whole = length > 0
         && mask_checksum(checksum_append(checksum(&rest[..4]), content))
             == u32::from_le_bytes([e, f, g, h]);
