@@ -206,7 +206,7 @@ impl Agreement {
     /// Makes a single voter lead at once: there is no other leader to wait for.
     async fn lead_if_alone(&self) {
         if self.status().voters == BTreeSet::from([self.node]) {
-            // Should it fail, the log's own patience does the same a little later.
+            // If this fails, the log's own timer does the same a little later.
             let _triggered_or_later = self.raft.trigger().elect().await;
         }
     }

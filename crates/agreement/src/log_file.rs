@@ -67,7 +67,7 @@ pub(crate) enum LogRecord {
     Vote(Vote),
     /// Entries follow those before.
     Append(Vec<Entry>),
-    /// Entries from this index on never were.
+    /// Entries from this index on are void.
     Truncate(u64),
     /// Entries up to this one are in a snapshot.
     Purge(LogId),
