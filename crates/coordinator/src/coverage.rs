@@ -39,7 +39,7 @@ pub(crate) struct Coverage {
     attempts: Arc<Attempts>,
     accounts: Arc<Accounts>,
     colocated: bool,
-    /// Nodes that it does without, and since when.
+    /// Nodes that are left out at present, and since when.
     left_out: Mutex<BTreeMap<NodeId, Moment>>,
 }
 
@@ -153,7 +153,7 @@ impl CoverageRun {
         self.pauses = Pauses::default();
     }
 
-    /// A vnode does not have all that is asked for: it is asked no more.
+    /// Leaves out a vnode that lacks some of the requested data.
     pub(crate) fn note_damaged(&mut self, vnode: &CoverageVnode, error: RequestError) {
         self.damaged.note(vnode, error);
     }
