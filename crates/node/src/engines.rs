@@ -157,7 +157,7 @@ impl Engines {
         whole.map_or(tenant, |(whole, _)| *whole)
     }
 
-    /// Goes by this state from here on, if the stores depend on the agreed state.
+    /// Uses this state from now on, if the stores depend on the agreed state.
     pub(crate) fn follow(&self, state: Arc<dyn AgreedState>) {
         self.routes.follow(state);
     }
