@@ -37,7 +37,7 @@ const KEYS_SHOWN_MAX: usize = 20;
 /// Keys of the rebuilt directory that are kept in memory at once, about 100 bytes each.
 const KEYS_AT_ONCE: u64 = 1 << 20;
 
-/// Something that is not as it was written.
+/// Damage at one place of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The file, relative to the checked directory.
