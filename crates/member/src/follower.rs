@@ -139,7 +139,7 @@ pub(crate) fn begin(
     } else {
         check_stores(ground, &mut held, state, loss)?;
     }
-    // Before the state is known, nothing is known to be of no use.
+    // Before the state is known, no store is known to be useless.
     if !is_unknown(state) {
         for partition in stale(&held, state, ground.node) {
             tracing::info!(event = "store_left_over", partition = partition.number());
@@ -252,7 +252,7 @@ pub(crate) fn have_others_it(state: &ClusterState) -> bool {
     is_unknown(state) || state.ring().replicas_max() > 1
 }
 
-/// Refuses an engine that would stand empty in place of another one's stores where no other node has
+/// Refuses an engine that would replace another one's stores by empty ones where no other node has
 /// their data.
 fn check_engine(ground: &Ground, held: &Held, state: &ClusterState) -> Result<(), OpenError> {
     let others_have_it = state.ring().replicas_max() > 1;
