@@ -38,7 +38,7 @@ pub(crate) const DATA_DIRECTORY: &str = "/node/data";
 pub(crate) const DIRECTORY: &str = "/node";
 /// Directory of a member's state of the cluster and of itself. The rest of its directory is data.
 pub(crate) const RING_DIRECTORY: &str = "/node/ring";
-/// A machine: it is there while its node is not.
+/// A machine. It exists also while its node does not run.
 pub(crate) struct Machine {
     pub(crate) number: u8,
     pub(crate) plan: RunPlan,
