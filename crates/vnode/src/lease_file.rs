@@ -20,7 +20,7 @@ pub(crate) struct Lease {
     pub(crate) next: u64,
 }
 
-/// The table was there and could not be used.
+/// The table exists and could not be used.
 #[derive(Debug)]
 pub struct Unreadable {
     /// The copy that was set aside.
