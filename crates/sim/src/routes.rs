@@ -1,5 +1,7 @@
-//! The routes of a store of several backends in a run: drawn again every few seconds, as if an operator had changed
-//! the backends of buckets, so that buckets are always about to move, moving, or on their way back.
+//! The routes of a store of several backends in a run.
+//!
+//! They are drawn again every few seconds, as if an operator had changed the backends of buckets. So
+//! buckets are always about to move, moving, or on their way back.
 //!
 //! The hints, whose keys are not keys of buckets, stay in the first child.
 
