@@ -45,7 +45,7 @@ pub struct SlowSide {
     /// Creates tables in the slow directory; otherwise like the store's own disk.
     pub disk: Arc<dyn Disk>,
     directory: PathBuf,
-    /// `None` where it takes nothing more.
+    /// `None` where no more tables go to the slow directory.
     from_level: Option<usize>,
 }
 
