@@ -32,7 +32,7 @@ pub enum Standing {
 }
 
 /// Standings of the replicas of a preference list, in its order, by the last complete exchange that all
-/// nodes agree on. A replica without a claim is `None`, and counts as a receiver without new
+/// nodes agree on. A replica without a claim is `None`, and is taken for a receiver without new
 /// entries.
 ///
 /// At least one replica is a source. Where all come back from before the exchange, as after the restore

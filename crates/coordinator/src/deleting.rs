@@ -140,7 +140,7 @@ impl Deletes {
         }
     }
 
-    /// True when no work is left for a thread that may block.
+    /// True when nothing is left to be done where blocking is allowed.
     fn reap(&self, tombstone: &Tombstone, reading: Reading) -> bool {
         let mut is_done = true;
         for replica in &tombstone.replicas {

@@ -109,8 +109,8 @@ impl VnodeHints {
         }
     }
 
-    /// Stops accepting hints, or accepts them again. Returns false, without any change, while a request
-    /// is being handled.
+    /// Takes nothing more from now on, or takes again. False while something is being taken: nothing has
+    /// changed then.
     pub fn close(&self, is_closed: bool) -> bool {
         let closing = self.is_closed.try_write();
         closing.map(|mut it| *it = is_closed).is_some()

@@ -30,7 +30,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Trees are not built again sooner than this because their store has lost something.
 const LOSS_REBUILD_PAUSE: Duration = Duration::from_secs(60);
-/// An entry is taken to have this many bytes of key and head.
+/// An entry is taken to have so many bytes of key and head.
 const ENTRY_BYTES: u64 = 150;
 
 /// Builds trees.
