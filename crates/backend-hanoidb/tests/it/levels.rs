@@ -136,7 +136,7 @@ fn no_put_does_more_than_its_share() {
     assert!(most <= bound, "{most} bytes at one put");
 }
 
-/// The bound on the average: so much for each level and byte, for any load.
+/// The bound on the average: a fixed amount for each level and byte, for any load.
 #[test]
 fn all_puts_together_merge_no_more_than_their_shares() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
