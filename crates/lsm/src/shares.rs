@@ -24,7 +24,7 @@ impl Shares {
         }
     }
 
-    /// So much was done for a level.
+    /// Records that this many bytes were merged for a level.
     pub(crate) fn done(&mut self, level: usize, bytes: u64) {
         let owed = self.owed.entry(level).or_default();
         *owed = owed.saturating_sub_unsigned(bytes);
