@@ -150,7 +150,7 @@ fn cut_three_everywhere(kind: Kind) {
 #[derive(Default)]
 struct Walk {
     collections: u64,
-    /// So many were cut before they were through.
+    /// Number of collections that were cut before their end.
     cut: u64,
 }
 
