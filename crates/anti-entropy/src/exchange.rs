@@ -2,7 +2,7 @@
 //!
 //! Roots are compared first, then the branches that differ, then keys and versions of the leaves that
 //! differ. Each comparison that finds something is made again after a pause, and only differences of
-//! both times count: writes on their way are no differences. Where there is nothing to mend, an
+//! both times count: writes on their way are not differences. Where there is nothing to mend, an
 //! exchange is one question to each replica.
 //!
 //! ```text

@@ -16,7 +16,7 @@ const CRATES: &str = "crates/";
 /// The marks of doc comments of one line.
 const MARKS: [&str; 2] = ["//!", "///"];
 
-/// First words that are no noun and no verb.
+/// First words that are neither a noun nor a verb.
 const QUESTIONS: [&str; 3] = ["What", "Who", "Whoever"];
 
 /// Directories with more such openings than the list says, or fewer.
