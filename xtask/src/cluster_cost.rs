@@ -4,7 +4,7 @@
 //! Five servers on this machine answer the same load as one of them alone does. The CPU time of all
 //! servers is the sum of their use between the first operation and the last. A closed loop gives
 //! the cost, open ones at half of the rate so found give the latencies, with all nodes and with one
-//! killed in turn. Clients use the nodes that stay. One open loop is no measure: upkeep of six
+//! killed in turn. Clients use the nodes that stay. One open loop is not a measure: upkeep of six
 //! processes on a few cores in its seconds is in its p99, so the median of several counts.
 //!
 //! Each of the five has its share of the machine's cores (`worker_threads`), as the documentation

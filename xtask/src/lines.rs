@@ -2,7 +2,7 @@
 //!
 //! It counts the files that `crates/*/src` compiles into libraries and programs, without tests,
 //! comments and blank lines. A blank line inside a text counts, and generated code that a file
-//! includes does not. `xtask` is left out: it builds the product and is no part of it.
+//! includes does not. `xtask` is left out: it builds the product and is not part of it.
 
 use crate::console;
 use crate::modules::inside::Crate;

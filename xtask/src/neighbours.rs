@@ -28,7 +28,7 @@ pub(crate) struct Neighbours {
 }
 
 impl Neighbours {
-    /// Starts so many servers below `directory`, each a cluster of its own.
+    /// Starts this many servers below `directory`, each a cluster of its own.
     pub(crate) fn start(
         binary: &Binary,
         directory: &Path,

@@ -54,9 +54,9 @@ enum Read {
     Written,
     /// A key between them that is not there.
     Absent,
-    /// So many values in order, from a key on.
+    /// This many values in order, from a key on.
     Scan(u64),
-    /// The keys of so many terms of an index in order, from a term on.
+    /// The keys of this many terms of an index in order, from a term on.
     Query(u64),
 }
 

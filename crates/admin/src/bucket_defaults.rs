@@ -84,7 +84,7 @@ fn table(node: &str, agreed: &Map<String, Value>, configured: &Map<String, Value
     );
     for (name, value) in agreed {
         let (agreed, own) = (word(Some(value)), word(configured.get(name)));
-        // Functions of Erlang have no line here: they are no defaults of a configuration.
+        // Functions of Erlang have no line here: they are not defaults of a configuration.
         if value.is_object() {
             continue;
         }

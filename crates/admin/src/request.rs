@@ -222,7 +222,7 @@ impl AdminRequest {
     /// Reads a line.
     ///
     /// # Errors
-    /// A message, if the line is no request of this version.
+    /// A message, if the line is not a request of this version.
     pub fn decode(line: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
         let text = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! A recommendation: every engine judged by the rules that speak, the best ones first.
+//! A recommendation: every engine judged by the rules that apply, the best ones first.
 
 use std::collections::BTreeSet;
 use std::fmt;

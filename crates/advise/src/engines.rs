@@ -60,7 +60,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Memory for each key of a node that has so many, without the entry.
+    /// Memory for each key of a node that has this many, without the entry.
     pub(crate) fn memory_per_key_of(&self, keys: f64) -> &Figure {
         match (&self.memory_per_key_few, &self.few_keys) {
             (Some(of_few), Some(few)) if keys < few.value => of_few,

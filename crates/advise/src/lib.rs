@@ -1,7 +1,7 @@
 //! Advice from declared figures and rules: how much memory and disk data takes, and which backend
 //! suits it.
 //!
-//! The figures stand in two tables: `engines.toml` has the cost of an object in each engine, with the
+//! The figures are in two tables: `engines.toml` has the cost of an object in each engine, with the
 //! source of each figure; `rules.toml` has the published guidance, each rule with its source and with
 //! the state of affairs here. The code applies them and names no engine. It does no I/O; the caller
 //! does.

@@ -1,4 +1,4 @@
-//! The published guidance as rules, declared in `rules.toml`, and when a rule speaks.
+//! The published guidance as rules, declared in `rules.toml`, and their conditions.
 
 use std::fmt;
 

@@ -62,11 +62,11 @@ impl Default for AgreementSettings {
 /// The origin of a node's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Founding {
-    /// It has one from before.
+    /// The node has a log from an earlier run.
     Opened,
-    /// It begins one, as its only voter.
+    /// The node begins a log, as its only voter.
     Alone,
-    /// It will be sent one, by a cluster that it joins.
+    /// The node joins a cluster, which sends it a log.
     Joining,
 }
 
@@ -92,7 +92,7 @@ pub struct Parts {
 /// The state of the log for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgreementStatus {
-    /// The leader, as far as this node has heard.
+    /// The leader by this node's state, which may be outdated.
     pub leader: Option<NodeId>,
     /// Number of searches for a leader so far.
     pub term: u64,
@@ -206,7 +206,7 @@ impl Agreement {
     /// Makes a single voter lead at once: there is no other leader to wait for.
     async fn lead_if_alone(&self) {
         if self.status().voters == BTreeSet::from([self.node]) {
-            // Should it fail, the log's own patience does the same a little later.
+            // If this fails, the log's own timer does the same a little later.
             let _triggered_or_later = self.raft.trigger().elect().await;
         }
     }
@@ -258,7 +258,7 @@ impl Agreement {
             })
     }
 
-    /// Answers another node. A message that is no question of this service gets an empty answer.
+    /// Answers another node. A message that is not a question of this service gets an empty answer.
     pub async fn answer(&self, message: Message) -> Message {
         let Some(call) = asking::parse(&message) else {
             return Message::default();

@@ -1,7 +1,7 @@
 //! Requests about the log between nodes, over the control lane.
 //!
 //! A request's head is the service's byte and a [`Call`] as JSON; its answer is JSON as well. Snapshots
-//! travel in pieces of the library's choosing.
+//! are sent in pieces that the library chooses.
 
 use std::fmt::Display;
 use std::time::Duration;

@@ -74,7 +74,7 @@ impl Agreement {
         })
     }
 
-    /// Keeps in mind that a leader was followed.
+    /// Records that this node follows a leader at present.
     pub(crate) fn note_heard<E>(&self, answered: &Result<AppendEntriesResponse<MemberId>, E>) {
         if matches!(
             answered,

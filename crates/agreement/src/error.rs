@@ -131,7 +131,7 @@ pub enum OpenError {
         /// The file that is in the way.
         file: PathBuf,
     },
-    /// The stored bytes are not those that were written. Restore the file, or let the node join anew.
+    /// The stored bytes are not those that were written. Restore the file, or let the node join again.
     #[error("{} is damaged at byte {offset}: {what}; {}", file.display(), restore(parent(file)))]
     Damaged {
         /// The file.

@@ -5,7 +5,7 @@
 //! if no valid record follows it, and if the mark of the log's durable end (`end_mark`) is not behind
 //! it. A file that has failed to take a record is not written to again: its content is uncertain, so
 //! everything is written to a new file. The log is small, since a cluster changes rarely and snapshots
-//! replace old entries: so all of it is in memory as well, and the file is written anew when most of it
+//! replace old entries: so all of it is in memory as well, and the file is written again when most of it
 //! is history.
 //!
 //! ```text
@@ -55,9 +55,9 @@ const HEADER_BYTES_WITHOUT_END: usize = 16;
 pub(crate) const PREFIX_BYTES: usize = 8;
 /// A bound on the bytes read at opening; far more than a log between two snapshots.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 30;
-/// Below this the file is not worth writing anew.
+/// Below this the file is not worth writing again.
 const REWRITE_BYTES_MIN: u64 = 256 * 1024;
-/// Written anew when it is this many times the size that has to be kept.
+/// Written again when it is this many times the size that has to be kept.
 const REWRITE_FACTOR: u64 = 4;
 
 /// One record of the file.
@@ -67,7 +67,7 @@ pub(crate) enum LogRecord {
     Vote(Vote),
     /// Entries follow those before.
     Append(Vec<Entry>),
-    /// Entries from this index on never were.
+    /// Entries from this index on are void.
     Truncate(u64),
     /// Entries up to this one are in a snapshot.
     Purge(LogId),
@@ -172,7 +172,7 @@ pub(crate) struct LogFile {
     end: u64,
     /// Length that was synced, in bytes.
     durable: u64,
-    /// Length of the file when it was last written anew.
+    /// Length of the file when it was last written again.
     kept: u64,
     /// A write has failed: the bytes behind the end are uncertain.
     is_suspect: bool,
@@ -497,7 +497,7 @@ fn whole_record(rest: &[u8]) -> Option<&[u8]> {
     let [a, b, c, d, e, f, g, h] = *rest.first_chunk::<PREFIX_BYTES>()?;
     let length = usize::try_from(u32::from_le_bytes([a, b, c, d])).ok()?;
     let content = rest[PREFIX_BYTES..].get(..length)?;
-    // Nothing but zeros is no record.
+    // Zeros alone are not a record.
     let is_whole = length > 0
         && mask_checksum(checksum_append(checksum(&rest[..4]), content))
             == u32::from_le_bytes([e, f, g, h]);

@@ -1,4 +1,4 @@
-//! The log as the library wants it: reads from memory, writes to the file first.
+//! The log in the library's form: reads from memory, writes to the file first.
 
 use std::fmt::Debug;
 use std::ops::RangeBounds;

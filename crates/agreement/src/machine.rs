@@ -1,4 +1,4 @@
-//! The machine that the log drives, as the library wants it.
+//! The machine that the log drives, in the library's form.
 
 use std::io::Cursor;
 use std::sync::Arc;

@@ -40,9 +40,9 @@ pub fn next_membership_step(
     stranger.map(|node| MembershipStep::RemoveListener(*node))
 }
 
-/// Fit voters stay, others come in the order of their identities. Their number is odd: an even one
-/// stands no more failures and needs one more vote. Two are the exception, for one copy of the log is
-/// one disk away from none.
+/// Fit voters stay, and others are added in the order of their identities. Their number is odd: an even
+/// number tolerates no more failures and needs one more vote. Two is the exception, since a single copy
+/// of the log would be lost with its disk.
 fn wanted_voters(
     voters: &BTreeSet<NodeId>,
     members: &BTreeSet<NodeId>,

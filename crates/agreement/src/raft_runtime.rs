@@ -25,7 +25,7 @@ pub(crate) async fn within<F: Future>(runtime: Runtime, future: F) -> F::Output 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SeamRuntime;
 
-/// Random numbers from the seam in the shape that the library wants.
+/// Random numbers from the seam in the library's form.
 pub(crate) struct SeamRandomness(Arc<dyn Randomness>);
 
 impl RngCore for SeamRandomness {

@@ -1,4 +1,4 @@
-//! Entries as replicas list them: enough to compare those of two.
+//! The summary of an entry by which replicas are compared.
 
 use kvorum_encoding::StorageKey;
 
@@ -9,10 +9,10 @@ pub struct EntrySummary {
     pub key: StorageKey,
     /// The anti-entropy segment that is stored beside it.
     pub segment: u32,
-    /// A hash of the clock and the head's hash of the body: equal where both are.
+    /// A hash over the clock and the hash of the body: equal for equal clocks and bodies.
     pub version: u64,
     /// The time of the last change of the entry, in microseconds since the Unix epoch.
     pub modified: u64,
-    /// The time of its expiry, in microseconds since the Unix epoch.
+    /// The time at which the entry expires, if it does, in microseconds since the Unix epoch.
     pub expiry: Option<u64>,
 }

@@ -294,7 +294,7 @@ fn answers_out_of_place_are_ignored() {
     assert_eq!(outcome.keys_repaired, 1);
 }
 
-/// A tree that is emptied, to be built anew, agrees with replicas that lack its entries.
+/// A tree that is emptied, to be built again, agrees with replicas that lack its entries.
 #[test]
 fn a_tree_that_is_being_built_by_the_second_step_is_left_out() {
     let mut world = world(300);

@@ -2,7 +2,7 @@
 
 const SECOND_MICROS: u64 = 1_000_000;
 
-/// Lets so many through a second, and after a rest so many at once. All times are microseconds of one
+/// Lets this many through a second, and after a rest this many at once. All times are microseconds of one
 /// clock.
 #[derive(Clone, Debug)]
 pub struct Pace {
@@ -15,7 +15,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Lets `per_second` through, and `at_once` after a rest. Zero a second is no bound.
+    /// Lets `per_second` through, and `at_once` after a rest. Zero a second means no bound.
     pub fn new(per_second: u32, at_once: u32) -> Self {
         let gap_micros = SECOND_MICROS.checked_div(u64::from(per_second));
         let gap_micros = gap_micros.unwrap_or(0);

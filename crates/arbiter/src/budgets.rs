@@ -8,7 +8,7 @@ pub struct Budgets {
     /// The target duration of one step. Longer steps do the same work with less overhead, and a
     /// request that meets one waits longer.
     pub step_time: Duration,
-    /// Bytes read and written per second, of all work but syncs; `None` is no ceiling of its own.
+    /// Bytes read and written per second, of all work but syncs; `None` means no ceiling of its own.
     /// It limits pressing work too.
     pub io_bytes_per_second_max: Option<u64>,
     /// Processor time, as a share of all cores, in percent. Pressing work may take more.

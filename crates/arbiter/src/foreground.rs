@@ -136,7 +136,7 @@ struct Lane {
 #[derive(Clone, Debug, Default)]
 struct Baseline(Option<f64>);
 
-/// A slower latency: so many times as long, plus so many seconds. A smaller difference has no
+/// A slower latency: this many times as long, plus this many seconds. A smaller difference has no
 /// effect.
 #[derive(Clone, Copy, Debug)]
 struct Slower {

@@ -31,7 +31,7 @@
 //!
 //! # Transfers between nodes
 //!
-//! They are no store's debt: the caller that does one calls [`Arbiter::transfer`] before each page.
+//! They are not a store's debt: the caller that does one calls [`Arbiter::transfer`] before each page.
 //! They share the I/O ceiling with steps, take the same part of the free capacity, and go on at a
 //! small pace of their own while requests are slowed.
 //!

@@ -13,7 +13,7 @@ pub enum Owner {
     Store(u16),
 }
 
-/// One step to be done.
+/// One step of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Its owner.

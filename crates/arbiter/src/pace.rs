@@ -4,7 +4,7 @@
 //! in bytes and the processor share in seconds. A step may begin while there is credit and is
 //! charged its actual cost, so that an expensive one is followed by a longer rest.
 //!
-//! Transfers between nodes have a pace of their own: they are no store's backlog, so they do not
+//! Transfers between nodes have a pace of their own: they are not a store's backlog, so they do not
 //! grow with the debt, and they have to go on while requests are slowed. They share the I/O
 //! ceiling.
 

@@ -17,9 +17,9 @@ use crate::account::{Account, Owed};
 use crate::order::Owner;
 use crate::rank::Rank;
 
-/// One of so many bytes is for waiting owners of any rank.
+/// One of this many bytes is for waiting owners of any rank.
 const WAITERS_PART: u64 = 16;
-/// One of so many bytes of a rank that the log has too is for stores.
+/// One of this many bytes of a rank that the log has too is for stores.
 const STORES_PART: u64 = 4;
 /// The limit of saved bytes, for waiting owners and for stores beside the log.
 const SAVED_MAX: u64 = 16 << 20;

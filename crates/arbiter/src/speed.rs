@@ -55,7 +55,7 @@ impl Speeds {
     }
 
     /// Learns from a step. The last step of a task ends it, with syncs and renames, and its bytes
-    /// are no measure; nor are those of one that was abandoned early.
+    /// are not a measure; nor are those of one that was abandoned early.
     pub(crate) fn learn(&mut self, kind: TaskKind, cost_bytes: u64, is_done: bool, took: Duration) {
         if cost_bytes == 0 || took.is_zero() {
             return;

@@ -22,7 +22,7 @@ use crate::{checkpoint, entry, hint, log_hint, lost, meta};
 /// The kinds in the headers of this engine's segments.
 pub const SEGMENT_KINDS: [u8; 2] = [crate::segment::KIND_APPENDED, crate::segment::KIND_MERGED];
 
-/// Kinds of the engine's files, segments apart.
+/// Kinds of the engine's files other than segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreFile {
     /// The keys of a finished segment.

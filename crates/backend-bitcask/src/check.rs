@@ -37,7 +37,7 @@ const KEYS_SHOWN_MAX: usize = 20;
 /// Keys of the rebuilt directory that are kept in memory at once, about 100 bytes each.
 const KEYS_AT_ONCE: u64 = 1 << 20;
 
-/// Something that is not as it was written.
+/// Damage at one place of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The file, relative to the checked directory.
@@ -70,7 +70,7 @@ pub struct Checked {
     pub torn_bytes: u64,
     /// The damage.
     pub findings: Vec<Finding>,
-    /// Remarks that are no damage.
+    /// Remarks that are not damage.
     pub notes: Vec<String>,
 }
 
@@ -231,7 +231,7 @@ impl StoreCheck<'_> {
         Ok(read.content)
     }
 
-    /// Every checksum in files that are no segments.
+    /// Every checksum in files that are not segments.
     fn check_small_files(&mut self) -> Result<()> {
         let mut names: Vec<String> = meta::NAMES.map(str::to_owned).to_vec();
         if !self.is_live {

@@ -369,7 +369,7 @@ pub(crate) struct Reread {
 }
 
 impl Reread {
-    /// Reads about so many bytes; returns the number read, and true at the end.
+    /// Reads about this many bytes; returns the number read, and true at the end.
     pub(crate) fn step(&mut self, bytes_max: u64) -> Result<(u64, bool), CheckpointError> {
         let begun_at = self.at;
         let mut window = Window {

@@ -18,7 +18,7 @@ use crate::shared::CoveredLog;
 use crate::slot::Packed;
 
 /// A checkpoint waits for this many records, or a quarter of the keys if those are more: replaying
-/// so many takes some tens of milliseconds.
+/// this many takes some tens of milliseconds.
 const CHECKPOINT_RECORDS_MIN: u64 = 32 << 10;
 /// A checkpoint waits until this many times its size was put, unless the records are many.
 const CHECKPOINT_SHARE: u64 = 16;

@@ -17,7 +17,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Forgets a key, if its slot is still this one.
+    /// Drops a key, if its slot is still this one.
     pub(crate) fn forget(&self, slot: &Slot) {
         self.catalog.write().forget(&self.keydir, slot);
     }

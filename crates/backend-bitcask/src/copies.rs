@@ -171,7 +171,7 @@ impl Copies {
         }
     }
 
-    /// Forgets the segment, as in an erasure.
+    /// Drops the segment, as in an erasure.
     pub(crate) fn forget(&mut self) {
         self.output = None;
     }

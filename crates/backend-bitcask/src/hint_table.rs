@@ -1,6 +1,6 @@
 //! Hints as sorted tables: the entries of records, in checked blocks that are read alone.
 //!
-//! Anti-entropy segments are summed up for each block, so that a fold over few of them reads few
+//! Each block has a summary of its anti-entropy segments, so that a fold over few of them reads few
 //! blocks. A hint has nothing that its records do not have: one with any damage is given up and
 //! rewritten, and until then the records are read.
 
@@ -309,7 +309,7 @@ impl HintScan {
         Ok(Some(KeyEntry { key, ..entry }))
     }
 
-    /// So many of the next entries; fewer at the end.
+    /// This many of the next entries; fewer at the end.
     pub(crate) fn some(&mut self, count: usize) -> Result<Vec<KeyEntry>, HintError> {
         let mut entries = Vec::with_capacity(count);
         while entries.len() < count

@@ -109,7 +109,7 @@ impl Catalog {
         there.map(|part| part.entries).sum()
     }
 
-    /// Records without a log hint, the oldest first and so many at most, and the ranges in which
+    /// Records without a log hint, the oldest first and this many at most, and the ranges in which
     /// those are all.
     pub(crate) fn unhinted_records(
         &self,
@@ -158,7 +158,7 @@ impl Catalog {
         self.log_hints = Arc::new(kept.chain(new.map(Arc::new)).collect());
     }
 
-    /// Counts the records without a log hint in the segments of these parts anew; `scanned` is the
+    /// Counts the records without a log hint in the segments of these parts again; `scanned` is the
     /// number of records in one of the store's own.
     pub(crate) fn count_unhinted(&mut self, parts: &[HintedPart], scanned: u64) {
         let numbers: BTreeSet<u32> = parts.iter().map(|part| part.number).collect();

@@ -65,7 +65,7 @@ impl KeyEntry {
     /// varint  its length, in bytes
     /// 1       flags: 0 removal, 1 expires, 2 has a segment, 3 has a tag
     /// varint  segment, if it has one
-    ///         of an entry that is no removal:
+    ///         of an entry that is not a removal:
     /// varint    anti-entropy segment
     /// varint    last modified less `base`, doubled; 1 more where that is negative
     /// varint    expiry, if it expires

@@ -76,9 +76,9 @@ struct Source {
 enum Wanted {
     /// Some are wrong, or without existing segments.
     Removal,
-    /// A segment of the store's own has so many bytes without a log hint.
+    /// A segment of the store's own has this many bytes without a log hint.
     Scanning(u32, u64),
-    /// So many records in the log are without one.
+    /// This many records in the log are without a log hint.
     Writing(u64),
     Merging(Vec<Arc<LogHint>>),
 }

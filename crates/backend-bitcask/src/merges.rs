@@ -34,7 +34,7 @@ struct MergeJob {
     source: Source,
 }
 
-/// The number of keys that are forgotten while readers wait.
+/// The number of keys that are dropped while readers wait.
 const KEYS_AT_ONCE: usize = 256;
 
 enum Source {

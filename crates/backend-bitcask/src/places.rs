@@ -1,6 +1,6 @@
-//! Places: the segments that slots point into, by small numbers.
+//! The table of places: the segments that slots point into, under small numbers.
 //!
-//! A slot has 22 bits for its segment, so it names an index into this table. The table never
+//! A slot has 22 bits for its segment, and they hold an index into this table. The table never
 //! changes: a changed copy replaces it in every shard of the key directory, beside the slots that
 //! point into it. So a lookup finds both under the one lock that it takes anyway. An index is
 //! reused once no slot, no snapshot and no unfinished checkpoint can refer to its former segment.
@@ -15,7 +15,7 @@ use crate::read_cache::CachedSegment;
 use crate::segment::Segment;
 use crate::shared_place::{SharedPlace, lost_name};
 
-/// The segment of a slot's record. Its holder can read it.
+/// A segment that slots point into. It stays readable while a place refers to it.
 #[derive(Clone)]
 pub(crate) enum Place {
     /// In a segment of the store's own.
@@ -24,13 +24,13 @@ pub(crate) enum Place {
     Shared(Arc<SharedPlace>),
 }
 
-/// True when the device or the system failed: the record may be whole.
+/// True if the device or the system failed, so that the record itself may be undamaged.
 pub(crate) fn is_unread(error: &SegmentError) -> bool {
     matches!(error, SegmentError::Disk(disk) if disk.kind() == DiskErrorKind::Device)
 }
 
 impl Place {
-    /// Its index in slots.
+    /// The index by which slots name the place.
     pub(crate) fn index(&self) -> u32 {
         match self {
             Self::Own(segment) => segment.place,
@@ -46,7 +46,7 @@ impl Place {
         }
     }
 
-    /// Its segment's identity in the cache of entries.
+    /// The segment's identity in the cache of entries.
     pub(crate) fn cached(&self) -> CachedSegment {
         match self {
             Self::Own(segment) => segment.cached,
@@ -54,7 +54,7 @@ impl Place {
         }
     }
 
-    /// Its segment's name in the list of losses.
+    /// The segment's name in the list of losses.
     pub(crate) fn listed_name(&self) -> String {
         match self {
             Self::Own(segment) => segment.listed_name(),

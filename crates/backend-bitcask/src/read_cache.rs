@@ -110,7 +110,7 @@ pub struct ReadCache {
 }
 
 impl ReadCache {
-    /// A cache for at most so many bytes, its tables included. The record of first reads takes
+    /// A cache for at most this many bytes, its tables included. The record of first reads takes
     /// eight bytes beside it for each 2 KB of them, and 8 MB at most.
     pub fn new(bytes_max: u64) -> Self {
         let expected = usize::try_from(bytes_max / ENTRY_BYTES_EXPECTED).unwrap_or(usize::MAX);

@@ -164,7 +164,7 @@ impl Catalog {
         })
     }
 
-    /// Points keys to their new records, or forgets them: the changes of one batch.
+    /// Points keys to their new records, or drops them: the changes of one batch.
     pub(crate) fn change(&mut self, keydir: &Keydir, changes: &[Change]) {
         keydir.change(changes, |change, was_there| {
             if let (Some(old), true) = (&change.old, was_there) {
@@ -195,7 +195,7 @@ impl Catalog {
         true
     }
 
-    /// True when a removal of this sequence in segment `within` may be forgotten: no other segment
+    /// True when a removal of this sequence in segment `within` may be dropped: no other segment
     /// can hold an older entry of its key. Such an entry would be garbage, and its segment would
     /// have begun before the removal. The log may have one as well; `oldest` is its oldest segment
     /// with anything of the store.

@@ -37,7 +37,7 @@ pub struct BitcaskSettings {
     /// With the value log: a checkpoint is due as well when the log is this many segments ahead of
     /// one with uncovered records. Larger: less is written, more is read after a crash.
     pub log_segments_behind_max: u32,
-    /// With the value log: a log hint is written when so many records have none. Larger: fewer
+    /// With the value log: a log hint is written when this many records have none. Larger: fewer
     /// files, more fronts to be read by each part of a fold.
     pub log_hint_records_min: u64,
     /// The number of log hints of about one size that are merged into one. Larger: less is written,

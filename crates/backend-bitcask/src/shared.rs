@@ -1,7 +1,7 @@
 //! The segments of the value log with records of a store: their live records, and the places of
 //! all.
 //!
-//! The log knows its segments by number and cannot list one store's records: most are other
+//! The log has its segments by number and cannot list one store's records: most are other
 //! stores'. So a store keeps the places of its records, in three bytes each, for folds, which need
 //! the superseded ones and the removals as well. A fold reads the fronts of those without a log
 //! hint ([`crate::log_hint`]).

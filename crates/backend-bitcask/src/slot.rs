@@ -131,7 +131,7 @@ impl Slot {
     }
 }
 
-/// A slot in its shard. Sorted by fingerprint; all zeros are no slot.
+/// A slot in its shard. Sorted by fingerprint; all zeros are an empty place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Packed(pub(crate) u128);
 

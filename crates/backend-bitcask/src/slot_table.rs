@@ -1,20 +1,21 @@
 //! The slots of one shard: a sorted array with gaps, in pages.
 //!
-//! A slot is at its *home*, the place in proportion to its fingerprint, or as near behind it as
-//! order allows. So a lookup reads three to five slots, an insertion moves the slots up to the next
-//! gap, and a larger table is filled from a smaller one in one pass, without hashing anything.
+//! The *home* of a slot is the place in proportion to its fingerprint. A slot is at its home, or in
+//! the first free place behind it that keeps the order. So a lookup reads three to five slots, an
+//! insertion moves the slots up to the next gap, and a larger table is filled from a smaller one in
+//! one pass, without hashing anything.
 //!
 //! Growing by a fifteenth keeps the table between 79 and 90 % full, where doubling would take it
-//! down to 45. Pages are all of one size, so those that one table frees fit every other: tables of
-//! many sizes in one allocator leave holes between them that take more memory than the slots.
+//! down to 45. All pages have one size, so a page that one table frees fits any other table. Tables
+//! of many sizes in one allocator would leave holes that take more memory than the slots.
 
 use crate::slot::Packed;
 
 /// Slots in a page.
 const PAGE_SLOTS: usize = 32;
-/// The distance of the last home from the end, so that the last slots have room behind theirs.
+/// Places behind the last home, for slots that find the last homes taken.
 const MARGIN_SLOTS: usize = 8;
-/// Tables grow by this part of their pages.
+/// A full table grows by its number of pages divided by this.
 const GROWTH: usize = 15;
 
 type Page = Box<[Packed; PAGE_SLOTS]>;
@@ -24,12 +25,13 @@ pub(crate) struct SlotTable {
     pages: Box<[Page]>,
     homes: u32,
     len: u32,
-    /// The most slots for 256 homes. Tables differ in it, so that they do not all grow at once.
+    /// The maximum number of slots per 256 homes. It differs between tables, so that they do not all
+    /// grow at once.
     fill: u8,
 }
 
-/// The fill limit of a table, out of 256, from a number that differs from table to table. The span
-/// is one step of growth, so that at any moment tables are spread over all stages of it.
+/// The fill limit of a table, out of 256, from a number that differs from table to table. The
+/// limits span one step of growth, so at any moment some tables are far from growing and some near.
 pub(crate) fn fill_of(number: u64) -> u8 {
     214 + number.to_le_bytes()[0] % 17
 }
@@ -57,7 +59,7 @@ impl SlotTable {
         self.len as usize
     }
 
-    /// Its memory beside the struct, in bytes.
+    /// The memory of the pages, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.pages.len() * (size_of::<Page>() + size_of::<[Packed; PAGE_SLOTS]>())
     }
@@ -148,8 +150,8 @@ impl SlotTable {
         self.len += 1;
     }
 
-    /// Writes `new` over the slot of the same record as `old`; false when that is missing. Both are
-    /// of one fingerprint.
+    /// Overwrites the slot of `old`'s record with `new`; false if there is none. Both slots have the
+    /// same fingerprint.
     pub(crate) fn replace(&mut self, old: Packed, new: Packed) -> bool {
         match self.position(old) {
             Some(at) => {
@@ -160,7 +162,7 @@ impl SlotTable {
         }
     }
 
-    /// Removes the slot of the same record as `old`; false when that is missing.
+    /// Removes the slot of `old`'s record; false if there is none.
     pub(crate) fn remove(&mut self, old: Packed) -> bool {
         let Some(mut at) = self.position(old) else {
             return false;
@@ -204,7 +206,7 @@ impl SlotTable {
         page.map_or(Packed::EMPTY, |page| page[at % PAGE_SLOTS])
     }
 
-    /// A place; behind the end a page is added.
+    /// The place at `at`. A place behind the end adds a page.
     fn place_mut(&mut self, at: usize) -> &mut Packed {
         if at / PAGE_SLOTS >= self.pages.len() {
             let mut pages = std::mem::take(&mut self.pages).into_vec();
@@ -296,7 +298,7 @@ mod tests {
             let mut table = SlotTable::new(fill_of(fill));
             let mut expected: Vec<Packed> = Vec::new();
             for (number, offset, is_insert) in steps {
-                // Many of one home, as well as spread ones.
+                // With a large shift many slots have one home; with none they are spread.
                 let slot = slot(spread(number) >> shift, 32 + offset * 8);
                 let known = expected.iter().position(|it| *it == slot);
                 match known {
@@ -381,8 +383,8 @@ mod tests {
         let all: u64 = growths.range(FIRST..).map(|(_, tables)| tables).sum();
         assert!(all > 10 * TABLES, "{all}");
         for from in FIRST..LAST {
-            // One percent more slots in each. On average a seventh of the tables grows meanwhile,
-            // and more when the last of one size grow together with the first of the next.
+            // Each table gets one percent more slots. On average a seventh of the tables grows
+            // meanwhile, and more when the last tables of one size grow with the first of the next.
             let within = growths.range(from..from + from / 100);
             let tables: u64 = within.map(|(_, tables)| tables).sum();
             assert!(tables < TABLES / 2, "{tables} grow from {from} on");

@@ -17,7 +17,7 @@ use crate::places::Place;
 use crate::segment::Segment;
 use crate::slot::Slot;
 
-/// A record's facts that decide on the newest of its key.
+/// The fields of a record by which the newest record of its key is found, and its slot.
 pub(crate) struct Newest {
     check: u64,
     sequence: u64,
@@ -45,7 +45,7 @@ impl Tail {
         self.entries.len() as u64
     }
 
-    /// The facts of a segment's record.
+    /// The fields of a segment's record.
     pub(crate) fn newest_of(&self, entry: &KeyEntry, segment: &Segment) -> Newest {
         let fingerprint = self.fingerprints.of(&entry.key);
         Newest {
@@ -61,7 +61,7 @@ impl Tail {
         let fingerprint = newest.slot.fingerprint();
         let same = |it: &Newest| it.slot.fingerprint() == fingerprint && it.check == newest.check;
         match self.entries.find_mut(fingerprint, same) {
-            // An expired entry that was merged away leaves a removal of its own sequence.
+            // An expired entry that was merged away leaves a removal with the same sequence.
             Some(known) if rank(&newest) > rank(known) => *known = newest,
             Some(_) => {}
             None => {
@@ -71,7 +71,7 @@ impl Tail {
         }
     }
 
-    /// The newest removals, by fingerprint and check of their keys.
+    /// The sequences of the newest removals, by fingerprint and check of their keys.
     pub(crate) fn removals(&self) -> BTreeMap<(u64, u64), u64> {
         let removals = self.entries.iter().filter(|it| it.removal);
         removals
@@ -116,7 +116,8 @@ fn rank(it: &Newest) -> (u64, bool, u32) {
     (it.sequence, it.removal, it.segment)
 }
 
-/// The slot of the same key and its sequence; a slot with an unreadable record is taken for it.
+/// The slot of the same key, with its sequence. Failing that, a slot whose record is unreadable
+/// counts as the key's, with sequence 0.
 fn find_old(
     keydir: &Keydir,
     newest: &Newest,

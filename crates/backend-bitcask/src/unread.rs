@@ -31,11 +31,11 @@ pub(crate) type RecordPlace = (CachedSegment, u64);
 /// The meaning of a failed read for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It may be given the next time.
+    /// The next read may succeed.
     MayPass,
-    /// It is given up, from this read on.
+    /// The record counts as lost from this read on.
     GivenUpNow,
-    /// It was given up before.
+    /// The record counted as lost before.
     GivenUp,
 }
 
@@ -80,7 +80,7 @@ impl UnreadRecords {
         verdict
     }
 
-    /// It was read.
+    /// The record was read.
     pub(crate) fn given(&self, record: RecordPlace) {
         if self.count.load(Ordering::Acquire) > 0 {
             let mut failing = self.failing.lock();

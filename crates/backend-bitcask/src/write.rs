@@ -217,7 +217,7 @@ impl Store {
     /// merges take that lock to move a slot. Nothing is read for keys that the caller has just
     /// read.
     ///
-    /// An unreadable one is no failure of the store, which takes other writes.
+    /// An unreadable one is not a failure of the store, which takes other writes.
     fn find_olds(&self, prepared: &[Prepared<'_>]) -> Result<SmallVec<[Option<Slot>; 1]>> {
         let unread = |error: BackendError| match error.kind() {
             ErrorKind::Failed => error.of_kind(ErrorKind::Unread),

@@ -81,7 +81,7 @@ impl History {
         }
     }
 
-    /// Notes the sequence of a batch: no earlier one that is there has it, or a higher one.
+    /// Notes the sequence of a batch. No earlier batch that is still there has it, or a higher one.
     pub(crate) fn given(&mut self, sequence: Sequence) {
         for attempt in &mut self.attempts {
             if attempt.is_forgettable && attempt.sequence.is_some_and(|it| it >= sequence) {
@@ -288,7 +288,7 @@ mod tests {
         Write::put(names::key(key), Fields::default(), value.clone(), value)
     }
 
-    /// Batches with sequences from 1, of which the first so many are durable.
+    /// Batches with sequences from 1, of which the first this many are durable.
     fn history(batches: Vec<Vec<Write>>, durable: usize) -> History {
         let attempts = batches.into_iter().enumerate().map(|(at, writes)| Attempt {
             batch: Batch { writes },

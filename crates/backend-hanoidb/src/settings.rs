@@ -32,7 +32,7 @@ pub struct HanoidbSettings {
     pub scrub_period: Option<Duration>,
 
     // Performance.
-    /// Runs of level k have at most 2^k times so many bytes.
+    /// Runs of level k have at most 2^k times this many bytes.
     pub unit_bytes: u64,
     /// A memtable of this many bytes is flushed: a unit, or a little less, since simultaneous
     /// flushes of all stores disturb each other.
@@ -48,7 +48,7 @@ pub struct HanoidbSettings {
     /// Bodies of this many bytes or more are kept apart from their keys; `usize::MAX` for none. See
     /// [`kvorum_lsm::LsmSettings::blob_threshold_bytes`].
     pub blob_threshold_bytes: usize,
-    /// A table has about so many bytes at most.
+    /// A table has about this many bytes at most.
     pub table_bytes_max: u64,
 }
 

@@ -17,7 +17,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// A cache of so many bytes.
+    /// A cache of this many bytes.
     pub fn new(cache_bytes: u64) -> Self {
         Self {
             cache: Arc::new(PageCache::new(cache_bytes)),
@@ -44,10 +44,10 @@ pub struct InnostoreSettings {
     pub page_bytes: usize,
     /// The size from which on a body gets a page of its own.
     pub body_apart_bytes: usize,
-    /// Memory is moved to the tree when it has so many bytes. They are also the limit of the replay
+    /// Memory is moved to the tree when it has this many bytes. They are also the limit of the replay
     /// after a crash.
     pub dirty_bytes_max: u64,
-    /// Memory, however little, is moved to the tree when its oldest entry is more than so many
+    /// Memory, however little, is moved to the tree when its oldest entry is more than this many
     /// segments of the log behind the newest.
     pub log_segments_behind_max: u32,
     /// The age of its oldest entry at which memory is moved as well.
@@ -56,7 +56,7 @@ pub struct InnostoreSettings {
     pub file_bytes_max: u64,
     /// The share of garbage from which on a file is emptied, in percent.
     pub garbage_percent: u8,
-    /// Files below half of the largest size are joined when there are more than so many.
+    /// Files below half of the largest size are joined when there are more than this many.
     pub small_files_max: usize,
 }
 

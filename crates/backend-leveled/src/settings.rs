@@ -26,7 +26,7 @@ pub struct LeveledSettings {
     // Performance.
     /// The size at which the ledger's memtable is flushed.
     pub ledger_buffer_bytes: u64,
-    /// A smaller one is flushed as well when its oldest entry is more than so many segments of the
+    /// A smaller one is flushed as well when its oldest entry is more than this many segments of the
     /// journal behind the newest: these are read again after a crash.
     pub log_segments_behind_max: u32,
     /// Compression of bodies.

@@ -311,7 +311,7 @@ impl Contents {
 
 impl IndexPosition {
     fn new(key: &StorageKey, entry: &IndexEntry) -> Self {
-        // A key that is no storage key has no bucket; its index entries are of the empty prefix.
+        // A key that is not a storage key has no bucket; its index entries are of the empty prefix.
         let prefix_len = key.bucket_prefix_len().unwrap_or(0);
         Self {
             bucket_prefix: key.to_bytes().slice(..prefix_len),

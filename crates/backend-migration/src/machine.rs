@@ -163,7 +163,7 @@ impl fmt::Display for CancelError {
 
 impl std::error::Error for CancelError {}
 
-/// The free space that a move of so many bytes needs, in bytes.
+/// The free space that a move of this many bytes needs, in bytes.
 pub fn room_needed(bytes_estimate: u64) -> u64 {
     bytes_estimate.saturating_add(bytes_estimate / SPARE_DIVISOR)
 }
@@ -298,7 +298,7 @@ impl Migration {
     }
 
     /// Must be called when the move continues from its record. A run that ended between a write and
-    /// the removal of the replaced entry has left a difference in the source that is no error of
+    /// the removal of the replaced entry has left a difference in the source that is not an error of
     /// the copies.
     pub fn resume(&mut self) {
         self.failures = 0;

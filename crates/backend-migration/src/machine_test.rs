@@ -35,7 +35,7 @@ enum Step {
         key: u8,
         death: Death,
     },
-    /// An order, for at most so many keys.
+    /// An order, for at most this many keys.
     Order {
         keys_max: usize,
         death: Death,

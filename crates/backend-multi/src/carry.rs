@@ -15,7 +15,7 @@ use kvorum_encoding::{StorageKey, checksum_append};
 use crate::child::Child;
 use crate::walk::{Limits, walk};
 
-/// A part has at most so many keys.
+/// A part has at most this many keys.
 const KEYS_MAX: usize = 128;
 /// The limit of bytes as well: no write goes to the buckets while they are copied.
 const BYTES_MAX: u64 = 256 << 10;
@@ -149,7 +149,7 @@ impl Pair<'_> {
     }
 
     /// Removes entries that the target has too, since before `durable`; must be called while there
-    /// are no puts.
+    /// are not puts.
     pub(crate) fn remove(
         &self,
         gathered: Gathered,

@@ -79,7 +79,7 @@ pub(crate) struct ChildSet(u32);
 impl ChildSet {
     pub(crate) const NONE: Self = Self(0);
 
-    /// The first so many.
+    /// The first this many.
     pub(crate) fn all(children: usize) -> Self {
         assert!(children <= CHILDREN_MAX, "{children} children");
         (0..children).fold(Self::NONE, Self::with)

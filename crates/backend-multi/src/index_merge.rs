@@ -8,7 +8,7 @@ use kvorum_backend::{
 };
 use kvorum_encoding::StorageKey;
 
-/// A part has at most so many entries.
+/// A part has at most this many entries.
 const ENTRIES_MAX: usize = 64;
 
 /// A child's part of the fold.

@@ -12,7 +12,7 @@ use kvorum_encoding::{StorageKey, successor};
 
 use crate::child::{ChildNumber, ChildSet};
 
-/// A part has at most so many entries.
+/// A part has at most this many entries.
 const ENTRIES_MAX: usize = 64;
 /// The bytes with which a part ends.
 const BYTES_MAX: usize = 256 << 10;

@@ -71,7 +71,7 @@ pub(crate) struct State {
     jobs: BTreeMap<Job, Arc<Vec<Bytes>>>,
     /// The finished jobs: a survey has to look for their data again.
     moved: BTreeSet<Job>,
-    /// Jobs that are left alone until the routes change, or there is room of so many bytes.
+    /// Jobs that are left alone until the routes change, or there is room of this many bytes.
     stuck: BTreeMap<Job, Option<u64>>,
     current: Option<(Job, Going)>,
     /// The last move, of this run or of one before.
@@ -169,7 +169,7 @@ impl State {
         (self.strays, self.table) = (Some(strays.clone()), Some(table.clone()));
     }
 
-    /// `has_room` is true if there are so many bytes for the move to a child.
+    /// `has_room` is true if there are this many bytes for the move to a child.
     pub(crate) fn wanted(
         &mut self,
         children: &[Child],

@@ -43,7 +43,7 @@ impl Survey {
         }
     }
 
-    /// Checks some more buckets, of at most so many bytes by estimate.
+    /// Checks some more buckets, of at most this many bytes by estimate.
     pub(crate) fn step(
         &mut self,
         children: &[Child],

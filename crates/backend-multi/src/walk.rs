@@ -8,7 +8,7 @@ use kvorum_encoding::{StorageKey, prefix_lens, successor};
 
 use crate::child::Child;
 
-/// One key of so many has its sizes read for an estimate.
+/// One key of this many has its sizes read for an estimate.
 const KEYS_PER_SAMPLE: u64 = 16;
 
 /// The limits of a part, which has at least one key.

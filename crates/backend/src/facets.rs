@@ -151,7 +151,7 @@ pub struct BackedUp {
     pub linked_files: u64,
     /// Their bytes.
     pub linked_bytes: u64,
-    /// Files that were copied or written anew.
+    /// Files that were copied or written again.
     pub copied_files: u64,
     /// Their bytes.
     pub copied_bytes: u64,
@@ -169,7 +169,7 @@ impl BackedUp {
         Ok(true)
     }
 
-    /// Counts a file that was copied or written anew.
+    /// Counts a file that was copied or written again.
     pub fn count_copy(&mut self, bytes: u64) {
         self.copied_files += 1;
         self.copied_bytes += bytes;

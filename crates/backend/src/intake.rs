@@ -51,7 +51,7 @@ impl Intake {
     /// Takes room for puts to the store's own files.
     ///
     /// # Errors
-    /// [`ErrorKind::Full`] when so much is not free, or reserved.
+    /// [`ErrorKind::Full`] when there is not this much free space, or it is reserved.
     pub fn take_room(&self, bytes: u64, purpose: Purpose) -> Result<()> {
         let has_room = |it: &Arc<Reserve>| it.take(bytes, purpose == Purpose::Free);
         if self.reserve.get().is_none_or(has_room) {

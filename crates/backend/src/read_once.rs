@@ -18,7 +18,7 @@ pub struct ReadOnce {
 }
 
 impl ReadOnce {
-    /// A record of about so many reads, and at most a million.
+    /// A record of about this many reads, and at most a million.
     pub fn new(slots: usize) -> Self {
         Self {
             slots: slots.clamp(1, SLOTS_MAX),

@@ -141,7 +141,7 @@ impl<J> Scrubbing<J> {
         self.job = None;
     }
 
-    /// Begins anew, as after an erasure.
+    /// Begins again, as after an erasure.
     pub fn forget(&mut self, disk: &dyn Disk, directory: &Path) {
         *self = Self::default();
         let _removed_or_not_there = disk.remove_file(&file_in(directory));

@@ -8,7 +8,7 @@
 //!
 //! Inode and device numbers are not used: the first are often the same on two new file systems that
 //! were filled alike, and the second change with every mount. Nor is the machine's identity: a
-//! volume that is attached to another machine is no copy. A file system without times of birth is
+//! volume that is attached to another machine is not a copy. A file system without times of birth is
 //! ignored, and a moved directory, a remounted one and one under a container keep them. Copies
 //! below the files are not detected: images of disks, snapshots of file systems and of virtual
 //! machines.
@@ -35,7 +35,7 @@ const PLACE_TITLE: &str = "kvorum place of a data directory";
 /// The file with the number of other nodes at the last run.
 const OTHERS_NAME: &str = "others";
 const OTHERS_TITLE: &str = "kvorum number of other members";
-/// Both are two lines. Bytes.
+/// The maximum length of either file, in bytes; each has two lines.
 const FILE_BYTES_MAX: u64 = 4096;
 
 /// Members are looked at this often.

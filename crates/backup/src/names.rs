@@ -1,6 +1,6 @@
 //! Names of the files that mark a directory's state, and the word in them.
 
-/// In a directory that is no whole backup yet.
+/// In a directory that is not a whole backup yet.
 pub const UNFINISHED_NAME: &str = "backup.unfinished";
 /// In a backup, and in a data directory that was one until it is started.
 pub const MARK_NAME: &str = "backup";

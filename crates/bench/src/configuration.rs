@@ -28,7 +28,7 @@ pub enum ConfigurationError {
         /// The reason.
         source: std::io::Error,
     },
-    /// A file holds something that is no Erlang term.
+    /// A file holds something that is not an Erlang term.
     #[error("{}", path.display())]
     Syntax {
         /// The file.

@@ -134,7 +134,7 @@ impl Draws {
         }
     }
 
-    /// All that follows in this operation concerns another than the driver's first bucket.
+    /// The rest of this operation concerns another bucket than the driver's first.
     pub fn use_bucket(&mut self, bucket: BucketNumber) {
         if let Some(verifier) = &mut self.verifier {
             verifier.use_bucket(bucket.0);

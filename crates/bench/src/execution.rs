@@ -321,7 +321,7 @@ fn draws(
         .collect()
 }
 
-/// `sequential_int_state_dir`; the empty string is none.
+/// `sequential_int_state_dir`; the empty string means no directory.
 fn state_directory(term: &kvorum_erlang_terms::Term) -> Result<Option<PathBuf>, String> {
     let path = term.as_text().map(PathBuf::from);
     let path = path.filter(|path| path.as_os_str().is_empty() || path.is_dir());

@@ -146,7 +146,7 @@ impl ResultFiles {
     }
 }
 
-/// Replaces the link `current`; one that is no link is left alone and is an error.
+/// Replaces the link `current`; one that is not a link is left alone and is an error.
 fn point_current_at(results: &Path, name: &str) -> io::Result<()> {
     let link = results.join("current");
     match std::fs::symlink_metadata(&link) {

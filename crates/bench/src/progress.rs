@@ -1,5 +1,5 @@
 //! The progress of a run on the screen: one line that renews itself, or a line per interval where
-//! standard error is no terminal.
+//! standard error is not a terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;

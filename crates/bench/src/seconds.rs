@@ -1,4 +1,4 @@
-//! Seconds as they stand in result files.
+//! Seconds as they are written in result files.
 
 use std::time::Duration;
 

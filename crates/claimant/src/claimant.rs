@@ -20,7 +20,7 @@ pub struct ClaimantSettings {
     /// Partitions that move at once; those that get no further are not counted.
     pub moves_max: usize,
     /// A move that gets no further, because its source or its receiver is away, and holds others up is
-    /// given up after this long, to be begun anew later.
+    /// given up after this long, to be started again later.
     pub patience: Duration,
 }
 

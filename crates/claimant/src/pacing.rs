@@ -2,7 +2,7 @@
 //!
 //! A move whose source or receiver is away makes no progress and takes no other's place. It stays as it
 //! is for a while, since a node that restarts goes on where it was. When it holds others up, it is
-//! given up, as far as that is possible, and begun anew later. Its data is then fetched again, so each
+//! given up, as far as that is possible, and started again later. Its data is then fetched again, so each
 //! time it waits twice as long.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use kvorum_cluster::{ClusterState, Command, GrowthStep, MoveStep};
 use kvorum_ring::{Move, NodeId, Partition, Phase};
 use kvorum_runtime::Moment;
 
-/// The longest wait of a move that was given up until it is begun anew.
+/// The longest wait of a move that was given up until it is started again.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
 /// A leader's record of the moves that it saw. A new leader begins with an empty record and the same
@@ -168,7 +168,7 @@ impl Pacing {
     }
 }
 
-/// True for a member that cannot be reached. A node that is no member any more is not waited for.
+/// True for a member that cannot be reached. A node that is no longer a member is not waited for.
 fn is_away(state: &ClusterState, node: NodeId, is_up: impl Fn(NodeId) -> bool) -> bool {
     state.member(node).is_some() && !is_up(node)
 }

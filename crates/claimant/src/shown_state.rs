@@ -36,7 +36,7 @@ impl ShownState {
         Look::from(self.state.load())
     }
 
-    /// Watches the version of the state; versions may be skipped, and begin anew with another cluster.
+    /// Watches the version of the state; versions may be skipped, and start again with another cluster.
     pub fn versions(&self) -> Watcher<u64> {
         self.version.watch()
     }

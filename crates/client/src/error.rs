@@ -29,7 +29,7 @@ pub enum Error {
     /// The server refused.
     #[error("the server answers: {text}")]
     Server {
-        /// The server's text; lossy if it was no text.
+        /// The server's text; lossy if it was not text.
         text: String,
         /// The server's code, which is 0 in practice.
         code: u32,
@@ -54,13 +54,13 @@ pub enum Error {
 /// Sorts of an [`Error`], by what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Connect anew. The request may or may not have taken effect.
+    /// Connect again. The request may or may not have taken effect.
     ConnectionLost,
-    /// Connect anew, perhaps with a longer timeout. The request may or may not have taken effect.
+    /// Connect again, perhaps with a longer timeout. The request may or may not have taken effect.
     Timeout,
     /// Read the text and change the request. The connection stays usable.
     Server,
-    /// Report a bug of the client or of the server, and connect anew.
+    /// Report a bug of the client or of the server, and connect again.
     Protocol,
 }
 

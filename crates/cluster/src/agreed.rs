@@ -58,7 +58,7 @@ pub enum ProposeError {
     /// The command does not fit the present state. Change the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The new state could not be stored. Mend the disk, then try again.
+    /// The new state could not be stored. Repair the disk, then try again.
     #[error("keep the cluster state: the disk failed, see this node's log")]
     Storage(#[from] DiskError),
     /// The change could not be agreed: too few nodes can be reached. Try again; whether it takes
@@ -68,7 +68,7 @@ pub enum ProposeError {
         /// The attempt.
         detail: String,
     },
-    /// The log in which changes are agreed can be kept no more, here or at the leader. Mend that node's disk
+    /// The log of agreed changes cannot be written any more, here or at the leader. Repair that node's disk
     /// and restart it.
     #[error("agree on the cluster state: the agreed log of a node stopped, see this node's log")]
     Stopped {

@@ -414,7 +414,7 @@ impl Content {
     }
 }
 
-/// Refuses a ring with an owner that is no member.
+/// Refuses a ring with an owner that is not a member.
 pub(crate) fn check_ring(ring: &Ring, members: &BTreeMap<NodeId, Member>) -> Result<(), Refusal> {
     match ring
         .members()

@@ -56,7 +56,7 @@ pub enum MemberStatus {
 /// Status of a bucket type between its creation and its removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeStatus {
-    /// Not yet: it can still be created anew with other properties.
+    /// Not yet: it can still be created again with other properties.
     Created,
     /// It is in use.
     Active,

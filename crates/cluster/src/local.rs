@@ -1,9 +1,9 @@
 //! The agreed state of a single node: one file, and the generation before it.
 //!
 //! A state is written to a temporary name, synced, renamed into place, and the directory synced: a
-//! crash leaves the old or the new one whole. The generation before is kept the same way, for the day
-//! when the newest cannot be read (a full disk has left Riak with an empty ring file, and a node that
-//! then forgot its cluster). A damaged file never leads to a new cluster: that takes a call of
+//! crash leaves the old or the new one whole. The generation before is kept the same way, in case
+//! the newest cannot be read (a full disk has left Riak with an empty ring file, and so a node without
+//! its cluster). A damaged file never leads to a new cluster: that takes a call of
 //! [`LocalState::create`] over a directory that holds neither file.
 
 use std::fmt;
@@ -75,20 +75,20 @@ pub struct OpenNote {
     pub kept_as: Option<PathBuf>,
     /// The version of the state that is used instead, when it may be an older one.
     pub older_version: Option<u64>,
-    /// The reason why the file could not be written anew, if it could not.
+    /// The reason why the file could not be written again, if it could not.
     pub not_restored: Option<ProposeError>,
 }
 
 /// The reason why one of the two files does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// It is not there.
+    /// The file is missing.
     #[error("it is missing")]
     Missing,
     /// It can be read, but its bytes have changed.
     #[error(transparent)]
     Damaged(DecodeError),
-    /// The disk does not give it.
+    /// The disk returned an error.
     #[error(transparent)]
     Disk(DiskError),
 }
@@ -96,7 +96,7 @@ pub enum Unreadable {
 /// The reason why the state of a node cannot be opened or created.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is none: the directory is new, or was emptied.
+    /// There is no state: the directory is new, or was emptied.
     #[error("no cluster state in {}", directory.display())]
     Missing {
         /// The directory of the files.
@@ -147,7 +147,7 @@ pub enum OpenError {
         /// The file that is in the way.
         file: PathBuf,
     },
-    /// The disk refuses.
+    /// The disk returned an error.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The state cannot be written down.

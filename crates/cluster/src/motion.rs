@@ -17,26 +17,26 @@ use crate::state::ClusterState;
 /// A step of one partition's move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveStep {
-    /// It begins to fill at its target.
+    /// The partition begins to fill at its target.
     Begin,
-    /// Its target has everything.
+    /// The target has all data, so the move begins to close.
     Close,
-    /// Its source has learned that it closes.
+    /// The source has learned of the closing, so the move is done.
     Settle,
-    /// It stays where it is.
+    /// The partition stays where it is.
     Abandon,
 }
 
 /// A step of a change of the number of replicas, or of the detours of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrowthStep {
-    /// It begins to change to this number. With the present one, the detours do.
+    /// Begins the change to this number of replicas, or, if it is the present number, of the detours.
     Begin(u16),
-    /// Every new replica has everything.
+    /// Every new replica has all data, so the change begins to close.
     Close,
-    /// Every node has learned that it closes.
+    /// Every node has learned of the closing, so the change is done.
     Settle,
-    /// It stays as it is.
+    /// The change is given up.
     Abandon,
     /// One vnode has the keys that it newly needs. When all have, reads ask the new lists.
     Filled {
@@ -45,7 +45,7 @@ pub enum GrowthStep {
         /// Its epoch when it began to fill.
         at: Epoch,
     },
-    /// A node has learned, durably, that the old lists are asked no more. When all that own partitions
+    /// A node has durably learned that the old lists are no longer read. When all that own partitions
     /// have, only the new ones count.
     Known {
         /// The node.

@@ -13,7 +13,7 @@ use crate::content::{Content, Member, MemberStatus};
 use crate::staged_change::StagedChange;
 use crate::state::ClusterState;
 
-/// So many consecutive partitions are always kept on distinct nodes if possible, at any largest n_val:
+/// This many consecutive partitions are kept on distinct nodes if possible, at any largest n_val:
 /// Riak's `target_n_val`.
 pub const TARGET_N_VAL: u16 = 4;
 
@@ -31,7 +31,7 @@ pub struct Plan {
     /// The partitions whose owner changes at once and without a transfer, because it is removed by
     /// force: their replicas have to be repaired.
     pub lost: Vec<Partition>,
-    /// Owner partitions of whose replicas two will be on one node.
+    /// Partitions with two replicas that will be on one node.
     pub crowded: Vec<Partition>,
 }
 

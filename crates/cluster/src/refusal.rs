@@ -79,7 +79,7 @@ pub enum Refusal {
         /// The node.
         node: NodeId,
     },
-    /// The node is no member.
+    /// The node is not a member.
     #[error("node {node} is no member of this cluster")]
     NotMember {
         /// The node.
@@ -149,7 +149,7 @@ pub enum Refusal {
 /// The reason why a change cannot be staged or committed. The texts are Riak's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StagingRefusal {
-    /// The node is no member.
+    /// The node is not a member.
     #[error("not_member")]
     NotMember,
     /// It is leaving already.

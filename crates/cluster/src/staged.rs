@@ -69,7 +69,7 @@ impl Content {
         Ok(())
     }
 
-    /// Forgets all staged changes; a node that was to join is no member any more.
+    /// Forgets all staged changes; a node that was to join is no longer a member.
     pub(crate) fn clear_staged(&mut self) {
         self.staged.clear();
         self.members
@@ -115,7 +115,7 @@ impl Content {
                 ring.settle_move(partition)?;
             }
         }
-        // A change of the number of replicas begins anew when a node is gone. A change to fewer replicas is
+        // A change of the number of replicas starts again when a node is gone. A change to fewer replicas is
         // not waited for: the plan may need as many as there are. All others end before anything moves.
         let is_off = |growth: &Growth| {
             let is_fewer = growth.to < ring.replicas_max();

@@ -19,13 +19,13 @@ use crate::error::RequestError;
 use crate::plan::{Plan, Purpose};
 use crate::replicas::Replicas;
 
-/// The first pause before a request is planned anew, and the longest: the ring of the others is on its
+/// The first pause before a request is planned again, and the longest: the ring of the others is on its
 /// way here, or this one's to them.
 const REPLAN_PAUSE_MIN: Duration = Duration::from_millis(5);
 const REPLAN_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// A request is tried again after this long at first, then after twice as long, up to the longest pause;
-/// sooner when a store of this node is opened. Stores of other nodes send no word.
+/// sooner when a store of this node is opened. Stores of other nodes send no notice.
 const OPENING_PAUSE_MIN: Duration = Duration::from_millis(5);
 const OPENING_PAUSE_MAX: Duration = Duration::from_millis(250);
 
@@ -95,7 +95,7 @@ impl Attempts {
         if !self.replicas.unopened.is_any() || colocated {
             return Ok(plan);
         }
-        // A node that has not opened a vnode of the key yet is for this key as good as down, as long as
+        // A node that has not opened its vnode of the key yet counts as down for this key, as long as
         // another can stand in.
         let unopened = self.replicas.unopened.nodes_among(&plan.replicas);
         if unopened.is_empty() {

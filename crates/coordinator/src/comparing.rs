@@ -2,7 +2,7 @@
 //!
 //! A key is compared by the machine of gets, asked to wait for every replica. A replica that it finds
 //! behind is brought up to date as by a read repair; but the caller waits until that is durable, and
-//! hears if it was done everywhere.
+//! learns if it was done everywhere.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -198,8 +198,8 @@ impl Coordinator {
         }
     }
 
-    /// Reads an object. A tombstone is returned as the object that it is; hiding it is the
-    /// protocol's business, which may have been asked for its clock.
+    /// Reads an object. A tombstone is returned as it is: the protocol hides it, unless the
+    /// client asks for its clock.
     ///
     /// `arrived` is when the request came in. Values of data types are in Riak's form.
     pub async fn get(

@@ -2,7 +2,7 @@
 //!
 //! A plan names vnodes, each with the owner partitions that it answers for: so a key with several
 //! replicas is found once. Listings and index queries go by it. Partitions that a vnode cannot answer
-//! for are covered anew by the ring of that moment.
+//! for are covered again by the ring of that moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) struct Coverage {
     attempts: Arc<Attempts>,
     accounts: Arc<Accounts>,
     colocated: bool,
-    /// Nodes that it does without, and since when.
+    /// Nodes that are left out at present, and since when.
     left_out: Mutex<BTreeMap<NodeId, Moment>>,
 }
 
@@ -186,7 +186,7 @@ impl CoverageRun {
         self.pauses = Pauses::default();
     }
 
-    /// A vnode does not have all that is asked for: it is asked no more.
+    /// Leaves out a vnode that lacks some of the requested data.
     pub(crate) fn note_damaged(&mut self, vnode: &CoverageVnode, error: RequestError) {
         self.damaged.note(vnode, error);
     }

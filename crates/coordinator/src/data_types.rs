@@ -111,7 +111,7 @@ fn riak_form(value: &DataType, bucket_type: &BucketType) -> Bytes {
     }
 }
 
-/// Content that a plain request wants stored: a value in Riak's form becomes one of ours.
+/// The content of a plain request to store: a value in Riak's form becomes one of ours.
 pub(crate) fn taken(content: Content) -> Content {
     let Some(kind) = Kind::from_content_type(&content.metadata.content_type) else {
         return content;

@@ -1,7 +1,7 @@
 //! A bound on the lines that failing and slow requests write to the log.
 //!
-//! A full disk or a lost quorum fails each request in the same way until an operator acts, and so many
-//! lines would fill the rest of the disk. Each kind of error has a quota of its own: a flood of one
+//! A full disk or a lost quorum fails each request in the same way until an operator acts, and a line
+//! for each would fill the rest of the disk. Each kind of error has a quota of its own: a flood of one
 //! kind does not hide the first of another. The next line of a kind has the number of lines that were
 //! left out.
 
@@ -22,8 +22,8 @@ pub(crate) struct FailureLog {
 }
 
 impl FailureLog {
-    /// Asks for a line about an error, or about an event without one such as a slow request. `None`: the
-    /// line is left out. Otherwise the number of lines of this kind that were left out before it.
+    /// Takes a line out of the quota of an error, or of events without one such as slow requests. `None`
+    /// to leave the line out, else the number of lines of this kind that were left out before it.
     pub(crate) fn take(&self, error: Option<&RequestError>, now: Duration) -> Option<u64> {
         match error {
             Some(error) => {

@@ -31,7 +31,7 @@ pub enum GetEvent {
         /// Its answer.
         answer: GetAnswer,
     },
-    /// Those that were asked have been waited for longer than usual.
+    /// The asked replicas have taken longer than usual.
     Late,
     /// The request's deadline passed.
     Deadline,
@@ -337,7 +337,7 @@ impl GetMachine {
             return Ok(self.merged());
         }
         if let Some(error) = self.first_failure(|_| true) {
-            // A lone replica's own reason is more useful than a count of one.
+            // The own reason of a single replica is more useful than a count of one.
             if self.slots.len() == 1 {
                 return Err(error);
             }

@@ -1,7 +1,7 @@
 //! Handing hints over to the nodes that they are for.
 //!
 //! A hint goes to the owner of its partition in the ring of the moment, and while the partition moves
-//! to the receiver as well. It is forgotten when all of them have confirmed that they stored it, and
+//! to the receiver as well. It is dropped when all of them have confirmed that they stored it, and
 //! only if nothing was written over it meanwhile: a later write is another hint.
 
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ const HINT_BYTES_PER_PAGE: usize = 4 << 20;
 /// The results for the hints that were looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandedOff {
-    /// Confirmed by all nodes that they are for, and forgotten.
+    /// Confirmed by all nodes that they are for, and dropped.
     pub handed: u64,
     /// Kept: a node that is to have them is down, refused, or they have changed meanwhile.
     pub kept: u64,
@@ -94,7 +94,7 @@ fn unreachable_partitions(replicas: &Replicas) -> BTreeSet<Partition> {
     unreachable.map(|(partition, ..)| partition).collect()
 }
 
-/// True when all nodes that it is for have stored it, and it is forgotten.
+/// True when all nodes that it is for have stored it, and it was dropped.
 async fn hand_over(
     replicas: &Replicas,
     store: &dyn HintStore,

@@ -22,7 +22,7 @@ use parking_lot::RwLock;
 /// Length of the prefix of a key: the partition that it is kept for.
 const PARTITION_BYTES: usize = 2;
 
-/// A hint: an object that another node is to have.
+/// A hint: an object that has to be handed over to another node.
 #[derive(Clone, Debug)]
 pub struct Hint {
     /// The partition that it is kept for.
@@ -38,7 +38,7 @@ pub struct Hint {
 pub struct HintPage {
     /// The hints.
     pub hints: Vec<Hint>,
-    /// Those among them that were passed over.
+    /// Number of hints that were passed over on the way.
     pub passed_over: u64,
     /// The beginning of the next page; `None` when this was the last.
     pub next: Option<HintCursor>,
@@ -49,9 +49,9 @@ pub struct HintPage {
 pub struct HintPageLimits {
     /// Hints.
     pub hints_max: usize,
-    /// Bytes of their objects; one is always taken.
+    /// Bytes of their objects. The last hint of a page may exceed this.
     pub bytes_max: usize,
-    /// Those of these partitions are counted by their keys alone.
+    /// Hints of these partitions are only counted, by their keys.
     pub passed_over: BTreeSet<Partition>,
 }
 
@@ -96,15 +96,15 @@ pub trait HintStore: Send + Sync {
 /// Hints on a store of their own.
 pub struct VnodeHints {
     vnode: Vnode,
-    /// True when it takes nothing more. Read for as long as something is being taken.
+    /// True when no more hints are accepted. Its read lock is held while a request is handled.
     is_closed: RwLock<bool>,
     /// The state by whose epochs requests are judged when they are taken.
     cluster: Option<Arc<dyn AgreedState>>,
 }
 
 impl VnodeHints {
-    /// Keeps hints under a vnode of their own. Its partition only names it in the table of leases: it
-    /// must differ from all that the node has vnodes of.
+    /// Keeps hints under a vnode of their own. Its partition only names it in the table of leases, and
+    /// must differ from those of the node's other vnodes.
     pub fn new(vnode: Vnode) -> Self {
         Self {
             vnode: vnode.keeping_for_others(PARTITION_BYTES),
@@ -176,7 +176,7 @@ impl VnodeHints {
         closing.map(|mut it| *it = is_closed).is_some()
     }
 
-    /// True when it takes nothing more.
+    /// True when no more hints are accepted.
     pub fn is_closed(&self) -> bool {
         *self.is_closed.read()
     }

@@ -13,7 +13,7 @@ use kvorum_vnode::{IndexPosition, IndexScan, InvalidPattern, TermPattern};
 
 /// The index of a bucket's keys.
 const KEY_FIELD: &[u8] = b"$key";
-/// The index that all of a bucket is in.
+/// The index of all keys of a bucket.
 const BUCKET_FIELD: &[u8] = b"$bucket";
 
 /// An index query.
@@ -62,13 +62,13 @@ pub struct IndexSelection {
     is_range: bool,
 }
 
-/// The reason why words are no index query. The texts are Riak's terms.
+/// The reason why a field and its values are not an index query. The texts are Riak's terms.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexQueryError {
     /// The field ends in neither `_bin` nor `_int`.
     #[error("{{unknown_field_type,<<\"{}\">>}}", text(.0))]
     UnknownFieldType(Bytes),
-    /// A value of an `_int` field is no whole number.
+    /// A value of an `_int` field is not a whole number.
     #[error(
         "{{field_parsing_failed,{{<<\"{}\">>,<<\"{}\">>}}}}",
         text(field),

@@ -56,8 +56,8 @@ struct Listing {
     _counted: Counted,
 }
 
-/// A listing counted as in progress, until its deadline at most: a client that takes nothing more of it
-/// blocks no other listing for longer than that.
+/// A listing counted as in progress, until its deadline at most. So a client that stopped reading cannot
+/// block other listings for longer.
 struct Counted {
     pass: Arc<Mutex<Option<OwnPass>>>,
     _deadline: TaskGuard<()>,

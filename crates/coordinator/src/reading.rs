@@ -22,7 +22,7 @@ use crate::replicas::{Asked, ReplicaWork, Replicas, Replied, WorkDone, no_reply}
 use crate::request::{GetOptions, PutOptions};
 use crate::waiting::Waiting;
 
-/// One get in so many asks every replica from the start: so reads also find and repair outdated
+/// One get in this many asks every replica from the start: so reads also find and repair outdated
 /// replicas that no quorum needs.
 const GETS_THAT_ASK_ALL_EVERY: u64 = 16;
 /// Time for which the replicas asked first are waited for before the others are asked: a multiple of a

@@ -54,7 +54,7 @@ impl DataType {
         (value.kind() == kind).then_some(value)
     }
 
-    /// Brings a sketch down to the precision that its bucket wants; others stay as they are.
+    /// Reduces a sketch to the precision of its bucket; other types stay as they are.
     pub fn reduce(&mut self, precision: u8) {
         if let Self::HyperLogLog(sketch) = self {
             sketch.reduce(precision);

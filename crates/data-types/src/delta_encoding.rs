@@ -159,8 +159,8 @@ impl<E: DeltaPart> Delta<E::Name, E> {
         clock
     }
 
-    /// True if after joining the delta a replica holds only dots that it has seen: parts have their
-    /// dots from before, and that of the update.
+    /// True if `needs` covers all dots of the parts but the update's own. Otherwise a replica that
+    /// joins the delta would hold dots that it has not seen.
     fn is_consistent(&self) -> bool {
         let is_needed = |dot: Dot| self.needs.contains(dot);
         self.parts.values().all(|touched| {

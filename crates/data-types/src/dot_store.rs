@@ -27,7 +27,7 @@ pub trait DotStore {
     fn each_dot(&self, visit: &mut dyn FnMut(Dot));
 }
 
-/// A few dots, ascending, each once: those by which a set's member or a map's field is there.
+/// A few dots, ascending, each once: the dots of a set's member or of a map's field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dots(SmallVec<[Dot; 1]>);
 

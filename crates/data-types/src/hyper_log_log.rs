@@ -9,7 +9,7 @@
 //! "New cardinality estimation algorithms for HyperLogLog sketches" (2017): it has no bias that would
 //! need tables of corrections, and it takes into account that a rank cannot exceed `precision + 1`,
 //! which sketches of low precision reach with a few hundred values. A sketch of which all registers are
-//! at the highest rank has the greatest estimate of its precision. It means "at least so many": 721
+//! at the highest rank has the greatest estimate of its precision. It means "at least this many": 721
 //! with a precision of 4, 2,600,000,000 with 14.
 
 use sha1::{Digest as _, Sha1};

@@ -13,10 +13,10 @@ use crate::field_name::{FieldKind, FieldName};
 use crate::kind::Kind;
 use crate::operation::{FieldChange, FieldOperation, Operation, SetChange};
 
-/// A body that is no operation. The texts are Riak's; the request is to be refused with status 400.
+/// A body that is not an operation. The texts are Riak's; the request is to be refused with status 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// The body is no JSON, or has another shape.
+    /// The body is not JSON, or has another shape.
     #[error("Couldn't decode JSON: {detail}")]
     Decode {
         /// The error.
@@ -36,7 +36,7 @@ pub enum JsonError {
         /// The name.
         name: String,
     },
-    /// The context is none that a server gave.
+    /// The context is not one that a server gave.
     #[error("Invalid context: {0}")]
     Context(#[from] DecodeError),
 }
@@ -110,7 +110,7 @@ fn take_context(json: &mut Value) -> Result<Option<Bytes>, JsonError> {
     }
 }
 
-/// Erlang's failure over a text that is no base64: over a letter of a group of four, or over the rest.
+/// Erlang's failure over a text that is not base64: over a letter of a group of four, or over the rest.
 fn base64_failure(text: &[u8]) -> &'static str {
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
     let has_others = |group: &[u8]| !group.iter().all(is_letter);

@@ -11,7 +11,7 @@ use crate::field_name::FieldName;
 use crate::kind::Kind;
 use crate::value::{FieldValue, Value};
 
-/// JSON cannot carry the value: a member, a register or a field's name is no UTF-8. Protocol buffers
+/// JSON cannot carry the value: a member, a register or a field's name is not UTF-8. Protocol buffers
 /// can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("value holds bytes that are not UTF-8, which JSON cannot carry")]

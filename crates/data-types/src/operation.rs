@@ -83,7 +83,7 @@ pub enum Missing {
 /// The operation cannot be carried out; the value is as it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperationError {
-    /// A remove without a context is about something that is not there. Fetch, and send the context.
+    /// A remove without a context has no element to remove. Fetch, and send the context.
     #[error("what is to be removed is not present, and no context was given")]
     NotPresent(Missing),
     /// A counter would leave the range of 128 bits.

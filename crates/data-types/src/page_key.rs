@@ -23,7 +23,7 @@ pub fn page_key(object: &[u8], number: u32) -> Bytes {
     out.into()
 }
 
-/// The object's storage key and the page's number; `None` for a key that is no page's.
+/// The object's storage key and the page's number; `None` for a key that is not a page's.
 pub fn page_of_key(key: &[u8]) -> Option<(&[u8], u32)> {
     let rest = key.strip_prefix(&PREFIX)?;
     let (object, number) = rest.split_last_chunk::<NUMBER_LEN>()?;

@@ -434,7 +434,7 @@ impl<'a, S: PageSource> Pages<'a, S> {
     }
 }
 
-/// The page that holds a member, of so many pages.
+/// The page that holds a member, of this many pages.
 pub fn page_of(member: &[u8], count: u32) -> u32 {
     let mask = u64::from(count).next_power_of_two() - 1;
     let hash = xxh3_64(member);

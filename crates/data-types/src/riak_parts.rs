@@ -52,7 +52,7 @@ pub(crate) fn set_term(set: &Set) -> Term {
     members_term(&set.parts, &set.clock, &[], &set.deferred)
 }
 
-/// The term of a map. Removes that wait inside of a field that is not there are left out: Riak keeps
+/// The term of a map. Removes that wait inside of an absent field are left out: Riak keeps
 /// such removes in the field, and loses them with it.
 pub(crate) fn map_term(map: &Map) -> Term {
     fields_term(&map.parts, &map.clock, &[], &map.deferred)

@@ -7,7 +7,7 @@ use crate::hyper_log_log::{HyperLogLog, PRECISION_MAX, PRECISION_MIN};
 
 /// Bits of a register in the dense form.
 const RANK_BITS: usize = 6;
-/// Sketches that are written begin to buffer anew; this is how many entries a buffer may take.
+/// Sketches that are written begin to buffer again; this is how many entries a buffer may take.
 const BUFFER_SHARE: usize = 20;
 const BUFFER_MIN: usize = 16;
 

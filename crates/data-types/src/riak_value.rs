@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! value    = tag       u8      69
-//!            version   u8      1, a counter of Riak 1.4, or 2
+//!            version   u8      1 for a counter of Riak 1.4, else 2
 //!   version 1: counter in version 1, see below
 //!   version 2: length  u32     big-endian, of the module's name
 //!            module            such as riak_dt_orswot
 //!            tag       u8      the module's
 //!            version   u8      the module's
-//!            term              in Erlang's external format, of some types compressed
+//!            term              in Erlang's external format; some types compress it
 //! counter in version 1: tag u8 71, version u8 1, two of (length u32, sums): increments, decrements
 //! sums     = tag       u8      70
 //!            version   u8      1
@@ -40,35 +40,35 @@ const TAGGED_VERSION: u8 = 1;
 pub struct RiakValue {
     /// The value.
     pub value: DataType,
-    /// True for a counter of Riak 1.4, which lives in a bucket without type.
+    /// True for a counter of Riak 1.4, which is in a bucket without a type.
     pub is_legacy: bool,
 }
 
-/// Bytes are no data type of Riak's, or one that cannot be read.
+/// The bytes are not a data type of Riak's, or one that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RiakFormError {
-    /// The first byte is not that of data types: a plain value.
-    #[error("value is no data type of Riak's")]
+    /// The first byte is not [`RIAK_TAG`]: this is a plain value.
+    #[error("value is not a Riak data type")]
     Plain,
     /// The bytes end early, or their version or tag is unknown.
-    #[error("malformed data type of Riak's at byte {offset}")]
+    #[error("malformed Riak data type at byte {offset}")]
     Malformed {
         /// The offset at which reading stopped, in bytes.
         offset: usize,
     },
-    /// The module is none of the data types that Riak stores.
+    /// The module is not one of Riak's data types.
     #[error("data type of unknown module {}", .module.escape_ascii())]
     Module {
         /// The module's name.
         module: Bytes,
     },
     /// The term cannot be read.
-    #[error("data type of Riak's holds no term")]
+    #[error("Riak data type without a readable term")]
     Term(#[from] TermError),
     /// The term is not of the form that the module writes.
-    #[error("term is no {kind} of Riak's")]
+    #[error("term is not a Riak {kind}")]
     Shape {
-        /// The type that was expected of the term.
+        /// The type that the module's name promises.
         kind: Kind,
     },
 }
@@ -285,8 +285,8 @@ fn counter_term(counter: &Counter) -> Term {
     Term::List(entries.collect(), None)
 }
 
-/// Riak's counters name no updates. An actor's sums only grow, so that their total counts its updates
-/// as well as anything: of two tallies of an actor the later has the higher.
+/// Riak's counters do not number updates. The total of an actor's sums serves as the number, since
+/// the sums only grow: of two tallies of an actor the later one has the higher total.
 fn tally(actor: Actor, increments: u128, decrements: u128) -> Tally {
     let total = increments.saturating_add(decrements);
     let counter = u64::try_from(total).unwrap_or(u64::MAX).max(1);

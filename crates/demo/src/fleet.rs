@@ -47,7 +47,7 @@ struct Nodes {
 }
 
 impl Fleet {
-    /// None yet; they will be below `directory`, with so many `workers` each.
+    /// None yet; they will be below `directory`, with this many `workers` each.
     pub(crate) fn new(
         program: &Program,
         directory: &Path,

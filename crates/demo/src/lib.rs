@@ -1,4 +1,4 @@
-//! `kvorum demo`: a cluster on this machine, a load that remembers acknowledged writes, and keys that
+//! `kvorum demo`: a cluster on this machine, a load that records acknowledged writes, and keys that
 //! kill nodes, cut the network, and change the members, while a terminal shows the effects.
 //!
 //! Nodes are processes of the same program, each behind a relay (`network`) through which all messages

@@ -1,4 +1,4 @@
-//! The load: writers that read, replace the siblings read, and remember acknowledged writes.
+//! The load: writers that read, replace the siblings read, and record acknowledged writes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -213,7 +213,7 @@ struct Writer {
     /// The key in each slot.
     keys: Vec<u32>,
     connection: Option<(NodeNumber, Client)>,
-    /// Turn among the targets when it connects anew.
+    /// Turn among the targets when it connects again.
     turn: usize,
 }
 

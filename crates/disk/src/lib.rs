@@ -17,7 +17,7 @@
 //! 4. After a failed sync the file is suspect: every later write and sync of it, through any handle
 //!    opened from this disk before the failure, fails with [`ErrorKind::Suspect`]. The kernel may
 //!    have dropped the dirty pages and would report success of the next sync (the "fsyncgate"
-//!    behaviour). A handle opened after the failure starts anew, so that the file can be read again
+//!    behaviour). A handle opened after the failure starts again, so that the file can be read again
 //!    and replaced.
 //! 5. A write either returns success for all its bytes or fails; after a failure the range holds
 //!    unknown bytes.

@@ -171,7 +171,7 @@ fn suspect_mark(identity: Identity) -> Arc<AtomicBool> {
     mark
 }
 
-/// Makes later handles start anew, if the file's mark is still this one.
+/// Makes later handles start again, if the file's mark is still this one.
 fn forget_mark(identity: Identity, mark: &Arc<AtomicBool>) {
     let mut suspects = SUSPECTS.lock();
     if suspects

@@ -1,7 +1,7 @@
 //! A bounds-checked cursor over untrusted bytes.
 //!
-//! Every decoder reads through it, so that a truncated or hostile buffer ends in [`Truncated`],
-//! never in a panic and never in an allocation by an unverified length.
+//! A truncated or hostile buffer makes a decoder that reads through it return [`Truncated`]. It
+//! causes no panic, and no allocation of an unverified length.
 
 use crate::VARINT_BYTES_MAX;
 
@@ -134,7 +134,7 @@ impl<'a> ByteReader<'a> {
         Err(self.truncated())
     }
 
-    /// A varint that counts bytes or items in this very buffer, so never more than the rest of it.
+    /// A varint that counts bytes or items of this buffer; an error if it exceeds the bytes left.
     #[inline]
     pub fn varint_len(&mut self) -> Result<usize, Truncated> {
         let value = self.varint()?;

@@ -35,7 +35,7 @@ pub enum Term {
     Text(Bytes),
     /// A tuple.
     Tuple(Vec<Term>),
-    /// A list, and its tail if that is no empty list.
+    /// A list, and its tail if that is not an empty list.
     List(Vec<Term>, Option<Box<Term>>),
     /// A map's pairs, in the order in which they were written.
     Map(Vec<(Term, Term)>),
@@ -311,7 +311,7 @@ impl<'a> TermReader<'a> {
     /// Goes into a tuple, and returns the number of its elements, which come next.
     ///
     /// # Errors
-    /// [`TermError`] if the next term is no tuple.
+    /// [`TermError`] if the next term is not a tuple.
     pub fn tuple(&mut self) -> Result<usize, TermError> {
         let offset = self.offset;
         let [tag] = self.array()?;

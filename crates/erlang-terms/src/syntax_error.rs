@@ -1,8 +1,8 @@
-//! The error in a text that is no Erlang term.
+//! The error in a text that is not an Erlang term.
 
 use crate::term::Position;
 
-/// Text that is no Erlang term: the position, the expected and the actual text.
+/// Text that is not an Erlang term: the position, the expected and the actual text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {}, column {}: expected {expected}, got {got}", position.line, position.column)]
 pub struct SyntaxError {

@@ -59,7 +59,7 @@ pub struct CompareArguments {
 /// Runs a command and returns its exit code; its output goes to `out`.
 ///
 /// # Errors
-/// A directory that is no run's, or a page that cannot be written.
+/// A directory that is not a run's, or a page that cannot be written.
 pub fn execute(
     command: &ReportCommand,
     program: &Program,

@@ -3,7 +3,7 @@
 //!
 //! A matrix takes hours, so that an interruption must not cost finished cells: every cell is recorded
 //! when its results are complete, and `--resume` runs the rest. A cell whose plan has changed since is
-//! run anew.
+//! run again.
 
 mod cell;
 mod estimate;
@@ -80,7 +80,7 @@ pub(crate) fn execute(
 }
 
 impl MatrixArguments {
-    /// The command that makes the same results anew.
+    /// The command that makes the same results again.
     fn command(&self) -> String {
         let mut words = vec![
             "kvorum bench matrix".to_owned(),

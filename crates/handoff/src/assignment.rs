@@ -24,7 +24,7 @@ pub(crate) struct Assignment {
 pub(crate) struct Settle {
     pub(crate) partition: Partition,
     pub(crate) epoch: Epoch,
-    /// `None` for a node that is no member any more and is refused by all others.
+    /// `None` for a node that is no longer a member and is refused by all others.
     pub(crate) source: Option<NodeId>,
 }
 
@@ -156,7 +156,7 @@ mod tests {
         let fetches = of(&filling, node(1), false).fetches;
         let id = fetches.keys().next().unwrap();
         assert_eq!((id.kind, id.epoch), (TransferKind::Ownership, epoch));
-        // Its source is no member of this state: the other replicas are asked.
+        // Its source is not a member of this state: the other replicas are asked.
         assert!(fetches[id].iter().all(|leg| leg.source != part(2)));
         assert_eq!(of(&filling, node(2), false), Assignment::default());
         let epoch = moving.close_move(part(2)).unwrap();

@@ -7,7 +7,7 @@ use kvorum_ring::{KeyHash, Partition, position};
 
 use crate::transfer_id::Wanted;
 
-/// True when a key is wanted by the vnode of `target`. A key that cannot be decoded is wanted by none.
+/// True when a key belongs to the vnode of `target`. A key that cannot be decoded belongs to none.
 pub(crate) fn is_wanted(
     state: &ClusterState,
     target: Partition,

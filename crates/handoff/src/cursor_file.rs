@@ -1,6 +1,6 @@
 //! The progress of a transfer, kept for the time after a restart: a small file for each.
 //!
-//! A lost file costs only time: a transfer without it begins anew. A file is accepted only if it is
+//! A lost file costs only time: a transfer without it starts again. A file is accepted only if it is
 //! whole, and was written for the same transfer, the same legs and the same contents of the store.
 
 use std::path::{Path, PathBuf};

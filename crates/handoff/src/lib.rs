@@ -5,7 +5,7 @@
 //! objects in ascending key order. It merges each page through its vnode, makes it durable, reads the
 //! heads back, and only then goes on behind it. It reports finished steps in the agreed log: that a
 //! partition closes, that it settles, that a vnode is filled for more replicas. The steps and the
-//! reasons why they are safe stand in decision 7.
+//! reasons why they are safe are in decision 7.
 //!
 //! - `assignment`: the tasks of a node in a state of the cluster: pure;
 //! - `turns`: the transfers that go on now, and those that wait: pure;

@@ -32,7 +32,7 @@ const WAITS_MAX_PLANTED: u32 = 20;
 /// The least that a page takes from the budget: the page's length is known only on arrival, and is paid
 /// for with the next page.
 const PAGE_BYTES_MIN: u64 = 4 << 10;
-/// Digests in a row that do not match, after which a leg begins anew.
+/// Digests in a row that do not match, after which a leg starts again.
 const MISMATCHES_MAX: u32 = 3;
 
 /// The event since the last step.
@@ -50,7 +50,7 @@ pub(crate) enum Event {
         offset: u64,
         bytes: Bytes,
     },
-    /// The source has forgotten the session.
+    /// The source has dropped the session.
     SessionUnknown,
     /// The source is not ready, for this reason.
     Later { wait: Duration, reason: String },

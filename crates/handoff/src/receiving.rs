@@ -14,7 +14,7 @@ use kvorum_vnode::{
 /// Objects of other replicas, with their keys.
 pub(crate) type Objects = Vec<(StorageKey, Arc<Object>)>;
 
-/// Merges objects, waits until they are durable, and checks that each is there. When this fails, some
+/// Merges objects, waits until they are durable, and checks that each is stored. When this fails, some
 /// may be there and some not; merging again does no harm.
 pub(crate) async fn store(
     runtime: &Runtime,

@@ -12,10 +12,10 @@ use crate::chain::Chain;
 use crate::transfer_id::TransferKind;
 use crate::wire::Session;
 
-/// Sessions that are remembered; beyond it the one that was silent longest is forgotten.
+/// The maximum number of sessions; beyond it the one that was idle longest is dropped.
 const SESSIONS_MAX: usize = 1_000;
 
-/// A session without a question for this long is forgotten: a receiver that asks again begins another
+/// A session without a question for this long is dropped: a receiver that asks again begins another
 /// one behind its confirmed part.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 

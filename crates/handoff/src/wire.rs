@@ -33,10 +33,10 @@ const UNKNOWN_SESSION: u8 = 5;
 const REFUSED: u8 = 6;
 const LACKS_NOTHING: u8 = 7;
 
-/// The reason why bytes are no message of this service.
+/// The reason why bytes are not a message of this service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// The sender speaks another version.
+    /// The sender uses another version.
     #[error("transfer message of version {got} where {VERSION} is understood")]
     Version {
         /// The version found.
@@ -116,7 +116,7 @@ pub(crate) enum Answer {
         wait: Duration,
         reason: String,
     },
-    /// It has forgotten the session, or never had it.
+    /// It has dropped the session, or never had it.
     UnknownSession,
     /// Asking again will not help.
     Refused(String),

@@ -126,7 +126,7 @@ pub enum ValueKind {
     Data,
     /// The key is deleted.
     Tombstone,
-    /// Value with the beginning of a deletion mark that is none. Bitcask hides it.
+    /// Value that begins like a deletion mark and is not one. Bitcask hides it.
     LooksDeleted,
 }
 

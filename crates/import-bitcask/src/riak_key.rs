@@ -11,7 +11,7 @@ const TYPED: u8 = 0x03;
 /// Failure to decode a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The first byte is none that Riak writes.
+    /// Riak does not write this first byte.
     #[error("unknown form {first}")]
     Form {
         /// The first byte.
@@ -20,7 +20,7 @@ pub enum KeyError {
     /// Length beyond the key, or no bytes left for a name.
     #[error("lengths do not fit the key")]
     Lengths,
-    /// The old form is no Erlang term.
+    /// The old form is not an Erlang term.
     #[error("no Erlang term: {0}")]
     Term(#[from] TermError),
     /// The old form is a term of another shape.

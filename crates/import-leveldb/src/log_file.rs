@@ -18,7 +18,7 @@ pub enum Logged<'a> {
         /// Its bytes.
         bytes: &'a [u8],
     },
-    /// Bytes that are no record, between records: their content is lost.
+    /// Bytes that are not a record, between records: their content is lost.
     Damage {
         /// Offset of the first byte.
         offset: u64,
@@ -91,7 +91,7 @@ struct Joining<'a> {
     record: Vec<u8>,
     /// Offset of the record under way.
     began: Option<u64>,
-    /// Offset of bytes that are no record, as long as no record has followed.
+    /// Offset of bytes that are not a record, as long as no record has followed.
     bad: Option<u64>,
     /// True if these bytes are wrong beyond a missing end.
     has_wrong_bytes: bool,
@@ -148,7 +148,7 @@ impl Joining<'_> {
         self.bad.get_or_insert(from);
     }
 
-    /// Reports the damage before a record that begins here: it is no torn tail.
+    /// Reports the damage before a record that begins here: it is not a torn tail.
     fn tell_damage(&mut self, until: u64) {
         if let Some(offset) = self.bad.take() {
             let len = until - offset;

@@ -38,7 +38,7 @@ pub(crate) fn lost(
     batch.unreadable(place, None, format!("{reason}{range}"));
 }
 
-/// Notes something that is no loss.
+/// Notes something that is not a loss.
 pub(crate) fn noted(batch: &mut Batch, file: &Path, offset: u64, reason: String) {
     let place = Place {
         file: file.to_owned(),

@@ -16,7 +16,7 @@
 //!               set  bytes;  or the bytes alone, as Riak before 1.3.1 wrote them
 //! ```
 //!
-//! Floats, lists, maps, pids and the like are no part of Riak's keys and an error here.
+//! Floats, lists, maps, pids and the like are not part of Riak's keys and an error here.
 
 /// Maximum depth of tuples; a key of Riak's has two.
 const DEPTH_MAX: usize = 4;

@@ -35,13 +35,13 @@ pub(crate) struct IndexEntry {
 /// Kind of a record for an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EntryKind {
-    /// Index changes of a replaced object; of equal sequence, the object itself is newer.
+    /// Index changes of a replaced object. An object with the same sequence counts as newer.
     IndexChanges,
     /// An object of Riak's.
     Object,
     /// The deletion of a key.
     Tombstone,
-    /// Something that is no object of Riak's.
+    /// A record that is not an object of Riak's.
     Other,
 }
 

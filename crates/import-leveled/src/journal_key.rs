@@ -40,7 +40,7 @@ pub enum RecordKind {
 pub enum Subject {
     /// An object of Riak's.
     Object(Address),
-    /// Something that is none.
+    /// Anything else.
     Other(Term),
 }
 

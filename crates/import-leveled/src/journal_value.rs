@@ -43,7 +43,7 @@ pub enum ValueError {
     /// It cannot be inflated.
     #[error("cannot be inflated")]
     Inflation,
-    /// Changes of index entries that are no Erlang term.
+    /// Changes of index entries that are not an Erlang term.
     #[error("index changes: {0}")]
     Term(#[from] TermError),
     /// Changes of index entries in a term of another shape.

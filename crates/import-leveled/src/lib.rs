@@ -1,7 +1,7 @@
 //! Import of the leveled stores of Riak nodes, from their journals.
 //!
 //! A leveled store has every object in its journal and their heads in its ledger, which can be made
-//! anew from the journal; so the import reads the journal alone. The *survey* scans every journal
+//! again from the journal; so the import reads the journal alone. The *survey* scans every journal
 //! file record by record and spreads the records over an index on disk. The *transfer* takes the
 //! index in pieces that fit into memory, finds the record of the highest sequence number of each
 //! key in each partition, reads it, merges replicas that differ, and puts the result `asis` into a

@@ -33,7 +33,7 @@ pub(crate) struct Store {
     pub(crate) path: PathBuf,
     /// By name, an order without meaning: records have numbers.
     files: Vec<JournalFile>,
-    /// True where compaction forgets deletions.
+    /// True if compaction drops deletions.
     forgets_deletions: bool,
 }
 

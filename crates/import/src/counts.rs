@@ -59,7 +59,7 @@ pub struct Counts {
     pub unreadable: u64,
     /// Data files that end within a record.
     pub torn_tails: u64,
-    /// Values that look like deletion marks and are none.
+    /// Values that look like deletion marks and are not.
     pub look_deleted: u64,
     /// Index entries found in the store, those of each replica.
     pub index_entries: u64,

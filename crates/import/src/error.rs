@@ -71,7 +71,7 @@ pub enum ImportError {
         /// The directory.
         path: PathBuf,
     },
-    /// The state belongs to another import: name another directory for it, or start anew.
+    /// The state belongs to another import: name another directory for it, or start again.
     #[error("{path} holds the state of another import: {difference}")]
     OtherImport {
         /// The state's directory.
@@ -79,7 +79,7 @@ pub enum ImportError {
         /// The difference.
         difference: String,
     },
-    /// The state cannot be used: start anew.
+    /// The state cannot be used: start again.
     #[error("the import's own {what} in {path} cannot be used: {reason}")]
     StateDamaged {
         /// The part of it.

@@ -95,7 +95,7 @@ impl Intake<'_> {
         self.note(offset, len, reason);
     }
 
-    /// Notes a finding that is no loss.
+    /// Notes a finding that is not a loss.
     pub fn note(&mut self, offset: u64, len: Option<u64>, reason: String) {
         let finding = Finding {
             file: self.path.to_owned(),

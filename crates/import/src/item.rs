@@ -64,7 +64,7 @@ impl Batch {
         self.note(place, object, reason);
     }
 
-    /// Notes a finding that is no loss.
+    /// Notes a finding that is not a loss.
     pub fn note(&mut self, place: Place, object: Option<String>, reason: String) {
         self.findings.push(Finding {
             file: place.file,

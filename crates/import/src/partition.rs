@@ -1,7 +1,7 @@
 //! Indexes of partitions, which are names of directories, and their ring.
 //!
 //! A ring of `N` partitions, a power of two, has the indexes `K * 2^160 / N`. So a directory with
-//! another number (`20240131`) is no partition of any ring.
+//! another number (`20240131`) is not a partition of any ring.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ impl PartitionIndex {
         })
     }
 
-    /// True if a ring of so many partitions has this index.
+    /// True if a ring of this many partitions has this index.
     pub(crate) fn is_in_ring_of(&self, partitions: u64) -> bool {
         1_u64 << self.ring_power() <= partitions
     }

@@ -194,7 +194,7 @@ impl<F: RecordFormat> Run<F> {
                 self.state.counts += reduced;
             }
             if !has_begun {
-                // Work of an earlier run is no measure of the pace of this one.
+                // Work of an earlier run is not a measure of the pace of this one.
                 let done = file.records_done(keys);
                 progress.begin(WorkStage::Transfer, runtime.now(), done, total);
                 progress.set(done, self.state.counts);
@@ -338,7 +338,7 @@ struct IndexFileWork<G> {
 }
 
 impl<G> IndexFileWork<G> {
-    /// Number of records finished with so many keys of the file, roughly.
+    /// Number of records finished with this many keys of the file, roughly.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -136,7 +136,7 @@ fn decode_version_0(bytes: &Bytes) -> Result<RiakObject, ObjectError> {
         }
         let metadata = RiakMetadata::from_dictionary(metadata).ok_or(shape("metadata"))?;
         let Term::Binary(value) = value else {
-            // Its external form would have to be encoded anew.
+            // Its external form would have to be encoded again.
             return Err(shape("value"));
         };
         let form = ValueForm::Raw;

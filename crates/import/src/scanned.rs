@@ -5,7 +5,7 @@
 pub enum Scanned<R> {
     /// A right record.
     Record(R),
-    /// Bytes that are no record.
+    /// Bytes that are not a record.
     Damage {
         /// Offset of the first byte.
         offset: u64,

@@ -20,7 +20,7 @@ const WRITE_BYTES: usize = 32 << 10;
 /// Entries read from disk at once.
 const READ_ENTRIES: usize = 4096;
 
-/// Number of files for about so many entries.
+/// Number of files for about this many entries.
 pub fn file_count(records: u64) -> usize {
     let wanted = (records / ENTRIES_WANTED + 1).next_power_of_two();
     usize::try_from(wanted.min(FILES_MAX)).unwrap_or(1)

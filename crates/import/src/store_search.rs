@@ -165,7 +165,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Visits a directory that is no store itself.
+    /// Visits a directory that is not a store itself.
     fn visit(
         &mut self,
         directory: &Path,

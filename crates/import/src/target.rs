@@ -25,8 +25,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const FRAME_HEAD_BYTES: usize = 5;
 /// Maximum number of buckets with cached properties.
 const BUCKETS_MAX: usize = 10_000;
-/// Parts of error replies that are about the object, not about the server's state. Other errors may
-/// pass, or have to stop the import before every object counts as refused.
+/// Parts of the error replies that concern the object and not the server's state. After any other
+/// error the put is repeated; if the error persists, the import stops and counts nothing as refused.
 const REFUSALS: [&str; 6] = [
     "too_large",
     "too_many_siblings",
@@ -41,7 +41,7 @@ const REFUSALS: [&str; 6] = [
 pub struct ImportTarget {
     /// Its protocol-buffer interface.
     pub address: SocketAddr,
-    /// Identity across runs: of a server started for the import, its data directory.
+    /// The server's identity across runs: the address in the command, or the node's data directory.
     pub name: String,
 }
 
@@ -74,13 +74,13 @@ pub struct Outcome {
 enum Attempt {
     Done,
     Refused(String),
-    /// Temporary failure, which another attempt may pass.
+    /// A temporary failure: another attempt may succeed.
     Later(String),
 }
 
 impl Target {
-    /// Target with a patience: the maximum time for which the server may be away or refuse.
-    /// Connections are made on demand.
+    /// Makes a target that connects on demand. `patience` is the maximum time for which attempts may
+    /// fail before the import stops.
     pub(crate) fn new(
         runtime: Runtime,
         address: SocketAddr,
@@ -164,10 +164,10 @@ impl Target {
 }
 
 impl Outcome {
-    /// Puts a batch; without a target its objects are counted.
+    /// Puts a batch, or only counts its objects if there is no target.
     ///
     /// # Errors
-    /// As of [`Target::put`].
+    /// As [`Target::put`].
     pub async fn of(batch: &Arc<Batch>, target: Option<&mut Target>) -> Result<Self, ImportError> {
         match target {
             Some(target) => target.put(batch).await,
@@ -220,7 +220,7 @@ impl Shared {
         }
     }
 
-    /// Waits before another attempt, until patience is over.
+    /// Waits before another attempt. After `patience` the reason for waiting becomes an error.
     async fn wait(
         &self,
         started: Moment,

@@ -1,4 +1,4 @@
-//! Reasons why a file or a directory cannot be inspected; damage in it is none.
+//! Reasons why a file or a directory cannot be inspected. Damage in it is not one of them.
 
 use std::path::PathBuf;
 

@@ -100,7 +100,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// The copies of the manifest, and all other files that are no table and no log.
+    /// The copies of the manifest, and all files that are neither a table nor a log.
     fn small_files(&mut self, contents: &Contents) -> Result<()> {
         for entry in self.disk.list(self.directory)? {
             let path = self.directory.join(&entry.name);

@@ -336,7 +336,7 @@ mod tests {
         let wanted = detector.take(Event::Announce);
         assert!(wanted.timers.iter().any(is_of_probe));
         assert_eq!(detector.up().len(), 3);
-        // While it probes, nothing is begun anew.
+        // While it probes, nothing is started again.
         let wanted = detector.take(Event::Announce);
         assert!(!wanted.timers.iter().any(is_of_probe));
     }

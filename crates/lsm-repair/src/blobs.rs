@@ -30,7 +30,7 @@ pub(crate) fn name_blobs(
 ) -> Result<Vec<BlobRecord>> {
     let uses = tables.iter().flat_map(|it| &it.properties.blobs);
     let files_used = uses.map(|it| it.file);
-    // Segments of the value log are no files of the store.
+    // Segments of the value log are not files of the store.
     let used: BTreeSet<u64> = files_used.filter(|it| segment_of(*it).is_none()).collect();
     // The blob files of a table with damaged properties are unknown.
     let is_unknown = tables.iter().any(|it| !it.is_whole);

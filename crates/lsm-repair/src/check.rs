@@ -158,7 +158,7 @@ pub fn is_journal_record(name: &[u8], value: &bytes::Bytes) -> bool {
     place_named(name).is_some() && JournalRecord::decode(value).is_ok()
 }
 
-/// The summary of a table's entry; `None` for bytes that are none.
+/// The summary of a table's entry; `None` for other bytes.
 pub fn entry_summary(value: &bytes::Bytes) -> Option<EntrySummary> {
     let facts = Entry::facts_of(value).ok()?;
     Some(EntrySummary {

@@ -21,13 +21,13 @@ pub struct Problem {
     pub what: String,
 }
 
-/// The work to be done.
+/// The necessary work.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) problems: Vec<Problem>,
     /// For the list of losses.
     pub(crate) lost: Vec<LostRange>,
-    /// The reason to merge all tables anew; `None` if each stays on its level.
+    /// The reason to merge all tables again; `None` if each stays on its level.
     pub(crate) rebuild: Option<String>,
     /// Tables that stay listed, and are made again from the journal when the store is opened.
     pub(crate) given_up: Vec<u64>,

@@ -1,4 +1,4 @@
-//! Journal files listed anew without a manifest: a manifest's facts of each follow from its
+//! Journal files listed again without a manifest: a manifest's facts of each follow from its
 //! records.
 
 use std::collections::BTreeSet;

@@ -24,7 +24,7 @@ use crate::work::{Done, Ground, SourceTable, end_of, lost_mark};
 
 /// Places for cuts that are looked at, of all tables together.
 const CUTS_MAX: usize = 100_000;
-/// Progress is reported each time so many keys were merged.
+/// Progress is reported each time this many keys were merged.
 const PROGRESS_KEYS: u64 = 4_096;
 
 /// A range of keys that becomes tables.

@@ -393,7 +393,7 @@ impl Repair {
         let is_present = found.is_some_and(|it| it.verdict != examine::Verdict::Foreign);
         let mut users = sources(&self.listing, examined);
         let uses = |it: &SourceTable| it.properties.blobs.iter().any(|it| it.file == record.file);
-        // If tables are merged anew, bodies are looked up afterwards.
+        // If tables are merged again, bodies are looked up afterwards.
         users.retain(|it| self.listing.manifest.is_some() && uses(it));
         let ground = self.ground();
         salvage::salvage_blob(&ground, &record, is_present, &users, number, progress)

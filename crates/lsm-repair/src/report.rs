@@ -26,7 +26,7 @@ pub struct RepairReport {
     pub verdict: RepairVerdict,
     /// The problems found.
     pub problems: Vec<Problem>,
-    /// The reason for merging all tables anew, if they were.
+    /// The reason for merging all tables again, if they were.
     pub rebuilt: Option<String>,
     /// Files that were read.
     pub files: u64,

@@ -139,7 +139,7 @@ impl<'a> Ground<'a> {
         self.slow.map_or(self.disk, |slow| slow)
     }
 
-    /// The level of tables that are merged anew: the last one, or above a table that stands for a
+    /// The level of tables that are merged again: the last one, or above a table that stands for a
     /// lost ledger.
     pub(crate) fn rebuilt_level(&self) -> usize {
         let last = self.settings.policy.levels.saturating_sub(1);

@@ -1,5 +1,5 @@
 //! Measures repairs on the real disk beside a plain reading of the same files: of a sound store,
-//! which is only read, and of one without its manifest, whose tables are merged anew.
+//! which is only read, and of one without its manifest, whose tables are merged again.
 //!
 //! Run with `cargo run --release -p kvorum-lsm --example lsm_repair [DIRECTORY] [KEYS] [BYTES]
 //! [THRESHOLD] [THREADS]`, bodies of THRESHOLD bytes or more going to blob files. The directory is

@@ -19,7 +19,7 @@ use crate::{Entry, log, lost, manifest};
 /// The kind in the headers of a store's log segments.
 pub const LOG_KIND: u8 = log::KIND_LOG;
 
-/// Kinds of a store's files, tables and logs apart.
+/// Kinds of a store's files other than tables and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LsmFile {
     /// One of two copies of the manifest.

@@ -1,6 +1,6 @@
 //! A copy of a store while it serves: hard links to files that never change, and a manifest.
 //!
-//! The copy of a store over two directories is in one, and whole: files on another filesystem than
+//! The copy of a store over two directories is complete in one: files on another filesystem than
 //! the copy's are copied. Rejected: a copy over two directories too, since half of it may be
 //! forgotten when it is stored.
 
@@ -41,7 +41,7 @@ impl Lsm {
         let mut files = BackedUp::default();
         let mut link = |[from, to]: [PathBuf; 2]| link_or_copy(store, &mut files, &from, &to);
         let roots = [&*store.directory, directory];
-        // One that is missing was reported when the store was opened, and is by the copy.
+        // A missing file was reported when the store was opened; the copy reports it too.
         for table in version.tables() {
             link(roots.map(|it| table_path(it, table.number)))?;
         }

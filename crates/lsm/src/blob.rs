@@ -147,7 +147,7 @@ impl BlobWriter {
 pub(crate) struct BlobsAhead {
     /// The file that was read last comes last.
     files: Vec<(u64, ReadAhead)>,
-    /// Bytes of bodies in the value log that the walk came by.
+    /// Bytes of the bodies in the value log that the walk has passed.
     logged_bytes: u64,
 }
 

@@ -21,7 +21,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 /// For sizing the cache's own tables.
 const BLOCK_BYTES_EXPECTED: u64 = 4096;
 
-/// For telling second readings of bodies.
+/// For detecting second reads of bodies.
 const BODY_BYTES_EXPECTED: u64 = 2048;
 /// A larger body is not kept, in bytes: to copy it from the page cache costs more than to ask for it.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -66,7 +66,7 @@ fn body_key(store: u64, at: &LogPlace) -> CacheKey {
 }
 
 impl SharedCache {
-    /// A cache for at most so many bytes. The record of first reads takes eight bytes beside it for
+    /// A cache for at most this many bytes. The record of first reads takes eight bytes beside it for
     /// each 2 KB of them, and 8 MB at most.
     pub fn new(bytes_max: u64) -> Self {
         let expected = |each| usize::try_from(bytes_max / each).unwrap_or(usize::MAX);
@@ -113,7 +113,7 @@ impl SharedCache {
         }
     }
 
-    /// Keeps a copy of a body that was read, if it was read before lately. The body itself may be a
+    /// Keeps a copy of a body that was read, if it was read before recently. The body itself may be a
     /// part of something larger, which would be kept with it.
     pub(crate) fn keep_body(&self, store: u64, at: &LogPlace, sequence: u64, body: &[u8]) {
         if body.len() > BODY_BYTES_MAX {

@@ -208,7 +208,7 @@ impl CollectJob {
             .collect()
     }
 
-    /// Looks at bodies until so many bytes were read and written.
+    /// Looks at bodies until this many bytes were read and written.
     fn step(&mut self, store: &Store, budget_bytes: u64) -> Result<(u64, bool)> {
         let mut cost = 0;
         while cost < budget_bytes.max(1) {

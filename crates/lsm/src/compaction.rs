@@ -121,7 +121,7 @@ impl Job {
         self
     }
 
-    /// Merges until so many bytes were read and written, or until a part is to be installed.
+    /// Merges until this many bytes were read and written, or until a part is to be installed.
     /// Returns the bytes, and never zero: the end of a part must not count as a step that did
     /// nothing, after which other merges would begin in the middle of this one.
     pub(crate) fn step(
@@ -245,7 +245,13 @@ impl Job {
     }
 
     /// The rest of an entry: none if nothing below, and nothing in the journal, could reappear.
-    fn kept(&self, store: &Store, key: &[u8], entry: MergeEntry, now: Timestamp) -> Option<MergeEntry> {
+    fn kept(
+        &self,
+        store: &Store,
+        key: &[u8],
+        entry: MergeEntry,
+        now: Timestamp,
+    ) -> Option<MergeEntry> {
         let facts = entry.facts();
         if !facts.is_removal && !store.expiry.is_over_by(&facts, now) {
             return Some(entry);

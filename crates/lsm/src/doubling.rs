@@ -59,9 +59,9 @@ use crate::policy::{
 const RUNS: usize = 3;
 /// Bytes of merging, read and written, for each byte that is put and each level with a merge due.
 pub const SHARE_PER_BYTE: u64 = 9;
-/// A flush counts as this part of a unit at least, and so many flushes are merged however small they are.
+/// A flush counts as this part of a unit at least, and this many flushes are merged however small they are.
 pub(crate) const SMALL_FLUSH_PART: u64 = 8;
-/// A piece of B has at least so many times the bytes of a table, if B has. One table of A at its
+/// A piece of B has at least this many times the bytes of a table, if B has. One table of A at its
 /// end may have to be read again for the next piece, and is a quarter of the piece at most.
 const PIECE_TABLES: u64 = 4;
 
@@ -70,7 +70,7 @@ const PIECE_TABLES: u64 = 4;
 pub struct DoublingLevels;
 
 impl DoublingLevels {
-    /// The levels of the tree for so many levels below level 0.
+    /// The levels of the tree for this many levels below level 0.
     pub const fn tree_levels(levels: usize) -> usize {
         1 + RUNS * levels
     }

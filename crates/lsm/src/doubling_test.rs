@@ -23,7 +23,7 @@ fn settings() -> PolicySettings {
     }
 }
 
-/// An entry of so many bytes.
+/// An entry of this many bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Held {
     bytes: u64,
@@ -171,7 +171,7 @@ impl Virtual {
         self.is_changed = true;
     }
 
-    /// Pays each level with a merge due its charge for a put of so many bytes.
+    /// Pays each level with a merge due its charge for a put of this many bytes.
     fn pay(&mut self, put_bytes: u64) {
         self.begin(|it| it.reason == Reason::Size);
         let share = SHARE_PER_BYTE * put_bytes;

@@ -78,7 +78,7 @@ impl BlobPlace {
 }
 
 impl Entry {
-    /// An entry that says that its key is gone.
+    /// The removal of a key.
     pub fn removal(sequence: u64) -> Self {
         Self::of(sequence, None)
     }
@@ -102,7 +102,7 @@ impl Entry {
         }
     }
 
-    /// Says of an older entry of the same key that its record may still be where it was logged.
+    /// Notes that the record of an older entry of the same key may still be where it was logged.
     pub(crate) fn hide(&mut self, older: &Self) {
         self.older.add_all(&older.older);
         if let Some(at) = older.logged_at() {

@@ -86,7 +86,7 @@ pub struct JournalRecord {
 }
 
 impl JournalRecord {
-    /// A record of the log; `None` for one that is no entry.
+    /// A record of the log; `None` for one that is not an entry.
     pub(crate) fn of_logged(record: &LoggedRecord) -> Option<Self> {
         let head = &record.stored.head;
         Some(Self {
@@ -134,7 +134,7 @@ impl JournalRecord {
     /// Decodes the form of [`JournalRecord::encode`]; parts are slices of `bytes`.
     ///
     /// # Errors
-    /// The bytes are no record.
+    /// The bytes are not a record.
     pub fn decode(bytes: &Bytes) -> std::result::Result<Self, Truncated> {
         let mut reader = ByteReader::new(bytes);
         let flags = reader.u8()?;

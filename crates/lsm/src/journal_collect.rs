@@ -25,7 +25,7 @@ use crate::store::Store;
 use crate::version::Version;
 use crate::written_journal::{self, JOURNAL_FILE_BYTES_MAX, JournalWriter, WrittenJournal};
 
-/// Inputs are read in pieces of so many bytes.
+/// Inputs are read in pieces of this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
 
 /// The collection in progress, and the files that are not to be collected.
@@ -191,7 +191,7 @@ impl Job {
             .collect()
     }
 
-    /// Looks at records until so many bytes were read and written.
+    /// Looks at records until this many bytes were read and written.
     fn step(&mut self, store: &Store, budget_bytes: u64) -> Result<(u64, bool)> {
         if !self.is_started {
             self.is_started = true;

@@ -29,7 +29,7 @@ use crate::store::Store;
 use crate::version::Version;
 use crate::{Entry, Value};
 
-/// Journal files are read in pieces of so many bytes.
+/// Journal files are read in pieces of this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
 
 /// An entry as a fold in the order of the journal shows it.

@@ -75,7 +75,8 @@ impl JournalPolicy {
         self.target(run.len()).max(allowed) - percent
     }
 
-    /// The share that may be needed of a run of so many files, between those of the shortest and the longest.
+    /// The share of live bytes below which a run of this many files is picked, in percent: between the
+    /// shares of a single file and of the longest run.
     fn target(&self, files: usize) -> i64 {
         let (single, longest) = (
             i64::from(self.single_file_percent),

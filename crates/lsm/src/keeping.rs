@@ -5,7 +5,7 @@
 pub(crate) enum Keeping {
     /// Nothing: tables and blob files have it all.
     Nothing,
-    /// Bodies of so many bytes or more, and at least 1.
+    /// Bodies of this many bytes or more, and at least 1.
     BodiesFrom(usize),
     /// The bodies of all entries with such keys, and the removals of such keys.
     Journal(fn(&[u8]) -> bool),

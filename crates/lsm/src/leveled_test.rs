@@ -315,7 +315,7 @@ fn writers_feel_level_zero_smoothly() {
     );
 }
 
-/// A table that holds the keys from one letter to another, of so many bytes and entries.
+/// A table that holds the keys from one letter to another, of this many bytes and entries.
 fn table(number: u64, from: &'static str, to: &'static str, bytes: u64) -> TableShape {
     TableShape {
         number,

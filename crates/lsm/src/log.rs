@@ -201,8 +201,8 @@ pub(crate) fn decode_logged(
     })
 }
 
-/// The write of an entry's front, with a body of so many bytes at a place of the value log; `None` for a front
-/// of something else.
+/// Decodes the front of an entry to a write, whose body has this many bytes at a place of the value
+/// log. Returns `None` if the front belongs to something else.
 pub(crate) fn decode_front(
     front: &Bytes,
     at: LogPlace,

@@ -14,7 +14,7 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// A budget of so many bytes.
+    /// A budget of this many bytes.
     pub fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max: AtomicU64::new(bytes_max),

@@ -61,7 +61,7 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
-    /// The first of a store, which is to be flushed at about so many bytes.
+    /// The first of a store, which is to be flushed at about this many bytes.
     pub(crate) fn new(first_log: u64, bytes_expected: u64) -> Self {
         let keys = bytes_expected / (leaves::NODE_BYTES_EXPECTED + ENTRY_BYTES_EXPECTED);
         let keys_expected = usize::try_from(keys.min(FIRST_KEYS_MAX)).unwrap_or(0);
@@ -71,7 +71,7 @@ impl Memtable {
     /// A memtable behind another one, which gives the expected sizes.
     pub(crate) fn behind(full: &Self, first_log: u64) -> Self {
         let keys = full.index.get().map_or(0, KeyIndex::keys);
-        // A memtable that was flushed early is no measure for the next.
+        // A memtable that was flushed early is not a measure for the next.
         let keys_expected = keys.max(full.keys_expected / 2);
         let mut fresh = Self::expecting(keys_expected, first_log);
         // No put is to wait for that.

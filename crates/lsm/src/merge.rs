@@ -14,14 +14,14 @@ use crate::read_side::ReadSide;
 use crate::version::{LevelTable, Version, gap_of_table, layers_of};
 use crate::{Entry, Older};
 
-/// Entries of a memtable copied at once: the search for the place to go on is shared by so many.
+/// Entries of a memtable copied at once: the search for the place to go on is shared by this many.
 const PAGE_ENTRIES: usize = 64;
 
 /// The first blocks that a fold reads of each layer are cached, so that short folds over the same
 /// keys need no device.
 const BLOCKS_CACHED: usize = 2;
 
-/// A layer is read in pieces of so many bytes at most.
+/// A layer is read in pieces of this many bytes at most.
 pub(crate) const READ_AHEAD_BYTES: usize = 256 << 10;
 
 /// One layer.

@@ -32,7 +32,7 @@ impl MergeEntry {
         }
     }
 
-    /// Taken apart if its body may have so many bytes.
+    /// Taken apart if its body may have this many bytes.
     pub(crate) fn opened_from(self, body_bytes: usize) -> Self {
         match self {
             Self::Bytes { facts, bytes } if bytes.len() >= body_bytes => {

@@ -1,4 +1,4 @@
-//! Merging tables downwards, as the policy wants it.
+//! Merging tables downwards, by the policy.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -16,13 +16,13 @@ use crate::journal_parts::JournalParts;
 use crate::merge::{MergeWalk, READ_AHEAD_BYTES, Source};
 use crate::opening::is_manifest_readable;
 use crate::policy::{self, Debt, Pick, Reason};
+use crate::read_failures::ReadFailures;
 use crate::rebuilding::lost_tables;
 use crate::shares::Shares;
 use crate::store::Store;
-use crate::read_failures::ReadFailures;
 use crate::version::{LevelTable, Version, layers_of};
 
-/// However many layers are merged, each is read in pieces of so many bytes.
+/// However many layers are merged, each is read in pieces of this many bytes.
 const READ_AHEAD_BYTES_MIN: usize = 32 << 10;
 
 /// The caller that pays for a part of a merge.
@@ -181,7 +181,7 @@ impl Merging {
         }
     }
 
-    /// Does a part of the charges of so many bytes put; the rest stays charged. `own_bytes` are
+    /// Does a part of the charges of this many bytes put; the rest stays charged. `own_bytes` are
     /// those of the put that pays, and its own share is the least that it is charged.
     pub(crate) fn pay_share(
         &mut self,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use kvorum_disk::Headroom;
 
 /// New entries that are this part of all are worth a flush and a merge where puts are refused: for each byte
-/// that is freed, no more than so many are copied.
+/// that is freed, no more than this many are copied.
 const WORTH_PART: u64 = 32;
 /// The same where removals are soon refused too.
 const WORTH_PART_FOR_REMOVALS: u64 = 256;
@@ -177,7 +177,7 @@ pub struct Pick {
 pub struct Debt {
     /// Bytes to be read and written before every level is within its target.
     pub bytes: u64,
-    /// The pressure on writers, in thousandths: 0 is none, 1000 the maximum.
+    /// The pressure on writers, in thousandths, from 0 to 1000.
     pub pressure_permille: u64,
 }
 

@@ -43,7 +43,7 @@ use crate::store::Store;
 use crate::version::{LevelTable, Version};
 use crate::{Entry, Value};
 
-/// Journal files are read in pieces of so many bytes.
+/// Journal files are read in pieces of this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
 /// Memory of an entry beside its bytes, about.
 const ENTRY_BYTES: u64 = 200;

@@ -35,7 +35,7 @@ use crate::written_blob::{self, WrittenBlob};
 use crate::written_journal::{self, JOURNAL_FILE_BYTES_MAX, JournalWriter};
 use crate::{Body, Entry, LoggedPlace};
 
-/// Gathered entries are written once they have so many bytes without the bodies, or so many with
+/// Gathered entries are written once they have this many bytes without the bodies, or this many with
 /// them.
 const GATHERED_FRONT_BYTES: u64 = 4 << 20;
 const GATHERED_BODY_BYTES: u64 = 256 << 20;

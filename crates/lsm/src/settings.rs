@@ -22,7 +22,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// A cache and a budget of so many bytes.
+    /// A cache and a budget of this many bytes.
     pub fn new(cache_bytes: u64, memtable_bytes: u64) -> Self {
         Self {
             cache: Arc::new(SharedCache::new(cache_bytes)),
@@ -66,7 +66,7 @@ pub struct LsmSettings {
     /// A memtable of this many bytes is flushed.
     pub memtable_bytes: u64,
     /// Over the value log: a memtable, however small, is flushed when its oldest entry is more than
-    /// so many segments behind the newest. Lower: less to read after a crash, more tables.
+    /// this many segments behind the newest. Lower: less to read after a crash, more tables.
     pub log_segments_behind_max: u32,
     /// Bodies of this many bytes or more go to blob files, or stay in the value log if there is
     /// one; `usize::MAX` for none. Measured with bodies of 1,000 bytes, 300,000 keys loaded and
@@ -110,7 +110,7 @@ pub struct LsmSettings {
     pub policy: PolicySettings,
     /// The place of old tables; `None` for one directory.
     pub tiers: Option<Tiers>,
-    /// Files are synced each time so many bytes of them were written.
+    /// Files are synced each time this many bytes of them were written.
     pub sync_every_bytes: u64,
 }
 

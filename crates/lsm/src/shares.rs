@@ -14,7 +14,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Charges each of these levels for new puts, so many bytes in all. Other levels' accounts are
+    /// Charges each of these levels for new puts, this many bytes in all. Other levels' accounts are
     /// closed.
     pub(crate) fn put(&mut self, levels: &[usize], owed_bytes: u64) {
         self.owed.retain(|level, _| levels.contains(level));
@@ -24,7 +24,7 @@ impl Shares {
         }
     }
 
-    /// So much was done for a level.
+    /// Records that this many bytes were merged for a level.
     pub(crate) fn done(&mut self, level: usize, bytes: u64) {
         let owed = self.owed.entry(level).or_default();
         *owed = owed.saturating_sub_unsigned(bytes);

@@ -14,11 +14,12 @@ use crate::snapshot::LsmSnapshot;
 use crate::store::{Counted, Store};
 use crate::version::Version;
 
-/// Up to so many entries, overwritten ones included, keys are counted; beyond, they are estimated.
+/// The most entries, overwritten ones included, of a store whose keys are counted. The keys of a
+/// larger store are estimated.
 const COUNTED_ENTRIES_MAX: u64 = 2_000;
 
 impl Lsm {
-    /// Sizes, counts and debts; keys in `counted` count as keys.
+    /// Sizes, counts and backlog. A count of keys covers the range `counted`, an estimate all keys.
     pub fn status(&self, counted: &ScanRange) -> Status {
         let store = &self.store;
         let version = store.version.load_full();
@@ -96,7 +97,7 @@ fn keys(store: &Arc<Store>, version: &Version, counted: &ScanRange) -> u64 {
     if entries > COUNTED_ENTRIES_MAX {
         return entries.saturating_sub(2 * removals);
     }
-    // Frequent calls mostly find an idle store: its keys are counted once.
+    // Most calls find the store unchanged since the last one, and return its count.
     let sequence = store.visible_sequence();
     let before = *store.counted.lock();
     if before.sequence == sequence && before.flushes == version.flushes && sequence > 0 {

@@ -25,13 +25,13 @@ use crate::segment_release::SegmentRelease;
 use crate::store::Store;
 use crate::version::{Version, layers_of};
 
-/// A put pays for merging at most so many bytes at once.
+/// A put pays for merging at most this many bytes at once.
 const PAID_BYTES_MAX: u64 = 256 << 10;
 /// The multiple of its own bytes that a put pays for at full pressure.
 const PAID_FACTOR_MAX: u64 = 24;
 /// The same while a flush is late: as much as the put adds, and a good deal more.
 const FLUSHED_FACTOR: u64 = 6;
-/// If each put pays its share, they pay once they have so many bytes together.
+/// If each put pays its share, they pay once they have this many bytes together.
 const SHARE_BYTES_MIN: u64 = 1 << 10;
 /// Full memtables in memory from which on puts pay for flushing them.
 const LATE_MEMTABLES: u64 = 2;
@@ -167,7 +167,7 @@ impl Upkeep {
         }
     }
 
-    /// A put of so many bytes pays its share of merging, unless upkeep has done it already.
+    /// A put of this many bytes pays its share of merging, unless upkeep has done it already.
     fn pay_share(&self, tabled_bytes: u64, per_byte: u64, now: Timestamp) {
         let before = self.unpaid_bytes.fetch_add(tabled_bytes, Ordering::Relaxed);
         if before.saturating_add(tabled_bytes) < SHARE_BYTES_MIN {
@@ -214,7 +214,7 @@ impl Upkeep {
         self.unpaid_bytes.fetch_add(missing, Ordering::Relaxed);
     }
 
-    /// Makes a put of so many bytes pay for a part of the store's backlog: nothing while upkeep
+    /// Makes a put of this many bytes pay for a part of the store's backlog: nothing while upkeep
     /// keeps up, and more the further it falls behind.
     fn pay_for_what_is_behind(&self, put_bytes: u64, now: Timestamp) {
         let store = &*self.store;

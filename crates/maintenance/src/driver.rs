@@ -210,7 +210,7 @@ impl Maintenance {
     }
 
     fn look(&self) {
-        // Reaping of tombstones is no store's task: several replicas have to agree.
+        // Reaping of tombstones is not a store's task: several replicas have to agree.
         let reaping = || self.parts.coordinator.reap_due(Reading::MayBlock);
         if catch_unwind(AssertUnwindSafe(reaping)).is_err() {
             tracing::error!(event = "reaping_panicked", "report this bug");
@@ -466,7 +466,7 @@ impl Maintenance {
             return Ok(StepOutcome::nothing_left());
         };
         if order.task.kind == TaskKind::Sync {
-            // A sync that the log waits for is no task of the store.
+            // A sync that the log waits for is not a task of the store.
             return backend.sync().map(|_| StepOutcome::nothing_left());
         }
         if order.task.kind == TaskKind::Scrub {

@@ -182,7 +182,7 @@ impl<S: Backend> World<S> {
         &self.stores[usize::from(at)]
     }
 
-    /// Overwrites until there were so many steps.
+    /// Overwrites until there were this many steps.
     fn overwrite_until(&mut self, steps: u64) {
         for _ in 0..20_000 {
             if self.steps >= steps {
@@ -277,7 +277,7 @@ fn overwritten_stores_are_merged_until_nothing_is_owed() {
     }
 }
 
-/// Merges keep up with writers: level 0 never has so many tables that writers would have to pay for
+/// Merges keep up with writers: level 0 never has this many tables that writers would have to pay for
 /// it.
 #[test]
 fn an_overwritten_leveldb_is_kept_within_its_level_zero() {

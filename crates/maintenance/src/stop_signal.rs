@@ -25,7 +25,7 @@ impl StopSignal {
         self.is_stopping.load(Ordering::Acquire)
     }
 
-    /// Waits for so long, or until it is set. Blocks.
+    /// Waits for this time, or until the signal is set. Blocks.
     pub fn rest(&self, duration: Duration) {
         let mut gate = self.gate.lock();
         if !self.is_set() {

@@ -31,7 +31,7 @@ impl Bench {
         self.executor.block_on(async { runtime.sleep(wait).await });
     }
 
-    /// Sends pages like a transfer, for so long; returns their bytes.
+    /// Sends pages like a transfer for this many seconds; returns their bytes.
     fn send_for(&self, seconds: u64) -> u64 {
         let until = self.budget.runtime.now().plus(Duration::from_secs(seconds));
         let mut sent = 0;

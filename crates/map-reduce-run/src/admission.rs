@@ -57,7 +57,7 @@ impl AdmittedJob {
     ///
     /// # Errors
     ///
-    /// The text is no valid job, or there is no room for it.
+    /// The text is not a valid job, or there is no room for it.
     pub async fn read(
         coordinator: &Coordinator,
         room: &Room,

@@ -2,7 +2,7 @@
 //!
 //! [`AdmittedJob`] is a job whose text was read. The machine of `kvorum-map-reduce` requests its
 //! inputs, and the loop of `run.rs` gets them: pages of keys from the coordinator's listings and
-//! index queries, objects from its gets, as many at a time as the machine wants. Both protocols run
+//! index queries, objects from its gets, as many at a time as the machine asks for. Both protocols run
 //! jobs with this crate: one sends each [`Output`] when it is ready ([`JobOutputs`]), the other
 //! wants one answer ([`answer`]).
 //!

@@ -24,7 +24,7 @@ pub struct Input {
 }
 
 impl BucketName {
-    /// A bucket in a type; the type `default`, and an empty one, are none.
+    /// A bucket in a type; the type `default`, and an empty one, mean no type.
     pub fn new(bucket_type: Option<Bytes>, bucket: Bytes) -> Self {
         Self {
             bucket_type: bucket_type.filter(|it| !it.is_empty() && it.as_ref() != b"default"),

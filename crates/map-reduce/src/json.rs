@@ -1,7 +1,7 @@
 //! JSON to terms and back, in the manner of Riak's JSON library.
 //!
 //! An object of JSON is the term `{struct, [{Name, Value}, ...]}`. Terms that have no form in JSON are
-//! an error, as in Riak: objects, tuples, and binaries that are no UTF-8. A list that begins with a pair
+//! an error, as in Riak: objects, tuples, and binaries that are not UTF-8. A list that begins with a pair
 //! is written as an object.
 
 use std::fmt::Write as _;

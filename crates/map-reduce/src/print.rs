@@ -2,7 +2,7 @@
 //! errors.
 //!
 //! A list or a tuple that fits into the rest of the line is printed on it. Otherwise its elements
-//! are below each other; those that are no list and no tuple share a line with the one before them
+//! are below each other; those that are neither a list nor a tuple share a line with the one before them
 //! while they fit. The elements of a tuple that begins with a name are behind the name.
 
 use crate::term::Term;

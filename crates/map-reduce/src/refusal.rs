@@ -7,9 +7,9 @@ use crate::term::Term;
 /// A job that is refused before it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
-    /// The body is no JSON; the parser's reason.
+    /// The body is not JSON; the parser's reason.
     InvalidJson(String),
-    /// The bytes are no list of Erlang's terms that can be read.
+    /// The bytes are not a list of Erlang's terms that can be read.
     NoTerm,
     /// The body is JSON, but no object.
     NotAnObject,

@@ -23,18 +23,18 @@ pub(crate) const LOG_DIRECTORY: &str = "log-";
 /// Parts of the name of the second mark, before and behind the log's number.
 pub(crate) const SECOND_MARK: &str = "agreed_log-";
 pub(crate) const SECOND_MARK_END: &str = ".end";
-/// The number of the log of a cluster that a node makes of itself alone.
+/// The number of the log of a cluster of one, which a node founds.
 pub(crate) const FIRST_LOG: u64 = 1;
 
 /// The stage of a node's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It is making one of its own, of a new cluster or of one that it recovers; files of an earlier
-    /// attempt are made anew.
+    /// The node is making its own log, of a new cluster or of one that it recovers; files of an earlier
+    /// attempt are made again.
     Founding,
-    /// Its log was founded by itself.
+    /// The node founded its own log.
     Founded,
-    /// It joined a cluster, whose log it is sent.
+    /// The node joined a cluster, which sends it the log.
     Joined,
 }
 

@@ -68,7 +68,7 @@ pub fn check_ring(disk: &dyn Disk, ring: &Path, data: &Path, is_backup: bool) ->
         findings.push((stores, what));
     }
     if card.stage == Stage::Founding {
-        // The next start begins it anew.
+        // The next start begins it again.
         return findings;
     }
     let log = CardFile::log_directory_in(ring, card.log);

@@ -36,7 +36,7 @@ pub(crate) type Content = (u64, String);
 /// The content of the files.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Neither file.
+    /// Neither file exists.
     Nothing,
     /// The newest content, and a file that does not have it: missing, damaged or older.
     Content {
@@ -44,7 +44,7 @@ pub(crate) enum Found {
         body: String,
         stale: Option<PathBuf>,
     },
-    /// Files are there, and none holds the bytes that were written.
+    /// Files exist, and none of them is intact.
     Damaged,
 }
 

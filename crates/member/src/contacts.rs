@@ -28,7 +28,7 @@ impl Contacts {
         self.cluster.load().as_node_id()
     }
 
-    /// The name that a stranger has to give.
+    /// The name that a caller from outside the cluster has to give.
     fn cluster_name(&self) -> String {
         let state = self.shown.look();
         let agreed = Some(&state).filter(|state| !is_unknown(state));

@@ -1,4 +1,4 @@
-//! The side of a cluster that lets nodes in.
+//! The side of a cluster that admits nodes.
 //!
 //! A request is the service's byte and JSON, and so is its answer.
 
@@ -42,11 +42,11 @@ pub(crate) struct Follows {
 /// The question of a former member that may have been removed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Inquiry {
-    /// The version of the state in which it was one.
+    /// The version of the state in which it was a member.
     pub(crate) member_at: u64,
 }
 
-/// A request to a member by a node that is none.
+/// A request to a member by a node that is not a member.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Request {
@@ -60,15 +60,15 @@ enum Request {
 pub(crate) enum Answer {
     /// The node is a member that joins.
     Welcome { cluster: String, name: String },
-    /// The node looked for another name.
+    /// The node expected another name.
     OtherName { name: String },
     /// It is not, in words for its operator.
     Refused { reason: String },
-    /// It was a member of this cluster, and is none by a later state.
+    /// It was a member of this cluster, and a later state has removed it.
     Removed { cluster: String },
 }
 
-/// The side that lets in.
+/// The admitting side.
 pub(crate) struct Doorkeeper {
     pub(crate) runtime: Runtime,
     pub(crate) state: ReplicatedState,

@@ -106,10 +106,10 @@ pub enum OpenError {
         /// The directory of the log.
         directory: PathBuf,
     },
-    /// The node could not agree with itself.
+    /// The node could not commit a command to its own log.
     #[error("{}", .0.in_full())]
     NotAgreed(#[from] ProposeError),
-    /// The stores of another engine have data that no other node has. Go back to it, or use another
+    /// The stores of another engine have data that no other node has. Use that engine, or another
     /// directory.
     #[error(
         "the partitions here are stored by {before}, no other node has them, and with another \
@@ -120,7 +120,7 @@ pub enum OpenError {
         /// The engine, as `storage_backend` names it.
         before: String,
     },
-    /// None of the stores is there that this node had. Put their directory back, or accept the loss.
+    /// None of this node's stores exists. Put their directory back, or accept the loss.
     #[error(
         "none of the {stores} stores that this node had is in {}: put that directory back (is its disk \
          mounted?). Nothing was changed. If they are lost for good, make an empty file {} and start again: \
@@ -164,7 +164,7 @@ fn until_read(file: &Path, error: &DiskError) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// It has others around it already.
+    /// It is in a cluster with other nodes already.
     #[error("not_single_node: this node is already a member of a cluster")]
     NotSingleNode,
     /// It was asked to join itself.
@@ -211,13 +211,13 @@ pub enum JoinError {
         /// The name of the node that answered.
         got: String,
     },
-    /// The cluster does not want it.
+    /// The cluster refuses it.
     #[error("{reason}")]
     Refused {
         /// In the words of the member that was asked.
         reason: String,
     },
-    /// It is a member now, and has not heard from the cluster yet. It goes on trying.
+    /// It is a member now, and has no answer from the cluster yet. It keeps trying.
     #[error(
         "the cluster has taken this node in, but has not sent its state yet; see that its members can \
          reach {address}"

@@ -141,7 +141,7 @@ pub(crate) fn begin(
     } else {
         check_stores(ground, &mut held, state, loss)?;
     }
-    // Before the state is known, nothing is known to be of no use.
+    // Before the state is known, no store is known to be useless.
     if !is_unknown(state) {
         for partition in stale(&held, state, ground.node) {
             tracing::info!(event = "store_left_over", partition = partition.number());
@@ -158,7 +158,7 @@ pub(crate) fn begin(
     for (partition, since) in &mut wanted {
         match held.since.get(partition) {
             Some(recorded) => *since = *recorded,
-            // Without a record, the stores that are there are this node's own.
+            // Without a record, all existing stores are this node's own.
             None if is_first => {}
             None => {
                 let removed = ground.stores.remove(size, *partition, None, None);
@@ -222,7 +222,7 @@ fn check_stores(
                 identity: found,
                 erased,
             }) if ![found, erased].contains(&identity) => place = Some(directory),
-            // It is there. Obstacles to its opening are reported for each.
+            // The directory exists. Obstacles to the opening are reported for each store.
             Ok(_) | Err(_) => return Ok(()),
         }
     }
@@ -254,7 +254,7 @@ pub(crate) fn have_others_it(state: &ClusterState) -> bool {
     is_unknown(state) || state.ring().replicas_max() > 1
 }
 
-/// Refuses an engine that would stand empty in place of another one's stores where no other node has
+/// Refuses an engine that would replace another one's stores by empty ones where no other node has
 /// their data.
 fn check_engine(ground: &Ground, held: &StoreList, state: &ClusterState) -> Result<(), OpenError> {
     let others_have_it = state.ring().replicas_max() > 1;

@@ -1,8 +1,13 @@
 //! Founding: the origin of a node's identity and log.
 //!
-//! A node has both from before; or it is new and founds a cluster of one. Or an earlier version left
-//! the state of a single node in a file, which becomes the first entry of the log and stays as it is.
-//! Or it recovers a cluster: then the state that it went on with becomes the first entry.
+//! There are four origins:
+//!
+//! - An earlier run left both.
+//! - The node is new, and founds a cluster of one.
+//! - An earlier version left the state of a single node in a file. The state becomes the first entry
+//!   of the log, and the file stays as it is.
+//! - An operator recovers a cluster on this node. The recovered state becomes the first entry of a
+//!   new log.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +34,7 @@ use crate::unknown_state::unknown_state;
 /// The identity of a node before its log is open.
 pub(crate) struct Founded {
     pub(crate) card: Card,
-    /// The first state of a log that is to be begun.
+    /// The first entry of the log, if the log has to be created.
     pub(crate) first: Option<ClusterState>,
 }
 
@@ -94,8 +99,7 @@ fn has_log(disk: &dyn Disk, directory: &Path) -> Result<bool, OpenError> {
     Ok(entries.iter().any(|it| it.name.starts_with(LOG_DIRECTORY)))
 }
 
-/// Refuses to found a new node over the remnants of an earlier one: its card and its log are gone, and the
-/// agreed state with them.
+/// Refuses to found a new node where an earlier one left remnants, but no card, no log and no agreed state.
 fn refuse_remnants(
     disk: &dyn Disk,
     cards: &CardFile,
@@ -111,7 +115,7 @@ fn refuse_remnants(
     }
 }
 
-/// Begins a log with `first`; existing files of it are from an attempt that was not completed.
+/// Begins a log with `first`, and removes files that an uncompleted attempt has left of it.
 fn begin(
     disk: &Arc<dyn Disk>,
     cards: &CardFile,
@@ -148,7 +152,7 @@ fn first_state(cluster: ClusterId, node: NodeId, settings: &MemberSettings) -> C
     ClusterState::found(cluster, &settings.cluster_name, node, member, ring)
 }
 
-/// The connections and the state that a node has by its card.
+/// The parts by which a node makes its connections and opens its log.
 pub(crate) struct Opening<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) disk: &'a Arc<dyn Disk>,
@@ -177,7 +181,7 @@ impl Opening<'_> {
         (contacts, peers)
     }
 
-    /// Opens or begins the log, until the state is the last one that is known here.
+    /// Opens or begins the log, and brings the state to the last one in it.
     pub(crate) async fn log(
         &self,
         founded: Founded,
@@ -210,7 +214,7 @@ impl Opening<'_> {
             self.cards.store(&card)?;
         }
         if is_alone(&state, card.node) {
-            // The last agreed entry may not be marked as agreed yet: this command follows it.
+            // The last agreed entry may not be marked as agreed yet; agreeing on this one marks both.
             let name = state.current().name().to_owned();
             state.agree(Command::NameCluster(name)).await?;
         }
@@ -231,13 +235,13 @@ impl Opening<'_> {
     }
 }
 
-/// True for the only voter of its log.
+/// True if the node is the only voter of its log.
 pub(crate) fn is_alone(state: &ReplicatedState, node: NodeId) -> bool {
     let voters = state.agreement().status().voters;
     voters.len() == 1 && voters.contains(&node)
 }
 
-/// Commands that bring the agreed state of a node that is alone to its configuration.
+/// Commands that adapt the agreed state to the configuration of its only member.
 pub(crate) fn settled_alone(state: &ClusterState, settings: &MemberSettings) -> Vec<Command> {
     let mut commands = Vec::new();
     if state.members().len() > 1 {
@@ -254,7 +258,7 @@ pub(crate) fn settled_alone(state: &ClusterState, settings: &MemberSettings) -> 
     commands
 }
 
-/// The command that brings this node's entry in the agreed state to its configuration.
+/// The command that adapts this node's entry in the agreed state to the configuration.
 pub(crate) fn introduction(
     state: &ClusterState,
     node: NodeId,
@@ -264,15 +268,15 @@ pub(crate) fn introduction(
     let mut member = known.clone();
     member.name.clone_from(&settings.name);
     if member.status == MemberStatus::Down {
-        // It was marked as down while it could not be reached, and is there again.
+        // The node was marked as down while it could not be reached, and it is back.
         member.status = MemberStatus::Valid;
     }
-    // A start without listeners (an import) keeps the addresses that others have.
+    // A start without listeners (an import) keeps the addresses that the other nodes have.
     member.addresses.extend(settings.addresses.clone());
     (member != *known).then_some(Command::UpdateMember { node, member })
 }
 
-/// Warns of settings that the agreed state overrules.
+/// Warns about settings that the agreed state overrides.
 pub(crate) fn warn_of_overruled(state: &ClusterState, settings: &MemberSettings) {
     let (kept, configured) = (state.ring().size(), settings.ring_size);
     if kept != configured {
@@ -288,7 +292,7 @@ pub(crate) fn warn_of_overruled(state: &ClusterState, settings: &MemberSettings)
             event = "cluster_name_kept",
             kept = state.name(),
             configured = %settings.cluster_name,
-            "the name of a cluster of several nodes is the one that they agreed on",
+            "a cluster of several nodes keeps the name that they agreed on",
         );
     }
     let agreed = state.default_properties();
@@ -296,14 +300,14 @@ pub(crate) fn warn_of_overruled(state: &ClusterState, settings: &MemberSettings)
     if state.members().len() > 1 && *agreed != configured {
         tracing::warn!(
             event = "default_properties_kept",
-            "buckets.default.* differs from what the cluster has agreed on, which counts; `kvorum admin \
-             bucket-defaults` shows both and has all nodes agree on others",
+            "buckets.default.* differs from the agreed defaults, which stay in force; `kvorum admin \
+             bucket-defaults` shows both and can change the agreed ones",
         );
     }
     if !settings.addresses.contains_key(PEER_SERVICE) {
         tracing::info!(
             event = "no_peer_listener",
-            "this node can have no others around it"
+            "no other node can join this one without a listener for peers"
         );
     }
 }

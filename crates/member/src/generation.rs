@@ -27,7 +27,7 @@ pub(crate) fn file(directory: &Path, node: NodeId) -> CheckedFile {
     CheckedFile::new(directory, NAME, title).of(node)
 }
 
-/// The generation of the run that begins now, kept before any other node hears of it if there is room.
+/// The generation of this run. It is stored before any other node receives it, if there is room.
 /// One that cannot be read is taken to be older than the clock.
 pub(crate) fn begin(
     disk: &Arc<dyn Disk>,

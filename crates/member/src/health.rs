@@ -2,7 +2,7 @@
 //! operators.
 //!
 //! [`Health`] is the state at one moment, as plain values; [`Health::findings`] judges it, purely. A
-//! blocking finding means that requests had better go to another node; any other one deserves an operator's
+//! blocking finding means that requests should go to another node; any other one deserves an operator's
 //! attention, while the node serves the rest. Findings contain no path of the server, since clients may read
 //! them.
 
@@ -112,7 +112,7 @@ pub struct Health {
 pub struct Finding {
     /// One word for programs.
     pub code: &'static str,
-    /// True when requests had better go to another node.
+    /// True when requests should go to another node.
     pub is_blocking: bool,
     /// A sentence for people, without a full stop.
     pub text: String,

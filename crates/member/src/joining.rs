@@ -27,9 +27,9 @@ use crate::card::{Card, Stage};
 use crate::doorkeeper::{Answer, Follows, Inquiry, Knock, SERVICE};
 use crate::error::JoinError;
 use crate::follower::Ground;
-use crate::store_list::StoreList;
 use crate::member::Member;
 use crate::peer_service::PEER_SERVICE;
+use crate::store_list::StoreList;
 use crate::unknown_state::{NOBODY, is_unknown, unknown_state};
 use crate::vnode_table::Readiness;
 
@@ -101,7 +101,7 @@ impl Member {
         self.state.current().members().len() > 1 || self.card.load().stage == Stage::Joined
     }
 
-    /// True if this node is no member any more, by its own state or by that of another member.
+    /// True if this node is no longer a member, by its own state or by that of another member.
     pub(crate) async fn was_removed(&self) -> bool {
         let state = self.state.current();
         if is_unknown(&state) {

@@ -77,7 +77,7 @@ pub enum Operation {
         since: u64,
     },
     /// Asks if it may be removed once it has handed over its partitions: it keeps nothing for other
-    /// nodes, and takes nothing more.
+    /// nodes, and accepts nothing more.
     MayGo,
 }
 

@@ -79,7 +79,7 @@ pub trait Stores: Send + Sync {
     ) -> Result<Arc<dyn Backend>, StoreError>;
 
     /// Gives stores that were read the logged writes of an earlier run; in their order, each as it
-    /// serves from here on. One that fails is to be read anew. Called for one set at a time.
+    /// serves from here on. One that fails is to be read again. Called for one set at a time.
     fn admit(&self, stores: &[Arc<dyn Backend>]) -> Vec<Result<Arc<dyn Backend>, StoreError>>;
 
     /// Stores for which the log has lost batches up to this one, as admissions have found since the
@@ -130,7 +130,7 @@ pub trait Stores: Send + Sync {
     }
 
     /// Bytes that puts can still take, if known: without those held back for merges and collections.
-    /// Measured anew at each call.
+    /// Measured again at each call.
     fn room_for_puts(&self) -> Option<u64> {
         None
     }

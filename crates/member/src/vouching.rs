@@ -1,4 +1,4 @@
-//! Callers that are no members here: they may have joined since, or may have been removed.
+//! Callers that are not members here: they may have joined since, or may have been removed.
 //!
 //! A node that was cut off while another one joined would refuse it; and if that one leads the agreed
 //! log by then, no other node can give the cut-off node its state. So known members are asked, and a

@@ -207,7 +207,7 @@ mod tests {
         let node = Writability::default();
         assert_eq!(node.judge(&look(0, 0, Some(ROOM_MIN - 1))), FULL);
         assert_eq!(node.judge(&look(0, 0, LITTLE)), TAKEN, "measured anew");
-        // Another program fills it. The puts before that do not speak for it.
+        // Another program fills the disk, so earlier successful puts prove nothing.
         assert_eq!(node.judge(&look(0, 7, Some(0))), FULL);
         assert_eq!(node.judge(&look(0, 7, None)), TAKEN);
     }

@@ -1,8 +1,8 @@
 //! The process's allocator, and the return of its free memory to the system.
 //!
 //! By default, the next thread that frees a page of its own returns everything that became free since
-//! the last return. After a flush that was half a gigabyte, and took 140 ms on a thread that served
-//! requests, under the lock of a store for which others waited. A server returns memory itself instead,
+//! the last return. After a flush that was half a gigabyte: it took 140 ms on a thread that served
+//! requests, while others waited for the lock of its store. A server returns memory itself instead,
 //! on the thread of its maintenance. See `docs/performance.md`.
 
 use std::ffi::c_long;
@@ -12,7 +12,7 @@ use libmimalloc_sys::{mi_collect, mi_option_set_default, mi_option_t};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// For how long free memory is kept before any thread gives it back, in milliseconds. The bindings name
+/// The time for which free memory is kept before any thread returns it, in milliseconds. The bindings name
 /// this option only for older versions.
 const PURGE_DELAY: mi_option_t = 15;
 /// Never reached as long as maintenance runs.
@@ -28,7 +28,7 @@ pub(crate) fn refuse_huge_pages() {
     let _older_kernels_have_no_such_call = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-/// Leaves it to [`give_back`] to give memory back. A setting in the environment
+/// Leaves the return of memory to [`give_back`]. A setting in the environment
 /// (`MIMALLOC_PURGE_DELAY`) goes before. To be called before there are other threads.
 #[expect(
     unsafe_code,

@@ -12,7 +12,7 @@
 //!                  cluster.previous
 //!   agreed_log-N.end  how far the log number N in ring/ was durable, so that an older one or none at all
 //!                  is noticed
-//!   hints/         what is kept for other nodes; in hints/lost, stores of it that could not be opened
+//!   hints/         hints for other nodes; in hints/lost, stores of hints that could not be opened
 //!   dot_leases     the actors that vnodes may go on with after a clean stop
 //!   hash_trees/N   the trees of hashes of partition N, for the next start
 //!   value_log/     entries of all stores that leave them there, from their acknowledgement on
@@ -132,7 +132,7 @@ const PART_WORD: &str = "part ";
 pub(crate) enum EngineFile {
     /// There is none: the directory is new, of an early version, or a restored backup, or it was lost.
     Missing,
-    /// It is not as it was written.
+    /// It is damaged.
     Damaged,
     /// It is whole.
     Whole(EngineLeft),
@@ -230,7 +230,7 @@ impl DataDirectory {
     }
 
     /// Creates the directory of the value log before anything is put to it, so that the file `engine` can
-    /// name it: one that is gone later is missed. The first put creates it if the disk is full.
+    /// name it, and its later loss is noticed. The first put creates it if the disk is full.
     pub(crate) fn create_value_log(&self, disk: &dyn Disk) -> anyhow::Result<()> {
         let directory = self.value_log();
         match kvorum_disk::create_directory_durably(disk, &directory) {
@@ -270,7 +270,7 @@ impl DataDirectory {
         read_engine(disk, &self.path)
     }
 
-    /// Notes whose stores are here, and how many hints wait: `None` while the node runs.
+    /// Notes the engine of the stores, and the number of waiting hints: `None` while the node runs.
     pub(crate) fn note_engine(
         &self,
         disk: &dyn Disk,

@@ -60,7 +60,7 @@ pub(crate) fn add(disk: &dyn Disk, directory: &Path, checked: &mut Checked) -> a
     recorded_stores::check(disk, directory, &ring, engine, checked)
 }
 
-/// Something that only the data directory of a node has is there.
+/// True if the directory has an entry that only the data directory of a node has.
 fn is_data_directory(disk: &dyn Disk, directory: &Path) -> anyhow::Result<bool> {
     for name in [FORMAT_NAME, ENGINE_FILE, "ring/card", "ring/stores"] {
         if disk.info(&directory.join(name))?.is_some() {

@@ -1,6 +1,6 @@
 //! The engines that `kvorum bench` can open in its own process, at their defaults.
 //!
-//! The bench crate names no engine; here is the table that it is handed.
+//! The bench crate names no engine, and gets this table.
 
 use std::hash::{BuildHasher, Hasher};
 use std::path::Path;

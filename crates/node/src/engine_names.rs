@@ -1,4 +1,4 @@
-//! The engines by name, and how each looks into a directory.
+//! The engines by name, each with the inspection of its directories.
 
 use std::path::Path;
 

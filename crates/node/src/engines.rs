@@ -157,7 +157,7 @@ impl Engines {
         whole.map_or(tenant, |(whole, _)| *whole)
     }
 
-    /// Goes by this state from here on, if the stores depend on the agreed state.
+    /// Uses this state from now on, if the stores depend on the agreed state.
     pub(crate) fn follow(&self, state: Arc<dyn AgreedState>) {
         self.routes.follow(state);
     }
@@ -464,7 +464,7 @@ impl Engines {
     }
 
     /// Opens a store that is made of one store of each backend. The store of the hints has all in the
-    /// default one: its keys are no keys of buckets.
+    /// default one: its keys are not keys of buckets.
     fn open_several(
         &self,
         directory: &Path,

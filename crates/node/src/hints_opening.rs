@@ -24,7 +24,7 @@ pub(crate) struct HintsOpening<'a> {
     pub(crate) disk: &'a Arc<dyn Disk>,
     pub(crate) engines: &'a Engines,
     pub(crate) log: Option<&'a ValueLog>,
-    /// Stores of partitions: a copy of one of them is no store of hints, and the value log keeps the
+    /// Stores of partitions: a copy of one of them is not a store of hints, and the value log keeps the
     /// partition's entries.
     pub(crate) recorded: BTreeSet<StoreId>,
 }

@@ -1,4 +1,4 @@
-//! Failures of verbs that were called with `--json`: a program reads one document in every case.
+//! Failures of verbs that were called with `--json`, as one JSON document like any other result.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 const OPTION: &str = "--json";
 
-/// Verbs that print nothing for programs, each with the place of the data that a program may want.
+/// Verbs without JSON output, each with the place of data for programs.
 const WITHOUT_JSON: [(&str, &str); 2] = [
     (
         "server",
@@ -14,17 +14,17 @@ const WITHOUT_JSON: [(&str, &str); 2] = [
     ),
     (
         "bench",
-        "what a run measured is in its directory for programs, in run.json and CSV files",
+        "the directory of a run has its figures for programs, in run.json and CSV files",
     ),
 ];
 
-/// True if the words of a call ask for JSON.
+/// True if the arguments ask for JSON.
 pub(crate) fn is_wanted(words: &[OsString]) -> bool {
     let options = words.iter().take_while(|word| *word != "--");
     options.into_iter().any(|word| word == OPTION)
 }
 
-/// The error of words that are no call.
+/// The error text for arguments that cannot be parsed.
 pub(crate) fn of_words(error: &clap::Error, words: &[OsString]) -> String {
     let verb = words.get(1).and_then(|word| word.to_str());
     let without = WITHOUT_JSON.iter().find(|(name, _)| Some(*name) == verb);

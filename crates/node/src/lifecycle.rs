@@ -25,7 +25,7 @@ const START_WAIT: Duration = Duration::from_secs(300);
 /// The time that a stop may take: requests drain and everything is synced.
 const STOP_WAIT: Duration = Duration::from_secs(180);
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
-/// The time between two lines about a service that is not there yet.
+/// The time between two lines about a service that is not up yet.
 const SAY_PERIOD: Duration = Duration::from_secs(3);
 /// The end of the output of a node that did not start, in bytes.
 const LAST_WORDS: usize = 2_000;
@@ -120,7 +120,7 @@ fn spawn(arguments: &ConfigurationArguments, output: &Path) -> anyhow::Result<Ch
         std::fs::create_dir_all(directory)
             .with_context(|| format!("create the log directory {}", directory.display()))?;
     }
-    // A start's own words alone: those of an earlier one would be taken for its reason to fail.
+    // Only the output of this start: that of an earlier one would look like its reason to fail.
     // Appended to, so that lines of another process in it cannot be written over.
     let options = File::options().create(true).append(true).open(output);
     let file = options.with_context(|| format!("open {}", output.display()))?;

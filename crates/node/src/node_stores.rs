@@ -394,7 +394,7 @@ fn is_of_partition(found: &FoundStore, known: Option<StoreId>) -> Result<(), Str
     }
 }
 
-/// Has so many threads admit a share of the stores each.
+/// Has this many threads admit a share of the stores each.
 fn admit_by_threads(
     log: &ValueLog,
     stores: &[Arc<dyn Tenant>],

@@ -27,7 +27,7 @@ const OWN: u64 = 128;
 const CLIENTS_MIN: u64 = 64;
 /// More connections than this are of no use.
 const CLIENTS_MAX: u64 = 20_000;
-/// Room for so many others is reserved wherever others can connect, should they become more.
+/// Room for this many others is reserved wherever others can connect, should they become more.
 const OTHERS_MIN: u64 = 4;
 /// Directories below one another in a data directory, at most.
 const DEPTH_MAX: u32 = 4;
@@ -67,7 +67,7 @@ pub(crate) fn settle(disk: &dyn Disk, settings: &Settings) -> anyhow::Result<Ope
 }
 
 impl OpenFiles {
-    /// Number of connections that clients may have, in a cluster in which this node has so many others
+    /// Number of connections that clients may have, in a cluster in which this node has this many others
     /// around it.
     ///
     /// # Errors

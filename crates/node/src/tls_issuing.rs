@@ -44,7 +44,7 @@ pub(crate) struct InitArguments {
     /// Days for which the node's certificate is valid
     #[arg(long, value_name = "DAYS", default_value_t = 730, value_parser = clap::value_parser!(u32).range(1..))]
     days: u32,
-    /// Make the authority alone, on a machine that is no node
+    /// Make the authority alone, on a machine that is not a node
     #[arg(long)]
     authority_only: bool,
 }

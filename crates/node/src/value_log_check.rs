@@ -95,7 +95,7 @@ pub(crate) struct LogNote {
 }
 
 impl LogNote {
-    /// Reads the note in a data directory. A damaged one is taken for none: stores name their log, too.
+    /// Reads the note in a data directory. A damaged one counts as missing, since stores name their log too.
     pub(crate) fn read(disk: &dyn Disk, data: &Path) -> anyhow::Result<Self> {
         let path = data.join(NOTE_NAME);
         let bytes = match read_file(disk, &path, NOTE_BYTES_MAX) {

@@ -1,4 +1,4 @@
-//! The reasons why bytes are not in the form that they claim.
+//! The reasons why bytes cannot be decoded.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use kvorum_encoding::Truncated;
 /// The byte form that was being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The opaque clock that clients hand back.
+    /// The opaque clock that clients send back.
     Clock,
     /// The head of a stored object.
     Head,
@@ -24,9 +24,9 @@ impl fmt::Display for Part {
 
 /// The bytes are not a clock, a head, or the body that belongs to a head.
 ///
-/// For a clock: the client sent another one than it was given, the request is at fault. For a head or a
-/// body: the stored copy is damaged (another replica has to serve), except for [`DecodeError::Version`]
-/// and [`DecodeError::Tag`], which ask for a newer program.
+/// A bad clock is a fault of the request: the client sent a clock that no server issued. A bad head or
+/// body is damage to the stored copy, so another replica has to serve. [`DecodeError::Version`] and
+/// [`DecodeError::Tag`] do not mean damage: a newer program wrote the bytes, and can read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The form is newer than this program.
@@ -49,8 +49,8 @@ pub enum DecodeError {
         /// The checksum of the bytes.
         expected: u32,
     },
-    /// The bytes were stored as a kind of objects that this program does not have.
-    #[error("object of the kind {number}, which this program does not know; a newer one wrote it")]
+    /// The object is of a kind that this program does not have.
+    #[error("object of the unknown kind {number}, written by a newer program")]
     Tag {
         /// The kind's number.
         number: u8,
@@ -63,7 +63,7 @@ pub enum DecodeError {
         /// The offset at which reading stopped, in bytes.
         offset: usize,
     },
-    /// The body is not of the length in its head.
+    /// The body's length differs from the one in its head.
     #[error("object body of {got} bytes, its head expects {expected}")]
     BodyLength {
         /// The length of the body, in bytes.
@@ -82,7 +82,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// Places a cut-off read in the form that was being read.
+    /// Maps an error of the reader to an error in the form `part`.
     pub(crate) fn cut(part: Part) -> impl Fn(Truncated) -> Self {
         move |truncated| Self::Malformed {
             part,

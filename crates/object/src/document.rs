@@ -13,7 +13,7 @@ use crate::index_term::IndexTerms;
 
 const MEMBER: &str = "kind";
 const INDEX: &[u8] = b"kind_bin";
-/// A longer text is no kind.
+/// A longer text is not a kind.
 const KIND_BYTES_MAX: usize = 255;
 
 /// The kinds of all siblings, sorted, each once:

@@ -31,7 +31,7 @@ impl IndexOrder {
         }
     }
 
-    /// The term of a value; `None` for a text that is no whole number.
+    /// The term of a value; `None` for a text that is not a whole number.
     ///
     /// ```text
     /// number = sign   u8  0 negative, 1 other

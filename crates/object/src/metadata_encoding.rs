@@ -116,7 +116,7 @@ enum Piece<'a> {
     Plain(&'a [u8]),
 }
 
-/// Walks the fields that are there, so that measuring and writing cannot disagree.
+/// Walks the present fields, so that measuring and writing cannot disagree.
 fn each_field(metadata: &Metadata, mut field: impl FnMut(u8, &[Piece<'_>])) {
     let texts = [
         (CONTENT_TYPE, &metadata.content_type),

@@ -60,7 +60,7 @@ impl Object {
         siblings
     }
 
-    /// The object that a client wants stored under a clock of its own choice (`asis`).
+    /// The object of a client, stored under a clock of the client's choice (`asis`).
     ///
     /// The clock is not incremented, so the value gets a dot of [`crate::ActorId::CONTENT`], made of
     /// a hash of clock and content: storing the same twice gives one version. Merged with concurrent

@@ -8,7 +8,7 @@
 use crate::Object;
 use crate::versions::Version;
 
-/// The resolution that a bucket wants.
+/// The resolution of siblings by a bucket's properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// Clients get all of them.

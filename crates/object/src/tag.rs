@@ -1,7 +1,7 @@
 //! Tags: kinds of objects. A kind decides the part of an object that is kept beside its head, its index
 //! entries, and the records of it that a journal keeps.
 //!
-//! All of them stand in one table, [`TAGS`]: a new one is a new row there. The bucket property
+//! All of them are in one table, [`TAGS`]: a new one is a new row there. The bucket property
 //! `object_tag` names a row. A stored object carries the number of its row, so that it is read rightly
 //! under any later value of the property.
 
@@ -24,7 +24,7 @@ pub enum Retention {
     /// The newest record of a key stays, and a removal for as long as an older record of its key does. Index
     /// entries are made again from the list that the record has of them.
     Retain,
-    /// The same records stay. Index entries are taken anew from the object.
+    /// The same records stay. Index entries are taken again from the object.
     Recalc,
     /// The newest record of a key stays; a removal goes as soon as the keys and heads need it no more.
     /// If these are lost, a removed object may come back.

@@ -50,7 +50,7 @@ pub trait TreeView: Send + Sync + 'static {
     /// Visits the unexpired entries of a range that the filter admits, in key order.
     ///
     /// # Errors
-    /// Damage is none: damaged entries are skipped, and [`TreeView::has_met_damage`] reports it.
+    /// Damage is not an error: damaged entries are skipped, and [`TreeView::has_met_damage`] reports it.
     fn scan(
         &self,
         range: &ScanRange,

@@ -42,7 +42,7 @@ impl Weighter<PageKey, Arc<Page>> for PageWeight {
 }
 
 impl PageCache {
-    /// A cache for at most so many bytes.
+    /// A cache for at most this many bytes.
     pub fn new(bytes_max: u64) -> Self {
         let expected = usize::try_from(bytes_max / PAGE_BYTES_EXPECTED).unwrap_or(usize::MAX);
         let held = Cache::with(

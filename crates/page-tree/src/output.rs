@@ -13,7 +13,7 @@ use crate::file::{HEADER_BYTES, PageFile};
 use crate::page::{Item, PageHeader, encode_body, encode_page};
 use crate::place::PagePlace;
 
-/// So much is written at once. Bytes.
+/// Size of one write, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// The files that pages are written to.

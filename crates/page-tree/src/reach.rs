@@ -24,7 +24,7 @@ pub(crate) fn taken_bytes(place: &PagePlace, level: u8) -> u64 {
 /// below an unreadable one are not counted.
 ///
 /// # Errors
-/// As of [`Tree::get`].
+/// As for [`Tree::get`].
 pub fn live_bytes(tree: &Tree) -> Result<BTreeMap<u64, u64>> {
     let mut live = BTreeMap::new();
     let mut left: Vec<(PagePlace, u8)> = Vec::new();

@@ -129,7 +129,7 @@ impl Pending {
         self.items.push(item);
     }
 
-    /// Takes items from the front for a page of about so many bytes, at least one, and the page's
+    /// Takes items from the front for a page of about this many bytes, at least one, and the page's
     /// lower bound.
     fn take_front(&mut self, page_bytes: usize) -> Option<(Bytes, Vec<Item>)> {
         let mut bytes = 0;
@@ -225,7 +225,7 @@ impl Rewrite {
         }
     }
 
-    /// Continues until about so many bytes were read and written, or to the end.
+    /// Continues until about this many bytes were read and written, or to the end.
     ///
     /// # Errors
     /// Those of the disk. The rewrite has to be abandoned then.
@@ -284,7 +284,7 @@ impl Rewrite {
         };
         let level_above = above.level;
         let mut children = frame.children;
-        // After the loss of a branch, its leaves begin anew right below.
+        // After the loss of a branch, its leaves start again right below.
         for level in frame.level + 1..=level_above {
             children = self.write_branches(level, &children)?;
         }
@@ -520,7 +520,7 @@ impl Rewrite {
         frame.is_some_and(|it| !it.pending.items.is_empty())
     }
 
-    /// Writes a leaf of about so many bytes from pending items.
+    /// Writes a leaf of about this many bytes from pending items.
     fn write_leaf(&mut self, page_bytes: usize) -> Result<()> {
         let Some(frame) = self.frames.last_mut() else {
             return Ok(());

@@ -220,7 +220,7 @@ impl Tree {
     /// The body of an entry, which was put under this key.
     ///
     /// # Errors
-    /// As of [`Tree::get`].
+    /// As for [`Tree::get`].
     pub fn body(&self, key: &[u8], entry: &Entry, reading: Reading) -> Result<Found<Bytes>> {
         let (place, len) = match &entry.body {
             Body::Inline(body) => return Ok(Found::Here(body.clone())),
@@ -247,7 +247,7 @@ impl Tree {
     /// True when the tree has a page of this level with this key, or the body of it.
     ///
     /// # Errors
-    /// As of [`Tree::get`].
+    /// As for [`Tree::get`].
     pub(crate) fn leads_to(&self, key: &[u8], place: &PagePlace, level: u8) -> Result<bool> {
         if level == BODY_LEVEL {
             let found = self.get(key, Reading::MayBlock)?;

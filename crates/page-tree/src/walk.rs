@@ -57,7 +57,7 @@ impl Walk {
     /// Goes on to the next key, or to the next page that cannot be read.
     ///
     /// # Errors
-    /// As of [`Tree::get`].
+    /// As for [`Tree::get`].
     pub fn advance(&mut self) -> Result<Walked> {
         if !self.is_begun {
             self.is_begun = true;

@@ -51,7 +51,7 @@ impl Answers {
         }
     }
 
-    /// Counts a request of so many bytes in, before it is handled.
+    /// Counts a request of this many bytes in, before it is handled.
     pub(crate) fn take(&self, bytes: usize, settings: &PeerSettings) -> NowTaken<'_> {
         let mut in_progress = self.in_progress.lock();
         if in_progress.is_leaving {

@@ -20,11 +20,11 @@ use crate::lane::Lane;
 
 /// Connections that a member may have on one lane; with one more its oldest is ended.
 const ANSWERED_PER_LANE_MAX: usize = 3;
-/// Connections of callers that are no members, or have not introduced themselves yet; further ones are
+/// Connections of callers that are not members, or have not introduced themselves yet; further ones are
 /// closed.
 const GUESTS_MAX: usize = 64;
 
-/// The most connections, in both directions, in a cluster in which this node has so many `others`
+/// The most connections, in both directions, in a cluster in which this node has this many `others`
 /// around it.
 #[must_use]
 pub const fn connections_max(others: u64) -> u64 {
@@ -79,7 +79,7 @@ pub(crate) struct Calling {
     pub(crate) dismissed: oneshot::Receiver<()>,
 }
 
-/// The place of a caller that is no member, or has not introduced itself yet.
+/// The place of a caller that is not a member, or has not introduced itself yet.
 pub(crate) struct Guest(Arc<Callers>);
 
 impl Callers {

@@ -10,7 +10,7 @@ use crate::hello::Refusal;
 /// The reason why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
-    /// The node has no known address: it is no member any more, or not yet.
+    /// The node has no known address: it is no longer a member, or not yet.
     #[error("no address is known for node {node}")]
     NoAddress {
         /// The node.

@@ -9,7 +9,7 @@ use kvorum_ring::NodeId;
 
 use crate::lane::Lane;
 
-/// The protocol's versions that this build speaks.
+/// The protocol's versions that this build supports.
 pub const VERSIONS: std::ops::RangeInclusive<u16> = 1..=1;
 
 const MAGIC: &[u8; 8] = b"KvPeer\r\n";
@@ -131,7 +131,7 @@ impl Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) admission: Admission,
-    /// The version to speak, the highest that both have.
+    /// The version to use, the highest that both have.
     pub(crate) version: u16,
     /// The node that was reached.
     pub(crate) node: NodeId,
@@ -150,7 +150,7 @@ impl Hello {
         }
     }
 
-    /// The highest version that both sides speak.
+    /// The highest version that both sides support.
     pub(crate) fn common_version(&self) -> Option<u16> {
         let highest = self.highest.min(*VERSIONS.end());
         (highest >= self.lowest.max(*VERSIONS.start())).then_some(highest)

@@ -13,7 +13,7 @@ use crate::message::Message;
 /// Gathered for one write: enough for a system call to be worth it, and no more, since gathered frames
 /// can no longer be overtaken.
 const BATCH_BYTES: usize = 256 * 1024;
-/// Frames without a message that may wait: a peer that has caused so many and reads none of them is
+/// Frames without a message that may wait: a peer that has caused this many and reads none of them is
 /// given up.
 const SIGNALS_MAX: usize = 100_000;
 /// Shorter fragments are copied behind their fields: cheaper than one more part of a write.

@@ -133,7 +133,7 @@ impl Peers {
         Ok((asking.node(), answer))
     }
 
-    /// Closes the connections to and from a node that is no member any more. Requests under way fail,
+    /// Closes the connections to and from a node that is no longer a member. Requests under way fail,
     /// and its own go on no further.
     pub fn forget(&self, node: NodeId) {
         self.shared.callers.dismiss(node);

@@ -276,7 +276,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Room for a request of so many bytes, if it is large; an error where there is none.
+    /// Room for a request of this many bytes, if it is large; an error where there is none.
     fn room_for(&self, len: u64) -> Result<Option<Taken>, NoRoom> {
         let settings = &self.answering.settings;
         let len = usize::try_from(len).unwrap_or(usize::MAX);

@@ -29,7 +29,7 @@ list_defects! {
     EpochRuleSkippedOnReceiver,
     /// Vnodes go on with the actor and the counter that they began with.
     CounterLeaseIgnored,
-    /// A hint is forgotten before it is known to have arrived.
+    /// A hint is dropped before its arrival is confirmed.
     HintDeletedBeforeConfirmation,
     /// Stand-ins count as primaries for pw.
     SloppyQuorumCountedForPw,
@@ -55,7 +55,7 @@ list_defects! {
     RetryTakenForNewWrite,
     /// A record of the agreed log counts as kept before it is synced.
     AgreedBeforeSync,
-    /// A node's vote is forgotten when it starts.
+    /// A node's vote is lost when the node starts.
     VoteForgotten,
     /// A commit carries out any staged plan, even if it names another one.
     PlanNotCompared,
@@ -75,9 +75,9 @@ list_defects! {
     GroupNotAwaited,
     /// A hint or checkpoint that does not match its data file is used.
     StaleHintTrusted,
-    /// A removal is forgotten while an older entry of the key is still on disk.
+    /// A removal is dropped while an older entry of the key is still on disk.
     TombstoneDroppedTooEarly,
-    /// A ledger forgets a removal while the journal has an older record of the key.
+    /// A ledger drops a removal while the journal has an older record of the key.
     RemovalLeftToJournal,
     /// A collection of the journal leaves out some needed records.
     LiveRecordNotCollected,

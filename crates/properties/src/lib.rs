@@ -3,7 +3,7 @@
 //! Three layers make the properties of a bucket: those set for the bucket, over those set for its type,
 //! over the defaults. Each layer but the last is a [`PropertyOverlay`], where anything may be absent;
 //! the result is a [`BucketProperties`], where every property with a default has a value. All
-//! properties stand in one table (`table.rs`), from which both types, their JSON and the checks of
+//! properties are in one table (`table.rs`), from which both types, their JSON and the checks of
 //! single values are made. It also has the effect of setting each (`effect.rs`), by which new values
 //! are checked (`property_check.rs`). Contradictions between properties are in `rules.rs`;
 //! `resetting.rs` takes properties back. The hooks that run here are validators (`validator.rs`), one

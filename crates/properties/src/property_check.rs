@@ -2,7 +2,7 @@
 //! is named.
 //!
 //! The rule is applied once, by the node that a client sets a property at, before the change is proposed
-//! to the cluster. It is no rule of the agreed state: commands in the log of a cluster were accepted by
+//! to the cluster. It is not a rule of the agreed state: commands in the log of a cluster were accepted by
 //! the rules of the version that wrote them, and have to be carried out by every later one.
 
 use serde_json::{Map, Value};

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The number of n replicas that must answer.
 ///
-/// "default" is no variant: it means that the value is absent, so that readers of a request get an
+/// "default" is not a variant: it means that the value is absent, so that readers of a request get an
 /// `Option` and it is resolved only once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Quorum {
@@ -20,7 +20,7 @@ pub enum Quorum {
     Number(u32),
 }
 
-/// A value that is no quorum.
+/// A value that is not a quorum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is neither a number nor one, quorum, all or default")]
 pub struct NotQuorum {

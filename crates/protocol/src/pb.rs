@@ -1,11 +1,11 @@
 //! The messages as generated from `proto/`; `bytes` fields are slices of the frame.
 //!
-//! The generated code is in the tree: the compiler of the files and its dependencies would take a fresh
-//! build longer than the server's own lower floors. A test compares it with the files; `cargo xtask fix`
-//! renews it.
+//! The generated code is in the tree: a fresh build would spend more time on the protocol compiler and
+//! its dependencies than on the server's own lower floors. A test compares the code with the `.proto`
+//! files, and `cargo xtask fix` generates it again.
 //!
-//! The generated decoder does not insist on `required` fields: one that is missing reads as empty
-//! or zero, and the server judges it like any other empty value.
+//! The generated decoder does not check that `required` fields are there: a missing one reads as empty
+//! or zero, and the server treats it as any other empty value.
 
 #![expect(
     missing_docs,

@@ -12,7 +12,7 @@ pub const REPORT: &str = "report.html";
 /// Makes the report of a run as `report.html` in its directory, and returns its path.
 ///
 /// # Errors
-/// A directory that is no run's, or a page that cannot be written.
+/// A directory that is not a run's, or a page that cannot be written.
 pub fn write_report(directory: &Path) -> anyhow::Result<PathBuf> {
     let page = directory.join(REPORT);
     write_page(directory, &page)?;

@@ -32,7 +32,7 @@ use crate::search::{Goal, given_back, relaxed};
 use crate::share::{Claims, Member};
 use crate::spread::{Crowding, Rules, UNOWNED};
 
-/// A node that wants partitions.
+/// A node that claims partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimant {
     /// The node.
@@ -291,7 +291,7 @@ impl Plan {
         places.map(|(at, owner)| self.rules.moved(at, *owner)).sum()
     }
 
-    /// The goal of a ring that grows; one that misses it is laid out anew.
+    /// The goal of a ring that grows; one that misses it is laid out again.
     fn goal(&self, laid_out: &[Member]) -> Goal {
         let slack = Crowding::from(self.size.get()) / SLACK;
         let crowding = match self.rules.crowding(laid_out) {
@@ -470,7 +470,7 @@ impl Plan {
         (0..self.partitions()).map(next).collect()
     }
 
-    /// Rank of a member with so many of its due partitions for the next place. First come members that
+    /// Rank of a member with this many of its due partitions for the next place. First come members that
     /// are due it already, then those with a nearer deadline, then those that are due more.
     fn turn(
         &self,

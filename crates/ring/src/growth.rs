@@ -32,7 +32,7 @@ impl Ring {
 
     /// Begins to change the number of replicas by one. Writes go to the longer list from now on.
     ///
-    /// With the present number, begins to change the detours instead, to those for so many replicas on
+    /// With the present number, begins to change the detours instead, to those for this many replicas on
     /// distinct nodes.
     pub fn begin_growth(&mut self, to: u16) -> Result<(), MoveError> {
         if !self.moves.is_empty() {

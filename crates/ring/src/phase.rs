@@ -2,7 +2,7 @@
 //!
 //! Coordinators learn of a move late and in any order. The phases are chosen so that quorums of two
 //! neighbouring ones always meet. Epochs and the two gates that [`Phase`] documents keep phases further
-//! apart from meeting. The proof stands in decision 7; a search over all interleavings of a small
+//! apart from meeting. The proof is in decision 7; a search over all interleavings of a small
 //! cluster (`tests/it/stale_reads.rs`) confirms it, and shows that none of its parts can be left out.
 
 /// The phase of a move.

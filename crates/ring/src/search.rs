@@ -78,7 +78,7 @@ pub(crate) fn relaxed(rules: &Rules, owners: &[Member], goal: &Goal) -> Vec<Memb
     let mut best = Search::new(rules, owners.to_vec());
     let mut vain = 0;
     for attempt in 1..=attempts {
-        // Going on leads further; beginning anew stays closer to where it began.
+        // Going on leads further; starting again stays closer to where it began.
         let from = if attempt % 2 == 0 {
             &best.owners
         } else {

@@ -57,7 +57,7 @@ pub enum RuntimeError {
         source: io::Error,
     },
 
-    /// No listener is there.
+    /// No listener has this address.
     #[error("connect to {address}: refused")]
     Refused {
         /// The address connected to.

@@ -37,7 +37,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Room for so many bytes.
+    /// Room for this many bytes.
     pub fn new(bytes_max: u64) -> Self {
         Self(Arc::new(Shared {
             bytes_max,

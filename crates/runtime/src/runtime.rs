@@ -44,7 +44,7 @@ impl Default for ProductionOptions {
 }
 
 impl ProductionOptions {
-    /// The workers of each of several nodes that share a machine of so many cores: its share, and one
+    /// The workers of each of several nodes that share a machine of this many cores: its share, and one
     /// at least.
     pub fn workers_of_each(cores: usize, nodes: usize) -> NonZeroUsize {
         let share = cores.checked_div(nodes).and_then(NonZeroUsize::new);

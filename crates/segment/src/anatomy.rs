@@ -1,8 +1,7 @@
 //! A segment taken apart for display: every byte in a field, every checksum with its verdict.
 //!
-//! It reads with the decoder of records, and unlike [`Scan`](crate::Scan) judges nothing: a torn
-//! tail and corruption look alike here, and seals, marks, zeros and the gaps between records are
-//! shown unchanged.
+//! It uses the decoder of records. Unlike [`Scan`](crate::Scan) it does not distinguish a torn tail
+//! from corruption, and it shows seals, marks, zeros and the gaps between records as they are.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,12 +19,12 @@ use crate::{FILE_HEADER_BYTES, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, SegmentE
 
 /// The first bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = crate::file_header::MAGIC;
-/// Bytes read at once, and kept.
+/// The number of bytes that are read at once and kept for the next pieces.
 const WINDOW_BYTES: usize = 256 << 10;
-/// The part of a back that is shown.
+/// The number of bytes of a back that are shown.
 const SHOWN_BACK_BYTES: u64 = 64;
 
-/// The front of a record, to be taken apart by its writer's crate.
+/// The front of a record, for the crate that wrote it and can divide it into fields.
 pub struct RecordFront<'a> {
     /// The kind in the file's header.
     pub file_kind: u8,
@@ -39,7 +38,7 @@ pub struct RecordFront<'a> {
     pub bytes: &'a Bytes,
 }
 
-/// Takes a front with a right checksum apart; `None` leaves it one field.
+/// Divides a front whose checksum is right into fields. `None` shows it as one field.
 pub type DissectFront = fn(&RecordFront<'_>) -> Option<Vec<Field>>;
 
 /// An iterator over the pieces of a segment: header, records, gaps, damage.
@@ -58,7 +57,8 @@ pub struct SegmentAnatomy {
 impl SegmentAnatomy {
     /// Opens a segment; pieces that end at or before `from` are left out.
     ///
-    /// Records are bound to their segment by its header. `fallback` stands in for one that is damaged.
+    /// The checksums of records include the identity in the segment's header. `fallback` is the
+    /// identity of a segment whose header is damaged.
     pub fn open(
         disk: &dyn Disk,
         path: &Path,
@@ -124,7 +124,7 @@ impl SegmentAnatomy {
                 },
             };
         }
-        // One record longer than the searched part: it is shown as bytes without a header.
+        // A record may be longer than the searched part. It is shown as bytes without a header.
         Ok(if start > from { aligned(from) } else { start })
     }
 
@@ -170,7 +170,7 @@ impl SegmentAnatomy {
             self.window = Bytes::new();
             let header = self.bytes(at, RECORD_HEADER_BYTES)?;
             if header.iter().any(|byte| *byte != 0) {
-                // A server that has the file open has just appended here.
+                // A running server has appended a record here in the meantime.
                 return self.next_piece();
             }
             self.position = end;
@@ -191,7 +191,7 @@ impl SegmentAnatomy {
         }))
     }
 
-    /// Goes on at the next record.
+    /// A damaged piece, up to the next record.
     fn damage(&mut self, at: u64, found: &str, expected: &str) -> kvorum_disk::Result<Piece> {
         let next = self.find_record(aligned(at + 1))?.unwrap_or(self.len);
         self.position = next;
@@ -384,7 +384,7 @@ impl Iterator for SegmentAnatomy {
 }
 
 fn header_id(bytes: &[u8], path: &Path) -> Option<SegmentId> {
-    // No identity is expected yet: a header that is not damaged is whole.
+    // No identity is expected yet, so a sound header is reported as foreign, with its identity.
     let unknown = SegmentId {
         log_id: 0,
         number: 0,
@@ -417,14 +417,14 @@ fn header_piece(bytes: &[u8], path: &Path) -> Piece {
     let covered = bytes.get(..28).unwrap_or(bytes);
     fields.checksum("checksum of the header", mask_checksum(checksum(covered)));
     let mut piece = fields.finish("segment");
-    // The decoder has the last word.
+    // The decoder may refuse a header although each field looks right, as for a newer version.
     if header_id(bytes, path).is_none()
         && !piece.is_damaged()
         && let Some(version) = piece.fields.get_mut(1)
     {
         version.check = Check::Bad {
             got: version.value.clone(),
-            expected: "a version that this program knows".to_owned(),
+            expected: "a version that this program can read".to_owned(),
         };
     }
     piece
@@ -449,7 +449,7 @@ fn header_fields(header: &RecordHeader, front: &[u8], at: u64, computed: u32) ->
     let short = fields.identity("short checksum", 2);
     let mut piece = fields.finish("");
     if let Some(field) = piece.fields.last_mut() {
-        // The header was decoded by it.
+        // With a wrong short checksum the header would not have been decoded.
         field.value = format!("{short:04x}");
         field.check = Check::Good;
     }

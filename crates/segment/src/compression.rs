@@ -128,7 +128,7 @@ impl Compressor {
         }
     }
 
-    /// Counts the value among those in vain; one that shrinks begins the count anew. Threads that
+    /// Counts the value among those in vain; one that shrinks begins the count again. Threads that
     /// count at once may try one more or one less.
     fn is_worth_a_try(&self) -> bool {
         let in_vain = self.in_vain.fetch_add(1, Ordering::Relaxed);

@@ -11,7 +11,7 @@
 //!    segment and the offset: a block that ended up in the wrong place does not pass, and neither
 //!    does a copy of a record inside a value.
 //! 2. Nothing in a new segment counts before the file and its name are durable.
-//! 3. After a failed sync a segment is suspect and takes nothing more.
+//! 3. After a failed sync a segment is suspect and refuses appends.
 //! 4. After a failed append nothing of it stays behind: the file is cut back before it goes on.
 //! 5. [`Scan`] distinguishes a torn tail (the unpromised end) from corruption (damage to promised
 //!    data): a sealed segment has no torn tail, and each record carries the synced length of its

@@ -263,7 +263,7 @@ pub(crate) fn encode_front(
     out[start..start + 4].copy_from_slice(&front.to_le_bytes());
 }
 
-/// Decodes the header of a record at `offset`; `None` when it is none. The front is not checked yet,
+/// Decodes the header of a record at `offset`; `None` if it is not one. The front is not checked yet,
 /// so lengths are right with a probability of 1 - 2^-16 only: plausible, not proven.
 pub(crate) fn decode_header(bytes: &[u8], seed: ChecksumSeed, offset: u64) -> Option<RecordHeader> {
     let bytes = bytes.get(..RECORD_HEADER_BYTES)?;

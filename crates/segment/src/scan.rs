@@ -218,7 +218,7 @@ impl Scan {
         self.window_bytes = bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES);
     }
 
-    /// Reads about so many bytes only for their damage. Returns their number, and true at the end.
+    /// Reads about this many bytes only for their damage. Returns their number, and true at the end.
     pub fn check(&mut self, bytes: u64, mut damaged: impl FnMut(Damage)) -> Result<(u64, bool)> {
         let mut read_bytes = 0;
         while read_bytes < bytes || read_bytes == 0 {

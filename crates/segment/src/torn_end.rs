@@ -1,8 +1,8 @@
 //! Possible remains of a segment's seal or mark after a power cut.
 //!
-//! A seal is written when everything before it is durable, and so is a mark, and nothing waits for
-//! either to be durable itself: a later segment may have records by then. So in a segment whose
-//! records were certainly durable, these two may be torn nevertheless, and that is no damage.
+//! Seals and marks are written when everything before them is durable, and nothing waits until they
+//! are durable themselves. Records of a later segment may become durable first. So a seal or a mark
+//! may be torn in a segment whose records are all durable, and that is not corruption.
 
 use std::ops::Range;
 
@@ -19,8 +19,8 @@ const FREE_IN_SEAL: [Range<usize>; 4] = [0..4, 8..16, 30..32, RECORD_HEADER_BYTE
 /// The variable bytes of a mark: checksums, and the durable length of the segment.
 const FREE_IN_MARK: [Range<usize>; 3] = [0..4, 24..28, 30..32];
 
-/// True when `bytes` may be the remains of a seal or a mark at `at`: each byte is one of its own,
-/// or zero as before. A record with a front differs from both in its lengths, if in nothing else.
+/// True when `bytes` may be the remains of a seal or a mark at `at`: each byte is as in the whole
+/// record, or still zero. Any other record with a front differs from both at least in its lengths.
 pub(crate) fn is_of_seal_or_mark(bytes: &[u8], at: u64) -> bool {
     is_of(bytes, &seal_at(at), &FREE_IN_SEAL) || is_of(bytes, &mark(), &FREE_IN_MARK)
 }

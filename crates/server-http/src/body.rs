@@ -13,7 +13,7 @@ use kvorum_runtime::{COUNTED_BYTES_MIN, Room, Runtime, Taken};
 /// long.
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 
-/// Time for a whole body: this, and a second more for each so many bytes that are allowed.
+/// Time for a whole body: this, and a second more for each unit of this many bytes that are allowed.
 const BODY_TIME_MAX: Duration = Duration::from_secs(300);
 const BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
 
@@ -117,7 +117,7 @@ impl RequestBody {
         let _ = runtime.timeout(DISCARD_TIME_MAX, drain).await;
     }
 
-    /// Takes room for a body of so many bytes in all, if that is large.
+    /// Takes room for a body of this many bytes in all, if that is large.
     fn take_room(&mut self, bytes: usize) -> Result<(), BodyError> {
         if bytes <= COUNTED_BYTES_MIN {
             return Ok(());

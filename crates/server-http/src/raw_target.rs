@@ -109,7 +109,7 @@ enum State {
     /// The rest of the request line.
     Version,
     Headers,
-    /// A body, or the data of a chunk, with so many bytes to come.
+    /// A body, or the data of a chunk, with this many bytes to come.
     Body {
         rest: u64,
         is_chunk: bool,
@@ -194,7 +194,7 @@ impl Escaper {
 
     fn method(&mut self, byte: u8) -> usize {
         match byte {
-            // Its target is no path, and another protocol may follow.
+            // Its target is not a path, and another protocol may follow.
             b' ' if self.line == b"CONNECT" => self.state = State::Opaque,
             b' ' => self.state = State::Target,
             b'A'..=b'Z' if self.line.len() < LINE_MAX => self.line.push(byte),

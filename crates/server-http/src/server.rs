@@ -160,7 +160,7 @@ impl Server {
     }
 }
 
-/// Logs that a connection could not be accepted, so many times a minute, and waits for a moment.
+/// Logs that a connection could not be accepted, a few times a minute, and waits for a moment.
 pub(crate) async fn wait_to_accept(runtime: &Runtime, error: &RuntimeError) {
     static LOG: LogQuota = LogQuota::new();
     if let Some(left_out) = LOG.take(runtime.now().elapsed()) {

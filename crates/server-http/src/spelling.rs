@@ -96,7 +96,7 @@ fn parsed(names: &[Vec<u8>]) -> Extensions {
         .max_buf_size(request.len() + BUFFER_BYTES_MIN)
         .keep_alive(false);
     let connection = protocol.serve_connection(Memory { unread: request }, take);
-    // It has all that it waits for. A name that is none leaves every name with its capitals.
+    // It has all that it waits for. An invalid name leaves every name with its capitals.
     let _ = connection.now_or_never();
     std::mem::take(&mut *locked(&spelling))
 }

@@ -28,7 +28,7 @@ const SEND_BYTES: usize = 256 * 1024;
 /// Time for which a peer that broke the framing may go on sending before the connection is dropped. A
 /// socket closed with unread input is reset, which would destroy the error before it is read.
 const LINGER: Duration = Duration::from_secs(1);
-/// Time for a large frame: this, and a second more for each so many bytes of it. From its first byte on
+/// Time for a large frame: this, and a second more for each unit of this many bytes. From its first byte on
 /// it holds room for which others wait.
 const FRAME_PATIENCE: Duration = Duration::from_secs(60);
 const FRAME_BYTES_PER_SECOND_MIN: usize = 64 * 1024;
@@ -70,7 +70,7 @@ enum Coming {
     Small,
     /// There is room for it, until it is too late.
     Admitted { _room: Taken, until: Moment },
-    /// There is none: so many bytes of it are to be passed over before it is refused.
+    /// There is none: this many bytes of it are to be passed over before it is refused.
     Refused { bytes: usize },
 }
 

@@ -1,6 +1,6 @@
-//! Faults of peers, logged once for each kind and connection, and so many times a minute in all.
+//! Faults of peers, logged once for each kind and connection, with a limit for each minute in all.
 //!
-//! A broken client repeats its mistake with every request, and some connect anew for each; the log has
+//! A broken client repeats its mistake with every request, and some connect again for each; the log has
 //! to name the fault and the client, not the number of repetitions.
 
 use std::fmt;
@@ -18,7 +18,7 @@ pub(crate) enum Fault {
     Truncated,
     /// A large frame that did not come to its end in time.
     TooSlow,
-    /// A payload that is no message of its code.
+    /// A payload that is not a message of its code.
     Undecodable,
     /// An unknown code.
     UnknownCode,

@@ -126,7 +126,7 @@ impl Reader {
         value
     }
 
-    /// The word for "default" is no quorum that a bucket could have.
+    /// The word for "default" is not a quorum that a bucket could have.
     fn quorum(&mut self, property: &str, wire: Option<u32>) -> Option<Quorum> {
         let quorum = Quorum::from_wire(wire?);
         self.or_refuse(property, Reason::NotValidQuorum, quorum)

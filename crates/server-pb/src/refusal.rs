@@ -27,7 +27,7 @@ pub(crate) enum Refusal {
     /// The coordinator could not do it; its text is Riak's term.
     #[error("{0}")]
     Failed(#[from] RequestError),
-    /// The payload is no message of its code.
+    /// The payload is not a message of its code.
     #[error("Message decoding error: {0}")]
     Undecodable(#[from] prost::DecodeError),
     /// Nothing is known by this code.

@@ -88,7 +88,7 @@ pub(crate) fn of_backend(name: &Name) -> Option<(&str, Name)> {
 }
 
 /// The key that a setting of one of several backends is for, and its free word; none for
-/// [`BUCKET_PREFIX`], which is no key of an engine.
+/// [`BUCKET_PREFIX`], which is not a key of an engine.
 pub(crate) fn key_of_backend(rest: &Name) -> Option<(&'static str, String)> {
     match lookup(rest)? {
         Known::Honoured { pattern, word } => Some((pattern, word)),

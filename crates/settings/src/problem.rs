@@ -120,7 +120,7 @@ pub enum Problem {
         /// The place in it, and the defect.
         reason: String,
     },
-    /// A line that is no setting.
+    /// A line that is not a setting.
     #[error("cannot read `{text}` {place}: expected {expected}")]
     Unreadable {
         /// The place.

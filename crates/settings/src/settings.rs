@@ -1,6 +1,6 @@
 //! The settings of the server: plain values, grouped by owner.
 //!
-//! Only the tables of keys write these structs (see `honoured`), so that a default stands in one place.
+//! Only the tables of keys write these structs (see `honoured`), so that a default is in one place.
 //! Every field names its key; the key's help describes the effect.
 
 use std::collections::BTreeMap;
@@ -204,7 +204,7 @@ pub struct HttpSettings {
 /// The request path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestSettings {
-    /// `max_concurrent_requests`: of each kind; `None` is no limit.
+    /// `max_concurrent_requests`: of each kind; `None` means no limit.
     pub concurrent_max: Option<u64>,
     /// `slow_request_threshold`: `None` logs no request as slow.
     pub slow_threshold: Option<Duration>,
@@ -559,9 +559,9 @@ pub struct InnostoreSettings {
 pub struct MemorySettings {
     /// `ttl`; `None` is off.
     pub ttl: Option<Duration>,
-    /// `max_memory_per_vnode`, bytes; `None` is no limit.
+    /// `max_memory_per_vnode`, bytes; `None` means no limit.
     pub per_vnode_bytes_max: Option<u64>,
-    /// `max_memory`, bytes for the whole node; `None` is no limit.
+    /// `max_memory`, bytes for the whole node; `None` means no limit.
     pub bytes_max: Option<u64>,
 }
 
@@ -595,7 +595,7 @@ pub struct MaintenanceSettings {
     pub handoff_inbound: bool,
     /// `handoff.outbound`.
     pub handoff_outbound: bool,
-    /// `io_bytes_per_second_max`; `None` is no ceiling.
+    /// `io_bytes_per_second_max`; `None` means no ceiling.
     pub io_bytes_per_second_max: Option<u64>,
     /// `cpu_share_max`: per cent of all cores.
     pub cpu_share_max_percent: u8,

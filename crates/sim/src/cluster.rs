@@ -129,7 +129,7 @@ impl Cluster {
         last.unwrap_or(0) + 1
     }
 
-    /// Gives a machine the agreed state, again and again, each time a little late and at times very.
+    /// Gives a machine the agreed state repeatedly, each time a little late and sometimes very late.
     async fn bring_news(&self, machine: Arc<Machine>) {
         loop {
             let drawn = self.runtime.random_u64();

@@ -22,7 +22,7 @@ use crate::draw::Draw;
 use crate::machine::Running;
 use crate::plan::Control;
 
-/// The kinds that are tried, and their bucket types.
+/// The tested kinds, and their bucket types.
 const KINDS: [(&str, Datatype, Kind); 2] = [
     ("counters", Datatype::Counter, Kind::Counter),
     ("sets", Datatype::Set, Kind::Set),

@@ -7,7 +7,7 @@ use kvorum_disk::{Disk, EntryKind, MemoryDisk, create_directory_durably, read_fi
 /// No file of a simulated node is larger.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Copies a directory with all that is wanted below it; one that is not there is none.
+/// Copies a directory with all wanted entries below it. A missing directory is not an error.
 pub(crate) fn copy_directory(
     from: &MemoryDisk,
     to: &MemoryDisk,

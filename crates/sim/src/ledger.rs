@@ -9,7 +9,7 @@ use crate::history::History;
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) histories: Vec<History>,
-    /// A machine has forgotten something: until all is repaired, reads may be stale.
+    /// A machine has lost data: until all is repaired, reads may be stale.
     pub(crate) is_amnesiac: bool,
     pub(crate) violations: Vec<String>,
     pub(crate) faults: BTreeMap<FaultKind, u64>,

@@ -28,17 +28,17 @@ use kvorum_test_cluster::{machine, node_id};
 use parking_lot::Mutex;
 
 use crate::disk_copy::copy_directory;
+use crate::follower::Follower;
 use crate::messages::{Front, Messages};
 use crate::plan::{Control, RunPlan};
 use crate::stores::{SimulatedStores, Upkeep};
-use crate::follower::Follower;
 
 /// Directory of a member's own files.
 pub(crate) const DATA_DIRECTORY: &str = "/node/data";
 pub(crate) const DIRECTORY: &str = "/node";
 /// Directory of a member's state of the cluster and of itself. The rest of its directory is data.
 pub(crate) const RING_DIRECTORY: &str = "/node/ring";
-/// A machine: it is there while its node is not.
+/// A machine. It exists also while its node does not run.
 pub(crate) struct Machine {
     pub(crate) number: u8,
     pub(crate) plan: RunPlan,
@@ -151,7 +151,7 @@ impl Machine {
         state.has_joined && !state.is_retired
     }
 
-    /// Its node is no member any more, and is switched off for good.
+    /// Its node is no longer a member, and is switched off for good.
     pub(crate) fn retire(&self) {
         self.state.lock().is_retired = true;
         self.kill_onto(MemoryDisk::clone);
@@ -193,7 +193,7 @@ impl Machine {
     }
 
     /// The power fails, and the data are others: none, or those of an older copy. A member's card and
-    /// its log are on another disk, as is advised: a node that loses its votes has to come anew.
+    /// its log are on another disk, as is advised: a node that loses its votes has to come again.
     pub(crate) fn crash_onto(&self, seed: u64, copy: &MemoryDisk) -> anyhow::Result<()> {
         if self.plan.control == Control::StandIn {
             self.kill_onto(|_| copy.clone());

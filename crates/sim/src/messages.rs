@@ -1,6 +1,6 @@
 //! Faults of single messages between nodes: lost, delivered twice, overtaken by later ones.
 //!
-//! It sits where messages from a connection are handed to a node's services, and is no part of a
+//! The faults act where messages from a connection are handed to a node's services, and not in a
 //! network: connections are ordered streams, on which a message is lost only with all that follow. It
 //! imitates the effects that streams have in the end. A stream that breaks loses requests and answers.
 //! A stream that was clogged brings a request after its sender has repeated it over another, so that it

@@ -11,7 +11,7 @@ use kvorum_vnode::VnodeSettings;
 use crate::plan::RunPlan;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
-/// More siblings than clients make: those that blind writes pile up are no failure here.
+/// More siblings than clients make: those that blind writes pile up are not a failure here.
 pub(crate) const VNODE_SETTINGS: VnodeSettings = VnodeSettings {
     limits: Limits {
         size_warning_bytes: u64::MAX,

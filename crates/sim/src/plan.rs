@@ -29,7 +29,7 @@ pub enum Engine {
     Hanoidb,
     /// Pages, with the node's value log as their redo log, on disks that can fail.
     Innostore,
-    /// Bitcask and leveldb side by side, each with some buckets: the backend of a bucket is drawn anew
+    /// Bitcask and leveldb side by side, each with some buckets: the backend of a bucket is drawn again
     /// every few seconds and each time that a store is opened, and earlier writes move there.
     Multi,
     /// Memory: quick, for faults that no disk has a part in.
@@ -122,7 +122,7 @@ impl RunPlan {
     }
 
     /// A plan with faults of these kinds alone, on disks: for failures that need them to meet. It has
-    /// one fault at most of the kinds that make a machine forget, however many are asked for.
+    /// one fault at most of the kinds that make a machine lose data, however many are asked for.
     pub fn focused(seed: u64, kinds: &[FaultKind]) -> Self {
         Self::drawn(seed, Some(kinds))
     }
@@ -178,7 +178,7 @@ impl RunPlan {
         };
         plan.give_writers_keys();
         plan.draw_faults(draw, focus);
-        // Data that a machine forgets must not be about to move: the machine may be the only source.
+        // Data that a machine loses must not be about to move: the machine may be the only source.
         let may_move = control == Control::Members && !plan.is_amnesiac();
         plan.has_second_operator = may_move && kind.chance(30);
         plan
@@ -210,7 +210,7 @@ impl RunPlan {
 
     fn draw_faults(&mut self, draw: &mut Draw, focus: Option<&[FaultKind]>) {
         let (has_disk, length) = (self.engine != Engine::Memory, self.length);
-        // Data that a machine forgets is there again only when all is repaired: one such fault a run,
+        // Data that a machine loses is back only when all is repaired: one such fault a run,
         // and none while partitions move, of which it may be the only source. Where they move often
         // such a fault hardly ever fits, so most plans have one or the other.
         let is_amnesiac = has_disk && focus.is_none() && draw.chance(40);
@@ -265,7 +265,7 @@ impl RunPlan {
         self.faults.sort_by_key(|fault| fault.begin);
     }
 
-    /// True when a machine forgets confirmed writes.
+    /// True when a machine loses confirmed writes.
     pub fn is_amnesiac(&self) -> bool {
         self.faults.iter().any(|fault| fault.kind.is_amnesia())
     }

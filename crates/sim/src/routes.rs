@@ -1,7 +1,9 @@
-//! The routes of a store of several backends in a run: drawn anew every few seconds, as if an operator had changed
-//! the backends of buckets, so that buckets are always about to move, moving, or on their way back.
+//! The routes of a store of several backends in a run.
 //!
-//! The hints, whose keys are no keys of buckets, stay in the first child.
+//! They are drawn again every few seconds, as if an operator had changed the backends of buckets. So
+//! buckets are always about to move, moving, or on their way back.
+//!
+//! The hints, whose keys are not keys of buckets, stay in the first child.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -388,7 +388,7 @@ impl Cluster {
         self.runtime.sleep(REPAIR_WAIT).await;
     }
 
-    /// No disk of a run changes its contents: the remains of a power cut are no damage.
+    /// No disk of a run changes its contents: the remains of a power cut are not damage.
     pub(crate) fn check_losses(&self, machine: &Machine) {
         let losses = machine.running().map(|node| node.stores.losses());
         if let Some(first) = losses.unwrap_or_default().first() {

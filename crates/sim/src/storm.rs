@@ -414,7 +414,7 @@ impl Storm<'_> {
             FaultKind::WriteError | FaultKind::SyncError
         );
         if needs_restart {
-            // A store or log that has met such an error takes nothing more: the machine is rebooted.
+            // A store or log refuses writes after such an error, so the machine is rebooted.
             self.hold(victim);
             victim.crash(self.draw.next_u64());
             self.cluster.runtime.sleep(RESTART_PAUSE).await;

@@ -1,5 +1,5 @@
-//! A node with a stand-in for its control plane: it gets each ring late, and the ring of an earlier run
-//! survives with its machine.
+//! A node with a stand-in for its control plane. The stand-in delivers each ring late, and the ring of
+//! an earlier run survives with the machine.
 //!
 //! Everything else is the server's: stores and value log, vnodes and leases, hints, the failure
 //! detector, the peer transport, the coordinator.
@@ -28,7 +28,7 @@ use crate::node_settings::{VNODE_SETTINGS, coordinator_settings, exchange_settin
 use crate::stores::Which;
 
 const HINT_DIRECTORY: &str = "/node/hints";
-/// Requests of other nodes that wait at which further ones are refused.
+/// The maximum number of waiting requests of other nodes; further ones are refused.
 const WAITING_MAX: usize = 10_000;
 
 struct Up(Liveness);
@@ -109,7 +109,7 @@ impl Machine {
             runtime,
             peers.clone(),
             node_id(self.number),
-            // Higher with every run at any time of the clock, as if it were kept.
+            // The generation: virtual time only grows, so it is higher with every run.
             u64::try_from(runtime.now().elapsed().as_micros())?,
             LivenessSettings::default(),
         );
@@ -179,7 +179,7 @@ impl Machine {
         })
     }
 
-    /// Gives its node a state, if it runs and does not have a newer one.
+    /// Passes a state to the machine's node. A newer state of the node stays; false without a node.
     pub(crate) fn learn(&self, news: &Arc<ClusterState>) -> anyhow::Result<bool> {
         let running = {
             let mut state = self.state.lock();
@@ -201,7 +201,7 @@ impl Machine {
     }
 }
 
-/// Hands hints over now and then.
+/// Hands hints over once a second.
 fn hand_over_hints(runtime: &Runtime, coordinator: &Arc<Coordinator>) {
     let (coordinator, clock) = (coordinator.clone(), runtime.clone());
     runtime.spawn("hints", async move {

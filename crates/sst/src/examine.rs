@@ -55,7 +55,7 @@ pub type EachEntry<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 /// given. `progress` gets the number of bytes read.
 ///
 /// # Errors
-/// Those of the disk, [`SstError::Foreign`] and [`SstError::NewerFormat`]. Damage is no error.
+/// Those of the disk, [`SstError::Foreign`] and [`SstError::NewerFormat`]. Damage is not an error.
 pub fn examine(
     disk: &dyn Disk,
     path: &Path,

@@ -21,7 +21,7 @@ const FUSE_KEYS_MIN: usize = 64;
 pub enum FilterKind {
     /// None: every key may be there.
     None,
-    /// Blocked Bloom with so many bits a key.
+    /// Blocked Bloom with this many bits a key.
     Bloom {
         /// Bits for each key: 10 answer wrongly for one absent key in a hundred.
         bits_per_key: u8,

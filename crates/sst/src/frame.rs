@@ -138,7 +138,7 @@ pub(crate) fn put_frame_header(
     out.extend_from_slice(&header);
 }
 
-/// The header of the frame at `offset`, or `None` when these bytes are none.
+/// The header of the frame at `offset`, or `None` when these bytes are not a header.
 pub(crate) fn decode_frame_header(
     bytes: &[u8],
     seed: ChecksumSeed,

@@ -10,19 +10,19 @@ use crate::{Part, Result};
 /// Bytes of the first read.
 const FIRST_READ_BYTES: usize = 16 << 10;
 
-/// Consecutive blocks of one table, with the bytes read beyond the last of them.
+/// Reads consecutive blocks of one table, and keeps the bytes that it read beyond the last one.
 #[derive(Debug)]
 pub struct ReadAhead {
     window: Window,
     /// Bytes of the next read.
     ahead_bytes: usize,
     bytes_max: usize,
-    /// The first byte behind the block that was read last.
+    /// The first byte behind the block of the last call of `goes_on`.
     behind: Option<u64>,
 }
 
 impl ReadAhead {
-    /// Reads at most so many bytes at once, unless a block is larger.
+    /// Reads at most `bytes_max` bytes at once, unless a block is larger.
     pub fn new(bytes_max: usize) -> Self {
         Self {
             window: Window::default(),
@@ -43,11 +43,11 @@ impl ReadAhead {
         let len = usize::try_from(handle.len).unwrap_or(usize::MAX);
         if self.window.held(handle.offset, len).is_none() {
             let rest = usize::try_from(end.saturating_sub(handle.offset)).unwrap_or(usize::MAX);
-            // A longer walk reads more at once, and a short one pays for little.
+            // Each read is twice as long as the last, so that a short walk reads little in vain.
             let ahead = self.ahead_bytes.min(rest).max(len);
             self.ahead_bytes = (2 * self.ahead_bytes).min(self.bytes_max);
             match self.window.fill(reader, handle.offset, ahead, reading) {
-                // It may be none of this block's bytes that cannot be read.
+                // The bytes that cannot be read may all lie behind this block.
                 Err(error) if error.is_of_device() => {}
                 filled => filled?,
             }
@@ -64,13 +64,13 @@ impl ReadAhead {
         }
     }
 
-    /// True if a block is so small and so close behind the one before that the next ones are likely
-    /// to be needed as well. The next call is for a block behind this one.
+    /// True if a block is small and close behind the one before. The next ones are then likely to be
+    /// needed as well. Calls must be in the order of the blocks.
     pub(crate) fn goes_on(&mut self, handle: BlockHandle) -> bool {
         let reach = self.ahead_bytes as u64;
         let is_next = |behind| (behind..behind + reach).contains(&handle.offset);
         let goes_on = self.behind.is_some_and(is_next);
-        // A large one would fill the window alone, or be cut at its end and read twice.
+        // A large block would fill the window alone, or be cut at its end and read twice.
         let is_small = usize::try_from(handle.len).is_ok_and(|len| len <= self.bytes_max / 4);
         self.behind = Some(handle.end());
         goes_on && is_small

@@ -31,7 +31,7 @@ impl DamageSink for Counting<'_> {
 }
 
 impl Table {
-    /// Reads all parts that are no block of entries, past every cache. Damage is reported to
+    /// Reads all parts that are not a block of entries, past every cache. Damage is reported to
     /// `sink`.
     ///
     /// # Errors

@@ -107,7 +107,7 @@ impl Table {
     /// Opens a table. `cache_id` names its blocks in caches; no other table may have it.
     ///
     /// # Errors
-    /// Damage is reported to `sink` and is no error, except for [`SstError::Foreign`]. The
+    /// Damage is reported to `sink` and is not an error, except for [`SstError::Foreign`]. The
     /// undamaged rest is read.
     pub fn open(
         disk: &dyn Disk,

@@ -43,7 +43,7 @@ pub struct TableOptions {
     pub filter: FilterKind,
     /// True if anti-entropy segments are summed up for each block.
     pub has_segment_sets: bool,
-    /// The file is synced each time so many bytes were written, so that its end finds little left to
+    /// The file is synced each time this many bytes were written, so that its end finds little left to
     /// do; 0 for at the end only.
     pub sync_every_bytes: u64,
 }

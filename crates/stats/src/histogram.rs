@@ -12,7 +12,7 @@ use crate::recording::{Recording, SLICE_SECONDS, SLICES, slot_of};
 use crate::stripe::STRIPES;
 use crate::window::{COUNT_MAX, Cell};
 
-/// Each power of two is cut into so many buckets.
+/// Each power of two is cut into this many buckets.
 const STEP_BITS: u32 = 5;
 const STEPS: usize = 1 << STEP_BITS;
 const VALUE_BITS: u32 = 40;

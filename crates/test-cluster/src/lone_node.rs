@@ -29,7 +29,7 @@ pub struct LoneNode {
 }
 
 impl LoneNode {
-    /// A node with this name, and a ring of so many partitions.
+    /// A node with this name, and a ring of this many partitions.
     pub fn found(
         runtime: &Runtime,
         name: &str,

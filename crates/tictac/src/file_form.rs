@@ -38,7 +38,7 @@ pub struct Stamp {
     pub sequence: u64,
 }
 
-/// The reason why bytes are no tree. The tree is built again: nothing else is lost.
+/// The reason why bytes are not a tree. The tree is built again: nothing else is lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeFileError {
     /// They do not begin as a tree does.

@@ -46,7 +46,7 @@ impl TreeSize {
         (16 << (2 * self as u32)) * 256
     }
 
-    /// The size for so many keys: the smallest one whose leaves have four keys or fewer on average.
+    /// The size for this many keys: the smallest one whose leaves have four keys or fewer on average.
     pub fn for_keys(keys: u64) -> Self {
         let fits = |size: &Self| keys <= KEYS_A_LEAF * u64::from(size.leaves());
         Self::ALL.into_iter().find(fits).unwrap_or(Self::XLarge)

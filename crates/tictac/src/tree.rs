@@ -16,7 +16,7 @@ pub struct Tree {
     hash_version: u8,
     /// The exclusive or of each branch's leaves.
     root: Vec<u32>,
-    /// Branches that were never touched are not there.
+    /// Branches that were never changed are absent.
     branches: Vec<Option<Box<Branch>>>,
     /// The number of those that are there.
     touched: usize,
@@ -56,7 +56,7 @@ impl Tree {
         self.keys
     }
 
-    /// True when its keys ask for a larger tree, which has to be built anew.
+    /// True when its keys ask for a larger tree, which has to be built again.
     pub fn is_outgrown(&self) -> bool {
         TreeSize::for_keys(self.keys) > self.size
     }

@@ -45,7 +45,7 @@ pub struct SlowSide {
     /// Creates tables in the slow directory; otherwise like the store's own disk.
     pub disk: Arc<dyn Disk>,
     directory: PathBuf,
-    /// `None` where it takes nothing more.
+    /// `None` where no more tables go to the slow directory.
     from_level: Option<usize>,
 }
 
@@ -89,7 +89,7 @@ pub fn has_slow(disk: &dyn Disk, directory: &Path) -> Result<bool> {
     Ok(card.is_some())
 }
 
-/// The fast directory of a slow one, by its card; `None` for a directory that is no slow one.
+/// The fast directory of a slow one, by its card; `None` for a directory that is not a slow one.
 ///
 /// # Errors
 /// Those of the disk.

@@ -75,7 +75,7 @@ impl Authority {
     /// Takes one up again from the contents of its files.
     ///
     /// # Errors
-    /// They are no authority and its key.
+    /// They are not an authority and its key.
     pub fn read(certificate: &str, key: &str) -> Result<Self, AuthorityError> {
         let unusable = |part, detail: String| {
             AuthorityError::Unusable(MaterialError::Unreadable { part, detail })

@@ -29,7 +29,7 @@ pub struct Certified {
 }
 
 impl Certified {
-    /// Reads a certificate; `None` when it is none.
+    /// Reads a certificate; `None` for other bytes.
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let names = parsed.subject_alternative_name().ok()?;

@@ -33,7 +33,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity as it stands in a certificate.
+    /// The identity as it is in a certificate.
     pub fn to_uri(&self) -> String {
         let encode = |text| utf8_percent_encode(text, ENCODED);
         format!("{SCHEME}{}/{}", encode(&self.cluster), encode(&self.node))

@@ -150,7 +150,7 @@ fn server_config(
     let mut config = builder
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(resolver(&material.certified_key)));
-    // Connections are few and stay; each proves its certificate anew, after a change too.
+    // Connections are few and stay; each proves its certificate again, after a change too.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)

@@ -82,7 +82,7 @@ impl ServerCertVerifier for AuthorityVerifier {
     }
 }
 
-/// A time as the library wants it.
+/// A time in the library's form.
 pub(crate) fn unix_time(time: WallTime) -> UnixTime {
     UnixTime::since_unix_epoch(std::time::Duration::from_secs(time.seconds()))
 }

@@ -12,7 +12,7 @@
 //!
 //! Stores may be admitted one after the other while others write: the missing batches were logged
 //! before this run, and segments stay for stores that are not yet admitted. Each admission reads
-//! the segments anew, so few admissions are better than many. Replaying takes several times as long
+//! the segments again, so few admissions are better than many. Replaying takes several times as long
 //! as reading. Several threads, each with a share of the stores, are therefore faster than one.
 
 use std::collections::BTreeMap;
@@ -93,7 +93,7 @@ struct Gap {
 enum Held {
     /// The record of this sequence.
     One(Sequence),
-    /// Batches of any store, at most so many.
+    /// Batches of any store, at most this many.
     AtMost(u64),
 }
 

@@ -20,7 +20,7 @@ pub use crate::dropped::in_words;
 /// The kind in the headers of the value log's segments.
 pub const VALUE_LOG_KIND: u8 = crate::log_segment::SEGMENT_KIND;
 
-/// Kinds of the value log's files, segments apart.
+/// Kinds of the value log's files other than segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueLogFile {
     /// The log's identity, and the stores that were erased.
@@ -118,7 +118,7 @@ impl ValueLogFile {
     }
 }
 
-/// Segments of a value log that are neither there nor were let go, as ranges of numbers.
+/// Segments of a value log that neither exist nor were dropped, as ranges of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissingSegments {
     /// Missing segments that the next opening will report.
@@ -170,7 +170,7 @@ impl KnownSegments {
     /// True for the log of this id, and for a log without a file that names its id.
     ///
     /// # Errors
-    /// As of [`KnownSegments::read`].
+    /// As for [`KnownSegments::read`].
     pub fn may_be_of(
         &self,
         disk: &dyn Disk,

@@ -10,15 +10,15 @@
 //! commit before it, or by a thread that would only wait while another's group is synced: the copy into
 //! the page cache then costs no time between two syncs.
 //!
-//! Two sentences make recovery possible. A segment gets its first record after everything in the one
+//! Two rules make recovery possible. A segment gets its first record after everything in the one
 //! before it was synced. And the newest segment that a crash left is cut at its end before a new one
 //! gets its first record. So only the newest one can be torn.
 
 mod closing;
+mod drop_note;
 mod failure;
 #[cfg(test)]
 mod files_test;
-mod drop_note;
 mod room;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -73,7 +73,7 @@ pub(crate) struct Files {
     synced: AtomicU64,
     /// The highest number that a file has: older ones may go, this one keeps the count.
     newest_file: AtomicU64,
-    /// Segments that are gone, and those that are to go.
+    /// Segments that were removed, and those that will be.
     dropped: Mutex<Settled>,
     /// The highest number that is noted on the disk.
     noted_to: AtomicU64,
@@ -82,7 +82,7 @@ pub(crate) struct Files {
 
 /// The result of asking for a place.
 pub(crate) enum Placing {
-    /// The batch stands in this segment.
+    /// The batch is in this segment.
     Placed(Arc<Item>, Arc<LogSegment>),
     /// No file has the space for it: another writer was faster since room was made.
     NoRoom(Batch),
@@ -274,17 +274,17 @@ impl Files {
         segments.values().filter(is_closed).cloned().collect()
     }
 
-    /// True when the directory is there, with a segment in it or with one to come.
+    /// True when the directory exists, with a segment in it or with one to come.
     pub(crate) fn has_files(&self) -> bool {
         self.newest_file.load(Ordering::Acquire) > 0
     }
 
-    /// True when what was queued before could not be written.
+    /// True when earlier queued batches could not be written.
     pub(crate) fn is_stalled(&self) -> bool {
         self.is_stalled.load(Ordering::Acquire)
     }
 
-    /// True when what could not be written may find room now. Asks the file system in that case.
+    /// True when batches that could not be written may find room now. Queries the file system then.
     pub(crate) fn wants_retry(&self) -> bool {
         self.is_stalled() && self.reserve.measure().available >= self.unwritten_bytes()
     }
@@ -295,7 +295,7 @@ impl Files {
         items.map(|item| item.end() - item.offset()).sum()
     }
 
-    /// Tries again to write what could not be written.
+    /// Tries again to write the batches that could not be written.
     pub(crate) fn retry(&self) -> Written {
         let mut state = self.state.lock();
         self.write_queued(&mut state)
@@ -311,7 +311,7 @@ impl Files {
         self.appended.load(Ordering::Acquire)
     }
 
-    /// Writes what is queued here and makes the segment being written durable.
+    /// Writes the queued batches and makes the present segment durable.
     pub(crate) fn sync_written(&self) -> Written {
         let active = {
             let mut state = self.state.lock();
@@ -454,7 +454,7 @@ impl Files {
         }
     }
 
-    /// Writes what is queued while another thread's group is being synced, where that can be done
+    /// Writes the queued batches while another thread's group is being synced, where that can be done
     /// without waiting. Its outcome is that of the groups, unless it is final.
     pub(crate) fn write_ahead(&self) -> Written {
         if self.placed.lock().bytes < WRITE_AHEAD_BYTES_MIN {

@@ -15,7 +15,7 @@ pub(crate) trait Committing: Send + Sync {
     /// An error where awaiting a ticket would take for ever.
     fn check_driven(&self) -> Result<()>;
 
-    /// Writes what is queued if another thread's sync keeps this thread waiting.
+    /// Writes the queued batches if another thread's sync keeps this thread waiting.
     fn write_ahead(&self);
 
     /// The part of a thread that waits for this group. One that is to sleep is counted
@@ -50,8 +50,8 @@ pub(crate) struct Group {
 /// The bell of sleeping threads: rung when the group is done or a leader is wanted.
 ///
 /// The standard library's condition variable wakes all of them in one call. That of `parking_lot`
-/// moves them to the lock and wakes each when the one before it lets go, which makes one long row of
-/// what two processors could do side by side, and of the next group's records with it.
+/// moves them to the lock and wakes each when the one before it releases the lock. That serialises
+/// work that two processors could do in parallel, and delays the next group's records.
 #[derive(Default)]
 struct Bell {
     rung: std::sync::Mutex<Rung>,
@@ -193,7 +193,7 @@ impl SyncPoint for Group {
             return Poll::Ready(self.outcome().unwrap_or(Err(error)));
         }
         let mut tasks = self.tasks.lock();
-        // The outcome is set before the tasks are taken: it is seen here, or the waker is there.
+        // The outcome is set before the tasks are taken: it is seen here, or the waker is registered.
         if let Some(outcome) = self.outcome() {
             return Poll::Ready(outcome);
         }

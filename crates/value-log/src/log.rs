@@ -202,7 +202,7 @@ impl ValueLog {
     /// need.
     ///
     /// # Errors
-    /// Those of the disk and of the stores; the segment is collected anew.
+    /// Those of the disk and of the stores; the segment is collected again.
     pub fn collection_step(&self, budget: StepBudget) -> Result<StepOutcome> {
         self.upkeep.collect(budget)
     }

@@ -129,7 +129,7 @@ impl LogSegment {
         self.unwritten.lock().push_back(item);
     }
 
-    /// Sets the end after an append that is no record.
+    /// Sets the end after an append that is not a record.
     pub(crate) fn set_end(&self, end: u64) {
         self.end.store(end, Ordering::Release);
         self.written_to.store(end, Ordering::Release);
@@ -163,7 +163,7 @@ impl LogSegment {
         self.holders.lock().get(&store).copied()
     }
 
-    /// Decides anew which holders need the segment, given the last state of each; false when none
+    /// Decides again which holders need the segment, given the last state of each; false when none
     /// does.
     pub(crate) fn judge_holders(&self, is_needed_by: impl Fn(StoreId, bool) -> bool) -> bool {
         let mut holders = self.holders.lock();

@@ -101,7 +101,7 @@ impl Holds {
 }
 
 /// The number of sequences that a store skips after losing the file with the last one: none is
-/// given twice, and the log does not take the gap for a loss.
+/// given twice, and the gap does not count as a loss.
 pub const UNKNOWN_SEQUENCES: u64 = 1 << 40;
 
 /// A store whose entries stay in the log. All calls may block.

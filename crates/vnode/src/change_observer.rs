@@ -19,7 +19,7 @@ pub struct Change<'a> {
     pub new: Option<&'a Object>,
 }
 
-/// Is shown the changes of a vnode.
+/// Observes the changes of a vnode.
 ///
 /// The changes of one key come one at a time, in the order in which they were made: the vnode holds the
 /// key's lock meanwhile. So an observer is quick, waits for nothing, and asks nothing of the vnode.

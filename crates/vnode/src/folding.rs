@@ -60,7 +60,7 @@ impl Vnode {
     /// Visits one key of each bucket in the range that holds more than tombstones. Blocks.
     ///
     /// Buckets come in order, but for those whose first key is a tombstone: they come last, after a
-    /// search for a key that is none.
+    /// search for a key that is not one.
     ///
     /// # Errors
     /// Those of [`Vnode::fold_keys`].
@@ -137,7 +137,7 @@ enum Living {
     LeaseExpired,
 }
 
-/// The first key of a bucket, from `first` on, that is no tombstone.
+/// The first key of a bucket, from `first` on, that is not a tombstone.
 fn first_living(
     snapshot: &dyn Snapshot,
     first: &StorageKey,

@@ -57,7 +57,7 @@ pub struct TreesStatus {
     pub keys: u64,
     /// The memory that they take, in bytes.
     pub memory_bytes: u64,
-    /// Leaves that were wrong and were put right.
+    /// Wrong leaves that were corrected.
     pub leaves_corrected: u64,
 }
 
@@ -92,7 +92,7 @@ struct Trees {
 
 #[derive(Default, PartialEq, Eq)]
 enum Progress {
-    /// Nothing has been taken in, and nothing is.
+    /// No entries have been added, and none are being added.
     #[default]
     Unbuilt,
     /// Everything before this key has been taken in.
@@ -193,7 +193,7 @@ impl HashTrees {
         }
     }
 
-    /// Drops the trees; they are to be built anew.
+    /// Drops the trees; they are to be built again.
     pub(crate) fn drop_all(&self) {
         self.state.lock().drop_all();
     }
@@ -402,7 +402,7 @@ impl HashTrees {
         is_free
     }
 
-    /// Puts the leaves right by all that is stored in them.
+    /// Corrects the leaves from the stored entries.
     pub(crate) fn end_recount(&self, order: &RecountOrder, stored: Vec<(StorageKey, TreeEntry)>) {
         let placed = stored.into_iter();
         let placed = placed.filter(|(key, _)| self.tree_of(key) == Some(order.tree));

@@ -70,7 +70,7 @@ enum Step {
     BeginPage,
     BeginRecount,
     TakeSnapshot,
-    /// The page, of so many entries, or the recount ends.
+    /// The page, of this many entries, or the recount ends.
     End(u8),
     DropAll,
 }

@@ -20,7 +20,7 @@ pub(crate) struct Lease {
     pub(crate) next: u64,
 }
 
-/// The table was there and could not be used.
+/// The table exists and could not be used.
 #[derive(Debug)]
 pub struct Unreadable {
     /// The copy that was set aside.
@@ -33,7 +33,7 @@ pub(crate) const MAGIC: &[u8; 8] = b"kvorlea1";
 /// A bound on the memory that a damaged length can make us allocate; the largest ring needs a tenth.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The reason why bytes are no lease table.
+/// The reason why bytes are not a lease table.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DecodeError {
     #[error("{len} bytes are too few for a table")]

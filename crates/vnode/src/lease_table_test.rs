@@ -114,7 +114,7 @@ fn a_lease_serves_once() {
     seal(&table, &first, 5);
     let table = open(&disk, &randomness);
     let again = table.source(partition(0), STORE, Sequence(5));
-    // A vnode made anew in the same run is not ready either, nor does it share the actor.
+    // A vnode made again in the same run is not ready either, nor does it share the actor.
     let anew = table.source(partition(0), STORE, Sequence(5));
     assert_eq!(again.actor(), first.actor());
     assert_ne!(anew.actor(), first.actor());

@@ -1,4 +1,4 @@
-//! One part of a listing, as it is asked of one vnode, wherever it runs.
+//! One part of a listing from one vnode, on any node.
 
 use kvorum_backend::{Flow, FoldClock, FoldEnd, Lease};
 use kvorum_encoding::{Address, StorageKey, StorageKeyError};

@@ -1,4 +1,4 @@
-//! Objects as a vnode's store has them: under the number of their kind, from which is known how to read them.
+//! Objects as a vnode's store has them: each with the number of its kind, which decides how it is read.
 
 use std::sync::Arc;
 

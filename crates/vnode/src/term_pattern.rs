@@ -12,7 +12,7 @@ const COMPILED_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct TermPattern(Regex);
 
-/// A text that is no pattern.
+/// A text that is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct InvalidPattern {

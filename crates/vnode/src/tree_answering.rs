@@ -17,7 +17,7 @@ use crate::tree_name::TreeName;
 use crate::tree_request::{LeafKeys, SeenEntry, TreeAnswer, TreeQuestion, TreeRequest};
 use crate::vnode::Vnode;
 
-/// An answer has so many bytes of keys and heads at most; one entry may exceed it.
+/// An answer has this many bytes of keys and heads at most; one entry may exceed it.
 const LISTED_BYTES_MAX: u64 = 4 << 20;
 
 impl Scanned for SeenEntry {

@@ -78,7 +78,7 @@ impl Vnode {
         self.trees.as_ref().map(|trees| trees.status())
     }
 
-    /// Drops the trees, which are to be built anew: their keys may be in other trees now, or the store
+    /// Drops the trees, which are to be built again: their keys may be in other trees now, or the store
     /// may lack some of their entries.
     pub fn drop_trees(&self) {
         if let Some(trees) = &self.trees {
@@ -92,7 +92,7 @@ impl Vnode {
         self.trees.as_ref().is_some_and(|it| it.are_outgrown())
     }
 
-    /// Takes so many more entries into trees that are being built. Blocks.
+    /// Takes this many more entries into trees that are being built. Blocks.
     ///
     /// # Errors
     /// When the store cannot be read. Entries taken in before stay.

@@ -23,7 +23,7 @@ pub(super) enum Mishap {
     PowerCut(usize),
     /// It fails for all at once.
     PowerCutOfAll,
-    /// The wall clock is stepped by so many seconds, and back.
+    /// The wall clock is stepped by this many seconds, and back.
     ClockStep(usize, i64),
     /// There is no room on the disk.
     FullDisk(usize),

@@ -30,7 +30,7 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts so many machines, each a cluster of its own.
+    /// Starts this many machines, each a cluster of its own.
     pub(super) fn start(
         workshop: &Workshop,
         count: usize,

@@ -58,7 +58,7 @@ impl Reader<'_> {
     }
 
     fn step(&mut self) {
-        // `impl Trait + use<'a>` is no import.
+        // `impl Trait + use<'a>` is not an import.
         if self.word(0) == Some("use") && self.mark(1) != Some('<') {
             self.position += 1;
             if self.is_separator(0) {
@@ -86,7 +86,7 @@ impl Reader<'_> {
         mark(1) == Some(':') && mark(2) == Some(':')
     }
 
-    /// A path outside of imports, up to generic arguments or any token that is no name.
+    /// A path outside of imports, up to generic arguments or any token that is not a name.
     fn path(&mut self) {
         let line = self.line();
         let mut path = Vec::new();

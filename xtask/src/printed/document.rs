@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(replaced, "kvorum bench run --duration 2 \\\nx; y");
     }
 
-    /// Lines that began with another word than one of seven were no command lines, and blocks marked
+    /// Lines that began with another word than one of seven were not command lines, and blocks marked
     /// `bash` held none.
     #[test]
     fn whatever_a_shell_runs_is_a_command_line() {

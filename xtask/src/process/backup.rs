@@ -15,7 +15,7 @@ use crate::server::Site;
 
 const KEYS: u32 = 3_000;
 const VALUE_BYTES: usize = 4_000;
-/// One key in so many is changed between two backups.
+/// One key in this many is changed between two backups.
 const CHANGED_EVERY: u32 = 100;
 /// The limit of bytes moved beside the changed values: unshared files, and those that merges
 /// rewrote.

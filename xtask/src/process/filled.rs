@@ -33,7 +33,7 @@ const DISK_BYTES: u64 = 96 << 20;
 const KEYS: u64 = 600;
 const VALUE_BYTES: usize = 30_000;
 const LIVE_BYTES: u64 = KEYS * VALUE_BYTES as u64;
-/// Clients end after so many bytes if the disk never gets full.
+/// Clients end after this many bytes if the disk never gets full.
 const PUT_BYTES_MAX: u64 = 4 * DISK_BYTES;
 const CLIENTS: u64 = 4;
 const BUCKET: &[u8] = b"overwritten";

@@ -31,7 +31,7 @@ impl Mount {
         Self::of_size(IMAGE_BYTES, directory, cutter)
     }
 
-    /// The same on a disk of so many bytes.
+    /// The same on a disk of this many bytes.
     pub(crate) fn of_size(bytes: u64, directory: &Path, cutter: &Path) -> anyhow::Result<Mount> {
         let mount = Mount {
             image: directory.join("disk.img"),

@@ -1,6 +1,6 @@
 //! No cycles between the modules of a crate, except for those in a list.
 //!
-//! A file that reaches another and is reached by it is no wall: neither can be read, tested or
+//! A file that reaches another and is reached by it is not a wall: neither can be read, tested or
 //! moved alone. `cargo xtask cycles` shows the paths. The list may only shrink: a figure above the
 //! count is a violation too.
 

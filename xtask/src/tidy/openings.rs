@@ -16,7 +16,7 @@ const CRATES: &str = "crates/";
 /// The marks of doc comments of one line.
 const MARKS: [&str; 2] = ["//!", "///"];
 
-/// First words that are no noun and no verb.
+/// First words that are neither a noun nor a verb.
 const QUESTIONS: [&str; 3] = ["What", "Who", "Whoever"];
 
 /// Directories with more such openings than the list says, or fewer.
@@ -117,9 +117,8 @@ fn opening(text: &str) -> Option<String> {
 fn judge(name: &str, places: &[String], listed: usize) -> Vec<String> {
     let found = places.len();
     if found > listed {
-        let first = format!(
-            "{name} has {found} openings with no noun and no verb, {listed} are allowed:"
-        );
+        let first =
+            format!("{name} has {found} openings with no noun and no verb, {listed} are allowed:");
         return std::iter::once(first)
             .chain(places.iter().cloned())
             .collect();

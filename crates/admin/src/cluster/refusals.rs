@@ -6,7 +6,7 @@ use kvorum_member::JoinError;
 
 use crate::request::AdminReply;
 
-/// A verb named a node that is no member.
+/// A verb named a node that is not a member.
 pub(super) fn not_a_member(name: &str) -> AdminReply {
     failed(
         &format!("'{name}' is not a member of the cluster"),

@@ -264,7 +264,7 @@ impl ClusterAdmin {
             Err(_) if name == own => self.member.node(),
             Err(refused) => return Err(refused),
         };
-        // A node that is no member any more reports that itself.
+        // A node that is no longer a member reports that itself.
         if node == self.member.node() {
             return Ok(services_of(name, &self.member.health()));
         }

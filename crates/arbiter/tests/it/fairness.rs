@@ -229,7 +229,7 @@ fn by_store(served: &BTreeMap<Owner, u64>) -> impl Iterator<Item = u64> {
     stores.map(|(_, bytes)| *bytes)
 }
 
-/// The kind of the first step, with so much of the budget of open files used.
+/// The kind of the first step if this share of the budget of open files is used.
 fn first_step(used_percent: u64) -> TaskKind {
     let mut arbiter = Arbiter::new(Budgets {
         open_files_max: Some(1000),

@@ -28,7 +28,7 @@ impl Node {
         }
     }
 
-    /// A look, an answer of a store with so much memory, and another look.
+    /// A look, an answer of a store with this much memory, and another look.
     fn hold(&mut self, stores_mebibytes: u64, open_files: u64) {
         for _ in 0..2 {
             self.now = self.now.plus(Duration::from_secs(1));

@@ -46,7 +46,7 @@ fn operations_of(before: &MemoryDisk, file: u64, budget: StepBudget) -> u64 {
     disk.operations() - opened
 }
 
-/// Begins a merge, and cuts the power after so many of its operations.
+/// Begins a merge, and cuts the power after this many of its operations.
 fn cut_merge(
     before: &MemoryDisk,
     file: u64,
@@ -252,7 +252,7 @@ const UNCUT: u64 = 1 << 20;
 enum Step {
     Put(usize),
     Remove(usize),
-    /// A merge of the file at this index of the existing ones, cut after so many operations.
+    /// A merge of the file at this index of the existing ones, cut after this many operations.
     Merge(usize, u64),
     /// A start after a crash, without the checkpoint if that was found to be wrong.
     Restart(bool),

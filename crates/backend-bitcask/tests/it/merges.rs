@@ -102,7 +102,7 @@ fn script_name(script: u64) -> String {
     format!("{script:06b}")
 }
 
-/// All possible contents of so many files for a key, in one store: bit n of a key's script selects
+/// All possible contents of this many files for a key, in one store: bit n of a key's script selects
 /// a put or a removal of it for file n.
 pub(crate) fn scripted_files(disk: &MemoryDisk, files: u64) {
     // A file for each batch of all keys.

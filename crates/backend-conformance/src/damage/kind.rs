@@ -17,7 +17,7 @@ pub(super) enum Damage {
     Flip { offset: u64, bits: u8 },
     /// The file ends here.
     Cut { len: u64 },
-    /// Zeros from the offset on.
+    /// `len` zeros from the offset on, or zeros up to the end of a shorter file.
     Zeros { offset: u64, len: usize },
     /// Bytes that were never written follow the end.
     Appended { bytes: Vec<u8> },

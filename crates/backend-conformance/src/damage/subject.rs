@@ -232,7 +232,7 @@ fn appended_to(disk: &MemoryDisk, log: &Path) -> Checked<Option<(PathBuf, u64)>>
 }
 
 /// A moment without puts, before the process dies: a log marks then how far it is durable, so that damage to
-/// its end is no torn end. Only tasks that the engine takes for done are stepped.
+/// its end is not a torn end. Only tasks that the engine takes for done are stepped.
 fn rest(store: &dyn Backend) -> Checked {
     let nothing = Task {
         kind: TaskKind::Reclaim,

@@ -18,7 +18,7 @@ use crate::violation::{MustSucceed, ensure};
 /// Enough keys for a fold to check its clock twice.
 const KEYS_PUT: u32 = 3 * KEYS_PER_LOOK;
 const PUT_AT_ONCE: u32 = 64;
-/// The lease ends when so many were visited.
+/// The lease ends when this many were visited.
 const VISITED: usize = 10;
 
 /// The clock goes on within the visitor: the fold ends with a resume point, and continuing from

@@ -23,7 +23,7 @@ use crate::{Checked, Violation};
 
 const WRITERS: usize = 2;
 const ROUNDS: u32 = 90;
-/// One round in so many removes.
+/// One round in this many removes.
 const REMOVES_EVERY: usize = 3;
 
 /// The progress of a key's writer.

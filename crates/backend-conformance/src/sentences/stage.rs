@@ -45,7 +45,7 @@ pub(super) fn remove(key: usize) -> Step {
     Step::put_buffered(vec![PlannedWrite::remove(key)])
 }
 
-/// A put that expires so many microseconds later.
+/// A put that expires this many microseconds later.
 pub(super) fn put_expiring(key: usize, micros: u64, terms: &[usize]) -> Step {
     let mut write = PlannedWrite::put(key, 50);
     if let Some(value) = &mut write.value {

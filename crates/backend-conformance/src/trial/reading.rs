@@ -299,7 +299,7 @@ fn collect(
         .must("fold")
 }
 
-/// The answer to a visit: a page ends after so many.
+/// The answer to a visit: a page ends after this many.
 fn flow(shown: usize, chunk: usize) -> Flow {
     match shown < chunk {
         true => Flow::Continue,

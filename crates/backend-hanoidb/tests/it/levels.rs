@@ -136,7 +136,7 @@ fn no_put_does_more_than_its_share() {
     assert!(most <= bound, "{most} bytes at one put");
 }
 
-/// The bound on the average: so much for each level and byte, for any load.
+/// The bound on the average: a fixed amount for each level and byte, for any load.
 #[test]
 fn all_puts_together_merge_no_more_than_their_shares() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
@@ -182,7 +182,7 @@ fn a_restart_goes_on_where_merges_were() {
     assert!(runs <= LEVELS, "{runs} runs at rest");
 }
 
-/// A store of doubling levels is no store of another engine over the same tree.
+/// A store of doubling levels is not a store of another engine over the same tree.
 #[test]
 fn a_store_opens_as_what_it_is() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());

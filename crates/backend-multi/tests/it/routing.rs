@@ -62,7 +62,7 @@ enum Step {
         bucket: usize,
         child: ChildNumber,
     },
-    /// Everything is compared, folds in parts of so many keys.
+    /// Everything is compared, folds in parts of this many keys.
     Look {
         part: usize,
     },

@@ -147,7 +147,7 @@ impl HttpSession {
 }
 
 impl HttpAnswer {
-    /// The reason to count for a status that is no success.
+    /// The reason to count for a status that is not a success.
     pub(super) fn reason(&self) -> Term {
         let text = String::from_utf8_lossy(&self.body);
         let words: Vec<&str> = text.split_whitespace().collect();

@@ -198,7 +198,7 @@ impl NhsDriver {
         Some(self.keys.key(counter, self.plan.unique_order))
     }
 
-    /// Reads one of the unique keys of this worker; one that is not there counts as success.
+    /// Reads one of the unique keys of this worker; a missing one counts as success.
     async fn get_unique(&mut self, via: Via, draws: &mut Draws) -> Ended {
         let Some(key) = self.written_unique(draws) else {
             return Ok(Outcome::Silent);

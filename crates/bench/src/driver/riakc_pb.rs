@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Action {
-    /// With `true`, a key that is not there is an error.
+    /// With `true`, a missing key is an error.
     Get {
         must_exist: bool,
     },

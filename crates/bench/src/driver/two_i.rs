@@ -173,7 +173,7 @@ fn query(key: &[u8], count: u32) -> IndexQuery {
     IndexQuery::numbers(first, last)
 }
 
-/// The first and the last of `count` numbers from a key on; a key that is no number counts as 0.
+/// The first and the last of `count` numbers from a key on; a key that is not a number counts as 0.
 fn range(key: &[u8], count: u32) -> (i64, i64) {
     let text = std::str::from_utf8(key).unwrap_or_default();
     let first: i64 = text.parse().unwrap_or(0);

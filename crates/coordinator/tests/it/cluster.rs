@@ -61,7 +61,7 @@ pub(crate) struct Cluster {
 pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) nodes: u8,
-    /// The first so many of these nodes own partitions.
+    /// The first this many of these nodes own partitions.
     pub(crate) owners: u8,
     pub(crate) heads_first: bool,
     /// Stand-ins may be where a replica is already.

@@ -259,7 +259,7 @@ fn no_acknowledged_write_is_lost_and_no_read_is_stale_while_partitions_move() {
         writes += written;
         failures += failed;
     }
-    // All nodes are up: requests that went by an old ring are planned anew, not refused.
+    // All nodes are up: requests that went by an old ring are planned again, not refused.
     assert_eq!((writes, failures), (12 * 6 * 40, 0));
 }
 
@@ -580,7 +580,7 @@ fn listings_pass_by_a_store_that_their_own_node_has_not_open() {
     for partition in places {
         node.vnodes.remove(partition);
     }
-    // Replicas elsewhere have the same; which are asked is drawn anew every time.
+    // Replicas elsewhere have the same; which are asked is drawn again every time.
     for turn in 0..20 {
         let mut listed = cluster.run(list(&node));
         listed.sort();

@@ -102,7 +102,7 @@ impl Shared {
         mark
     }
 
-    /// Forgets a mark, so that later handles of a suspect file start anew. The file may have
+    /// Forgets a mark, so that later handles of a suspect file start again. The file may have
     /// another name by now.
     pub(super) fn forget(&self, path: &Path, mark: &Arc<AtomicBool>) {
         let mut state = self.state.lock();

@@ -76,7 +76,7 @@ pub(crate) fn key(name: &str) -> StorageKey {
     StorageKey::new(&BucketType::default_type(), &Bucket::from("bucket"), &key)
 }
 
-/// A version of an object: the first so many writes of one actor, and the last one's value.
+/// A version of an object: the first this many writes of one actor, and the last one's value.
 pub(crate) fn object(counter: u64, value: &str, expires_at: Option<u64>) -> Object {
     let content = Content {
         metadata: Metadata {
@@ -316,7 +316,7 @@ impl Cluster {
         self.nodes.iter().map(|it| it.exchanges.report()).collect()
     }
 
-    /// Number of preference lists with this n_val that were complete at some time since so many
+    /// Number of preference lists with this n_val that were complete at some time since this many
     /// seconds.
     pub(crate) fn complete_within(&self, seconds: u64, n_val: u8) -> usize {
         let reports = self.reports();

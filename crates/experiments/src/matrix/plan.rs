@@ -127,7 +127,7 @@ impl Plan {
         Self::parse(&text, folder).with_context(|| format!("in {}", path.display()))
     }
 
-    /// Understands a matrix file that stands in `folder`.
+    /// Parses a matrix file in `folder`.
     pub(super) fn parse(text: &str, folder: &Path) -> anyhow::Result<Self> {
         let file: MatrixFile = toml::from_str(text)?;
         let folder = std::path::absolute(folder)

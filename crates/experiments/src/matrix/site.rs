@@ -53,7 +53,7 @@ impl Site {
         self.root.join("logs")
     }
 
-    /// Removes leftovers of cells that are no results: preloads, and the running cells of a matrix that
+    /// Removes leftovers of cells that are not results: preloads, and the running cells of a matrix that
     /// was killed.
     pub(super) fn remove_left_overs(&self) -> anyhow::Result<()> {
         let list = |directory: &Path| {

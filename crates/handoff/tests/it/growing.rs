@@ -279,7 +279,7 @@ fn nothing_is_lost_and_no_read_is_stale_while_a_cluster_grows_and_shrinks() {
     for seed in 1..=2 {
         let ledger = race(seed, false);
         assert_eq!(ledger.violations, [""; 0], "seed {seed}");
-        // All nodes are up: requests by an old ring are planned anew. A listing may report that it was
+        // All nodes are up: requests by an old ring are planned again. A listing may report that it was
         // not.
         let failures = ledger.failures.iter().filter(|it| !it.starts_with("list"));
         assert_eq!(failures.collect::<Vec<_>>(), [""; 0], "seed {seed}");

@@ -33,7 +33,7 @@ impl Budget for Slow {
     }
 }
 
-/// Lets so many questions pass, and the others wait.
+/// Lets this many questions pass, and the others wait.
 struct Allowance(AtomicU64);
 
 impl Budget for Allowance {

@@ -174,7 +174,7 @@ fn a_dry_run_does_not_stand_in_the_way_of_the_import_nor_the_reverse() {
     let summary = world.import().unwrap();
     assert!(!summary.is_dry_run);
     assert_eq!(world.values("b", "k"), ["v"]);
-    // The import's own state stays: a dry run after it, of a source that has grown, counts anew, and
+    // The import's own state stays: a dry run after it, of a source that has grown, counts again, and
     // the finished import is still finished.
     world.options.shared.target = None;
     world.data(1, 1, &cask("l"));

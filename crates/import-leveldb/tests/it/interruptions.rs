@@ -194,11 +194,11 @@ enum Outcome {
     /// Complete before the cut.
     WasDone,
     WentOn,
-    /// Refusal to resume: the import has to begin anew.
+    /// Refusal to resume: the import has to start again.
     BeganAnew,
 }
 
-/// Cuts an import off after so many of its own changes, and resumes it.
+/// Cuts an import off after this many of its own changes, and resumes it.
 fn cut_off(after: u64, crash: CrashOptions) -> Outcome {
     let disk = MemoryDisk::new();
     let mut world = World::over(Arc::new(disk.clone()));
@@ -240,7 +240,7 @@ fn an_import_that_was_killed_anywhere_goes_on() {
 }
 
 /// Sorted logs are durable before the state names them. Index entries are not, and nothing else may
-/// make an import begin anew.
+/// make an import start again.
 #[test]
 fn an_import_goes_on_after_a_power_cut_or_says_that_it_has_to_begin_anew() {
     let outcomes = cut_off_anywhere(CrashOptions::nothing_unsynced);

@@ -141,7 +141,7 @@ fn tiered_stores_are_whole_when_both_halves_are_named() {
     assert_eq!(world.values("b", "cold"), ["cold"]);
     assert!(world.values("b", "deleted").is_empty());
 
-    // The slow half is no store by itself: its deletions are not known there.
+    // The slow half is not a store by itself: its deletions are not known there.
     world.options.slow_tiers = Vec::new();
     world.options.shared.directories.push(PathBuf::from("slow"));
     let error = world.import().unwrap_err();

@@ -95,7 +95,7 @@ fn a_completed_file_whose_tables_were_not_written_has_all_its_objects() {
             }
         }
     }
-    // The tables are no records, and damage behind the last record is no table.
+    // The tables are not records, and damage behind the last record is no table.
     let last = *journal.starts().last().unwrap();
     let mut damaged = whole;
     damaged[..FRONT_BYTES].fill(0);

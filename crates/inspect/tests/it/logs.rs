@@ -29,7 +29,7 @@ fn what_says_whose_stores_are_in_a_directory_is_known_and_its_form_checked() {
     }
 }
 
-/// Regression: with damaged first bytes its kind was unknown, and it was no finding.
+/// Regression: with damaged first bytes its kind was unknown, and it was not a finding.
 #[test]
 fn a_damaged_agreed_log_is_known_by_its_name() {
     let disk = MemoryDisk::new();

@@ -198,7 +198,7 @@ fn of_seal(whole: &[Piece], at: u64) -> Option<&'static str> {
     (piece.title == "seal").then_some("a torn seal says nothing of the records before it")
 }
 
-/// Regression: a missing file of the log was no finding.
+/// Regression: a missing file of the log was not a finding.
 #[test]
 fn every_missing_segment_of_the_value_log_is_found_but_the_last() {
     let whole = filled();

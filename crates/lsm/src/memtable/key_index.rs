@@ -27,7 +27,7 @@ const CHUNK_PLACES: usize = 32;
 /// Lists of chunks, each twice as long as the one before it: room for more places than numbers.
 const LISTS: usize = 28;
 
-/// The limit of a lookup in a table, in slots; another key of the same hash counts as so many. Keys
+/// The limit of a lookup in a table, in slots; another key of the same hash counts as this many. Keys
 /// that were not chosen for it are nowhere near it.
 const LOOK_MAX: usize = 1_024;
 const STRANGER_SLOTS: usize = 64;
@@ -70,7 +70,7 @@ struct Slot<'a> {
 }
 
 impl KeyIndex {
-    /// For about so many keys; `keys_at_first` are made room for at once.
+    /// For about this many keys; `keys_at_first` are made room for at once.
     pub(super) fn new(keys_expected: usize, keys_at_first: usize) -> Self {
         let index = Self {
             filter: KeyFilter::new(keys_expected),

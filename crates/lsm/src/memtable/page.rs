@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::piece::Written;
 use crate::{Entry, Older};
 
-/// No entry is added to a page that takes so many bytes.
+/// No entry is added to a page that takes this many bytes.
 const PAGE_BYTES_MAX: usize = 64 << 10;
 
 /// Some entries in key order. [`Page::push`] fills it, and [`Page::finish`] makes it readable.
@@ -43,7 +43,7 @@ pub(crate) enum Paged {
 }
 
 impl Page {
-    /// Room for so many entries, of about so many bytes each.
+    /// Room for this many entries, of about this many bytes each.
     pub(super) fn with_room_for(count: usize, entry_bytes: usize) -> Self {
         let bytes = count.saturating_mul(entry_bytes).min(PAGE_BYTES_MAX);
         Self {

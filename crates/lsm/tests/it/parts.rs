@@ -294,7 +294,7 @@ fn what_a_device_fails_to_read_is_never_passed_over_and_is_back_with_it() {
     assert!(refused > 0);
 }
 
-/// Upkeep of an arbiter that retries failed tasks: so many times, a minute apart.
+/// Upkeep of an arbiter that retries failed tasks: this many times, a minute apart.
 fn try_for_minutes(store: &Lsm, minutes: u64) {
     for minute in 0..minutes {
         try_at(store, Timestamp(NOW.0 + minute * 60_000_000));

@@ -145,7 +145,7 @@ pub(crate) fn try_scanned(store: &Lsm) -> kvorum_backend::Result<Vec<(Bytes, Byt
     Ok(seen)
 }
 
-/// Does due upkeep, until none is due or so many rounds are done.
+/// Does due upkeep, until none is due or this many rounds are done.
 pub(crate) fn do_all(store: &Lsm) {
     try_do_all(store).unwrap();
 }

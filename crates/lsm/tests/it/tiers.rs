@@ -552,7 +552,7 @@ fn a_repair_knows_both_directories_and_keeps_each_file_on_its_side() {
     store.close().unwrap();
     drop(store);
 
-    // Without a manifest everything is merged anew, in the slow directory.
+    // Without a manifest everything is merged again, in the slow directory.
     for name in ["manifest-0", "manifest-1"] {
         disk.remove_file(&Path::new(FAST).join(name)).unwrap();
     }

@@ -375,7 +375,7 @@ fn others_stand_in_for_vnodes_that_are_not_open() {
                 assert_eq!(machines[1].get(&key).await, ["value"], "{key}");
             }
         }
-        // The vnodes that are asked are drawn anew every time.
+        // The vnodes that are asked are drawn again every time.
         for turn in 0..40 {
             let lister = machines[turn % machines.len()].member();
             let count = listed(&lister).await;

@@ -154,7 +154,8 @@ impl World {
         }
     }
 
-    /// Overwrites as many bytes as live, so many times: once in about 50 seconds, as 100 MB a second do with 5 GB.
+    /// Overwrites the live bytes this many times. One time takes about 50 seconds, like 5 GB at 100 MB a
+    /// second.
     fn overwrite(&mut self, choice: Choice, times: u64) {
         let until = self.counts.put + times * self.live_bytes();
         while self.counts.put < until {

@@ -6,7 +6,7 @@
 //! need room for their copies before they free any, and clients had taken all of it. Other nodes held far
 //! more than their live data in segments that were still written to, and in files that were removed and open.
 //!
-//! The seed is drawn anew in each run; `KVORUM_TEST_SEED` sets it.
+//! The seed is drawn again in each run; `KVORUM_TEST_SEED` sets it.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
@@ -66,7 +66,7 @@ enum Engine {
 
 struct World {
     engine: Engine,
-    /// Values have so many bytes at most.
+    /// Values have this many bytes at most.
     value_bytes_max: u64,
     seed: u64,
     arbiter: Arbiter,

@@ -8,7 +8,7 @@ use kvorum_settings::{self as settings, Settings, StorageBackend};
 
 use super::shared_settings::{ZSTD_LEVEL, segments_behind_max, sync_strategy};
 
-/// The part of all memory that `bitcask.read_cache = auto` takes: one in so many bytes.
+/// The part of all memory that `bitcask.read_cache = auto` takes: one in this many bytes.
 const READ_CACHE_SHARE: u64 = 32;
 
 /// The settings of one store.

@@ -253,7 +253,7 @@ impl Opened {
     }
 }
 
-/// Two full files of ten values, with so many garbage values each.
+/// Two full files of ten values, with this many garbage values each.
 fn two_files(lines: &[&str], dead: [u32; 2]) -> Opened {
     let opened = open(lines);
     opened.fill(0..20);

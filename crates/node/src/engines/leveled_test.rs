@@ -306,7 +306,7 @@ fn tables_are_packed_from_the_level_on() {
     assert_eq!(table_bytes(&["leveled.compression_level = 1"]), none);
 }
 
-/// A node with some files of the journal, in each of which so many of ten bodies are needed.
+/// A node with some files of the journal, in each of which this many of ten bodies are needed.
 fn journal(lines: &[&str], needed: u32) -> (MemoryDisk, Running) {
     let disk = MemoryDisk::new();
     let plain = ["leveled.compression_method = none"];

@@ -12,7 +12,7 @@ pub(super) fn is_forgotten(tag: Tag) -> bool {
     retention_of(tag) == Some(Retention::Recovr)
 }
 
-/// The list of an object's index entries, for kinds that derive it anew from the object when a store's
+/// The list of an object's index entries, for kinds that derive it again from the object when a store's
 /// ledger is made again from the journal. `None` also for an object that cannot be read.
 pub(super) fn recalculated(
     tag: Tag,

@@ -5,7 +5,7 @@
 //! that takes its place is therefore created first, as `console.log.next`: if that fails (the directory
 //! is not writable), no older file is touched, and the next attempt comes after as many bytes again.
 //!
-//! A file that another program has moved or removed is created anew with the next line.
+//! A file that another program has moved or removed is created again with the next line.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -69,7 +69,7 @@ impl RotatingFile {
         std::fs::rename(next, &self.path)
     }
 
-    /// Creates the file anew where it is not in its place any more.
+    /// Creates the file again where it is not in its place any more.
     fn create_if_missing(&mut self) {
         if self.path.exists() {
             return;

@@ -177,7 +177,7 @@ async fn a_stopped_node_has_the_objects_when_it_starts_and_the_source_is_as_it_w
     assert_source(&mut site.client().await).await;
 }
 
-/// Two replicas of so many keys, in tables and logs.
+/// Two replicas of this many keys, in tables and logs.
 fn replicas(site: &Site, keys: u32) {
     for partition in 0..2 {
         let mut store = LevelStore::default();

@@ -348,7 +348,7 @@ async fn costs_its_keys_alone(harm: impl Fn(&Path)) {
     let refused = listed(&mut client).await.unwrap_err().to_string();
     // The reason, which names files, is in the log.
     assert!(refused.contains("storage: a store failed"), "{refused}");
-    // A key that is written anew is there again. It is unknown if those were all until a merge has gone
+    // A key that is written again is there again. It is unknown if those were all until a merge has gone
     // on without the table.
     put_round(&mut client, 2).await;
     check_objects(&mut client, 2).await;

@@ -313,10 +313,10 @@ fn what_is_cleared_is_not_staged(fleet: &mut Fleet) {
     fleet.plan(&[]);
     assert!(fleet.member(4)["staged"].is_null());
     assert_eq!(fleet.members().len(), 4);
-    // The plan that was shown before is none any more.
+    // The plan that was shown before is no longer valid.
     let refused = site.run(&["admin", "cluster", "commit"]);
     assert!(!refused.status.success());
-    // The node that was to join has left its own log behind already, and begins anew before it joins
+    // The node that was to join has left its own log behind already, and starts again before it joins
     // again.
     fleet.begin_anew(5);
 }

@@ -250,7 +250,7 @@ fn a_backend_is_refused_when_it_is_unknown_and_when_there_is_data() {
     assert!(status.contains("204"), "{status}: {body}");
 }
 
-/// Changed configurations must not hide existing data, nor begin anew beside it.
+/// Changed configurations must not hide existing data, nor start again beside it.
 #[tokio::test]
 async fn another_default_hides_nothing_and_a_backend_with_data_is_not_left_out() {
     let mut site = site();

@@ -47,7 +47,7 @@ impl HeldStore {
     }
 
     /// Lets the reader at the pipe go on; it finds nothing there, and opens the store by other means or
-    /// anew.
+    /// again.
     fn let_go(&self) {
         drop(fs::OpenOptions::new().write(true).open(&self.pipe).unwrap());
     }

@@ -2,7 +2,7 @@
 //! durability, stopped and killed: they open, and nothing of them is lost.
 //!
 //! A run wrote each of them in two parts, with a stop between. `recorded/` has them, packed. With
-//! `KVORUM_RECORD` set, the tests write them anew first: for a version whose directories are wanted.
+//! `KVORUM_RECORD` set, the tests write them again first: for a version whose directories are wanted.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -33,7 +33,7 @@ fn is_whole(site: &Site) -> bool {
     is_idle && keys_of(site).values().sum::<u64>() >= u64::try_from(KEYS).unwrap()
 }
 
-/// Has so many partitions of the third node repaired. It has just been started, and may not be reached yet.
+/// Has this many partitions of the third node repaired. It has just been started, and may not be reached yet.
 fn repair(site: &Site, words: &[&str], count: usize) {
     let wanted = match count {
         1 => format!("1 partition of '{THIRD}' is repaired"),

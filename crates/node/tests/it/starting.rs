@@ -203,7 +203,7 @@ fn a_second_start_says_that_the_directory_is_in_use_and_leaves_the_output_of_the
     );
 }
 
-/// An orchestrator that got no answer in this time ended the process, and it began anew.
+/// An orchestrator that got no answer in this time ended the process, and it started again.
 #[test]
 fn a_server_that_still_opens_its_files_answers_probes() {
     let site = Site::new();

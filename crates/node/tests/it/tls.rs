@@ -238,7 +238,7 @@ fn servers_prove_themselves_and_refuse_who_cannot() {
     until("the new certificate is in use", || {
         number(&sites[1]) != before
     });
-    // Connections are made anew, by both.
+    // Connections are made again, by both.
     drop(servers.remove(0));
     servers.insert(0, sites[0].start());
     written_here_is_read_there(&sites[..2], "renewed");

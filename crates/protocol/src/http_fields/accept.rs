@@ -95,7 +95,7 @@ fn rank(range: &MediaRange<'_>) -> f32 {
     range.quality.unwrap_or(0.0)
 }
 
-/// Digits with at most one point; `NaN`, signs and exponents are no ranks.
+/// Digits with at most one point; `NaN`, signs and exponents are not ranks.
 fn parse_quality(value: &str) -> Option<f32> {
     let is_plain = value
         .bytes()

@@ -13,7 +13,7 @@ pub struct ContentType<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{media_type:?} is not a media type")]
 pub struct ContentTypeError {
-    /// The text that was given; lossy if it was no text.
+    /// The text that was given; lossy if it was not text.
     pub media_type: String,
 }
 

@@ -39,7 +39,7 @@ pub const EXACT_HEADER: &str = "x-riak-meta-kvorum-exact";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("item {item:?} cannot be read")]
 pub struct ExactError {
-    /// The item; lossy if it was no text.
+    /// The item; lossy if it was not text.
     item: String,
 }
 
@@ -143,7 +143,7 @@ impl ExactFields {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`ExactError`] with the first item that is none.
+    /// [`ExactError`] with the first malformed item.
     pub fn parse(header: &[u8]) -> Result<Self, ExactError> {
         let mut fields = Self::default();
         for item in header.split(|&byte| byte == b',') {

@@ -1,6 +1,6 @@
 //! Secondary index entries: `X-Riak-Index-<name>_bin` and `_int` headers.
 //!
-//! The suffix of the field decides how a value is read. Several values stand in one header,
+//! The suffix of the field decides how a value is read. Several values are in one header,
 //! separated by a comma and white space, or in repeated headers; a comma without white space is
 //! part of the value.
 
@@ -27,7 +27,7 @@ pub enum IndexFieldError {
         /// The field in lower case.
         field: Bytes,
     },
-    /// The value of an `_int` field is no whole number.
+    /// The value of an `_int` field is not a whole number.
     #[error("value {value:?} of index field {field:?} is not a number")]
     FieldParsing {
         /// The field in lower case.

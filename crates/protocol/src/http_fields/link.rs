@@ -41,7 +41,7 @@ pub enum UrlGeneration<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{element:?} is not a link")]
 pub struct LinkError {
-    /// The element that cannot be read; lossy if it was no text.
+    /// The element that cannot be read; lossy if it was not text.
     pub element: String,
 }
 

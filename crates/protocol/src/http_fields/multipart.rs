@@ -6,7 +6,7 @@
 //! CRLF --BOUNDARY-- CRLF
 //! ```
 //!
-//! The vclock stands in the main header only: it belongs to all siblings.
+//! The vclock is only in the main header: it belongs to all siblings.
 
 use bytes::{BufMut, Bytes, BytesMut};
 

@@ -22,7 +22,7 @@ pub enum ParameterError {
     /// Not a number of milliseconds.
     #[error("timeout {value:?} is no number of milliseconds")]
     Timeout {
-        /// The text that was given; lossy if it was no text.
+        /// The text that was given; lossy if it was not text.
         value: String,
     },
 }

@@ -27,7 +27,7 @@ const NO_NAME: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'|')
     .remove(b'~');
 
-/// The metadata key of a header, or `None` if it is no user metadata header.
+/// The metadata key of a header, or `None` if it is not a user metadata header.
 ///
 /// The key is the whole name with every word capitalised: `X-Riak-Meta-Color`.
 pub fn user_metadata_key(header_name: &str) -> Option<String> {

@@ -25,7 +25,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// For all screens but phones'.
+    /// For screens larger than a phone's.
     pub const WIDE: Self = Self {
         class: "wide",
         width: 640.0,
@@ -50,13 +50,13 @@ impl Frame {
     };
 }
 
-/// About the width of a letter of the labels.
+/// The approximate width of a label's letter, in pixels.
 const LETTER: f64 = 6.1;
 
-/// The least distance between the base lines of two labels.
+/// The minimum distance between the base lines of two labels, in pixels.
 const LABEL_GAP: f64 = 13.5;
 
-/// More letters than this are cut off a label.
+/// The maximum length of a label; a longer name is cut.
 const LABEL_LETTERS_MAX: usize = 20;
 
 /// The inner rectangle, where the lines are.
@@ -172,7 +172,7 @@ fn draw_bands(svg: &mut String, chart: &Chart, plot: &Plot) {
     for band in &chart.bands {
         let from = plot.x(chart, band.from).clamp(plot.left, plot.right());
         let to = plot.x(chart, band.to).clamp(plot.left, plot.right());
-        // A stall of a moment has to be seen as well.
+        // A very short stall has to be visible as well.
         let width = (to - from).max(2.0);
         let middle = from + width / 2.0;
         let ink = band
@@ -332,7 +332,7 @@ fn draw_labels(svg: &mut String, chart: &Chart, plot: &Plot) {
     }
 }
 
-/// The end of a line, which may be before the axis ends.
+/// The last point of a line. It may lie before the end of the axis.
 fn end(chart: &Chart, plot: &Plot, line: &Line) -> Option<Point> {
     let known = line.x.iter().zip(&line.y).rev();
     let (x, y) = known.filter_map(|(x, y)| Some((*x, (*y)?))).next()?;
@@ -363,7 +363,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// Counts of letters and lines, which are small.
+/// Converts a count of letters or lines, which is always small.
 fn as_float(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
@@ -401,7 +401,7 @@ mod tests {
         }
     }
 
-    /// The drawing's own words for its inner rectangle.
+    /// The inner rectangle by the attributes of the drawing.
     fn plot_of(svg: &str) -> [f64; 4] {
         ["left", "top", "width", "height"].map(|side| {
             let start = format!("data-{side}=\"");

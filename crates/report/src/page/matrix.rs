@@ -16,15 +16,15 @@ use crate::result::RunResult;
 pub struct MatrixIndex<'a> {
     /// Its title.
     pub title: String,
-    /// Notes on the whole for readers, in sentences.
+    /// Notes on the matrix, in sentences.
     pub notes: Vec<String>,
     /// The backends with their pages.
     pub columns: Vec<Link>,
     /// The tests.
     pub rows: Vec<MatrixRow<'a>>,
-    /// Cells that have results.
+    /// The number of cells that have results.
     pub done: usize,
-    /// All cells.
+    /// The number of all cells.
     pub planned: usize,
 }
 
@@ -39,7 +39,7 @@ pub struct MatrixRow<'a> {
     pub note: Option<String>,
     /// The page that compares its runs.
     pub page: Option<String>,
-    /// One run for each backend, with the place of its report; none where it has not been run.
+    /// One run for each backend, with the path of its report; `None` for a run that is missing.
     pub cells: Vec<Option<(&'a RunResult, String)>>,
 }
 
@@ -152,7 +152,7 @@ fn tests(rows: &[MatrixRow<'_>], sections: &mut Vec<(String, String)>) -> Markup
     }
 }
 
-/// The figures that any run has, in the first run's order.
+/// The figures of all runs, in the order in which they first occur.
 pub(crate) fn kinds(rows: &[MatrixRow<'_>]) -> Vec<Figure> {
     let mut kinds: Vec<Figure> = Vec::new();
     for (run, _) in rows.iter().flat_map(|row| &row.cells).flatten() {
@@ -185,7 +185,7 @@ fn table(columns: &[Link], rows: &[MatrixRow<'_>], kind: &Figure) -> Markup {
     }
 }
 
-/// The first cell of a row with the load of the cell number `index`.
+/// The first cell of a row that has the same load as cell `index`.
 fn load_of(row: &MatrixRow<'_>, index: usize) -> usize {
     let Some(Some((own, _))) = row.cells.get(index) else {
         return index;

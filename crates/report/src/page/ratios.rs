@@ -40,7 +40,7 @@ pub(crate) fn base_of(loads: &[usize], index: usize, base: usize) -> usize {
     }
 }
 
-/// True if a run shares its load with another one; alone, it is no base of anything.
+/// True if a run shares its load with another one; alone, it is not a base of anything.
 pub(crate) fn has_others(loads: &[usize], index: usize) -> bool {
     let own = loads.get(index);
     loads.iter().filter(|load| Some(*load) == own).count() > 1

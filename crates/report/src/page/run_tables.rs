@@ -14,7 +14,7 @@ pub(super) fn scrolling(table: &Markup, label: &str) -> Markup {
 /// Counts and latencies of each operation over the whole run.
 pub(super) fn operations(run: &RunResult) -> Markup {
     let seconds = seconds(run).max(1e-9);
-    // The unit stands in the head, once for all columns.
+    // The unit is in the head, once for all columns.
     let latency = |value: Option<f64>| match value {
         Some(value) => grouped(value / 1e3),
         None => "\u{2013}".to_owned(),

@@ -31,7 +31,7 @@ fn blank_remainder(values: &mut [Option<f64>], lengths: &[f64]) {
 }
 
 /// The rate per second at which a sum grew since the last row that has it. The first row has no rate,
-/// and a sum that fell was started anew.
+/// and a sum that fell was started again.
 pub fn rate_of_sum(table: &Table, head: &str) -> Vec<Option<f64>> {
     let times = table.numbers("elapsed");
     let sums = table.column(head).unwrap_or_default();

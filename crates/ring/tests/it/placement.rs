@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::arrangement::{Oracle, counts, located, spacing};
 use crate::{cases, size};
 
-/// Every way to put so many nodes into locations, up to the locations' names.
+/// Every way to put this many nodes into locations, up to the locations' names.
 fn maps(nodes: usize) -> Vec<Vec<usize>> {
     let mut maps = vec![Vec::new()];
     for _ in 0..nodes {

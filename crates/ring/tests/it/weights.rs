@@ -1,6 +1,6 @@
 //! Every node has its weight's share to within one partition, in fresh rings and after updates.
 //!
-//! Only so many partitions of one node fit on the circle n apart. A node whose share is larger has as
+//! Only this many partitions of one node fit on the circle n apart. A node whose share is larger has as
 //! many as fit, and the others share the rest.
 
 use kvorum_ring::{Claimant, Ring, claim};

@@ -98,7 +98,7 @@ fn decided(verdict: Verdict, whole: Answer) -> Answer {
     }
 }
 
-/// Refuses where the stored media type, charset or encoding is none that the client takes.
+/// Refuses if the client does not accept the stored media type, charset or encoding.
 fn check_acceptable(exchange: &Exchange<'_>, sibling: &Sibling) -> Result<(), Refusal> {
     let metadata = &sibling.metadata;
     let text = |bytes| std::str::from_utf8(bytes).unwrap_or_default();

@@ -61,7 +61,7 @@ pub(crate) async fn walk(
         return Ok(page(StatusCode::NOT_FOUND));
     };
     match *exchange.method() {
-        // Used by a client to make caches forget the answer.
+        // Clients use it to keep caches from storing the answer.
         Method::POST => Ok(empty(StatusCode::NO_CONTENT)),
         Method::HEAD => {
             let content_type = content_type(&MultipartWriter::new(boundary(exchange)));

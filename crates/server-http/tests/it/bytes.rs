@@ -205,7 +205,7 @@ fn printable() -> impl Iterator<Item = u8> {
 }
 
 /// Riak's HTTP parser took nearly any byte in a path. Here `<`, `>` and a back-tick were refused, and
-/// bytes beyond ASCII that are no UTF-8, all with an empty answer.
+/// bytes beyond ASCII that are not UTF-8, all with an empty answer.
 #[test]
 fn keys_that_stand_raw_in_a_path_are_served() {
     run(|world| async move {
@@ -257,7 +257,7 @@ fn bytes_that_stand_raw_in_a_query_are_taken() {
             let answer = client.receive(false).await.unwrap();
             let shown = [byte].escape_ascii().to_string();
             if byte == b'#' {
-                // Bytes behind it are no part of the query, and there is no such object.
+                // Bytes behind it are not part of the query, and there is no such object.
                 assert_eq!(answer.status, 404, "{shown}");
                 continue;
             }

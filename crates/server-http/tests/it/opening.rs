@@ -1,7 +1,7 @@
 //! A node whose ring and log are still being opened.
 //!
 //! Its sockets were open, and nothing was accepted: an orchestrator whose liveness probe got no answer
-//! ended the process, which then began to read the same log anew.
+//! ended the process, which then began to read the same log again.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

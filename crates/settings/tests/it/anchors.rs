@@ -92,7 +92,7 @@ fn paths_that_begin_with_a_reference_to_anything_are_anchored_as_well() {
     }
     let text = "platform_lib_dir = $(platform_data_dir)/lib\nlogger.file = $(platform_lib_dir)/l";
     assert_eq!(load(text, &[]).1, "/etc/kvorum/data/lib/l");
-    // A name is no path, and needs no place.
+    // A name is not a path, and needs no place.
     let text = "nodename = a@b\nplatform_data_dir = $(nodename)/x";
     assert_eq!(data(text, &[]), "/etc/kvorum/a@b/x");
     let set = ["platform_data_dir=$(nodename)/x"];

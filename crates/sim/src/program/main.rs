@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Times would be those of the wall; the run's own stand in its events.
+/// Times of the log would be wall-clock times; the virtual times of the run are in its events.
 fn print_log(filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter).with_context(|| format!("--log {filter}"))?;
     tracing_subscriber::fmt()

@@ -19,7 +19,7 @@ pub(crate) const PATH: &str = "3.sst";
 
 pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A map of so many keys, with values that name their keys.
+/// A map of this many keys, with values that name their keys.
 pub(crate) fn map(keys: usize) -> Map {
     let key = |number: usize| format!("key {:05}", number * 3).into_bytes();
     let value = |number: usize| {

@@ -57,7 +57,7 @@ fn a_collection_moves_records_and_leaves_every_table_as_it_is() {
     assert_eq!(node.store.status().lost, []);
 }
 
-/// Puts, removes and keeps up for so many steps.
+/// Puts, removes and keeps up for this many steps.
 fn live(node: &Node, draw: &mut Draw, steps: usize, expected: &mut BTreeMap<usize, u8>) {
     for _ in 0..steps {
         let key = draw.below(KEYS);

@@ -209,7 +209,7 @@ pub(crate) fn run_lives(seed: u64) {
     }
 }
 
-/// Unknown keys are no answer, and known ones are right.
+/// Unknown keys are not an answer, and known ones are right.
 fn check_what_is_known(node: &Node, expected: &BTreeMap<usize, u8>, now: Timestamp, story: &str) {
     for key in 0..KEYS {
         match node.value_at(key, now) {

@@ -78,7 +78,7 @@ impl Node {
         let _buffered = put.unwrap();
     }
 
-    /// Puts so many keys, in no order, and does due upkeep now and then.
+    /// Puts this many keys, in no order, and does due upkeep now and then.
     fn fill(&self, count: usize) {
         for number in 0..count {
             // Each once: the factor has no divisor in common with the counts of the tests.
@@ -174,7 +174,7 @@ fn bucket(number: usize) -> Bucket {
     Bucket::from(format!("bucket {number:02}").into_bytes())
 }
 
-/// The key of this number among so many, in twenty buckets, ascending.
+/// The key of this number among this many, in twenty buckets, ascending.
 fn key(number: usize, count: usize) -> StorageKey {
     let key = Key::from(format!("a key of some length {number:07}").into_bytes());
     let bucket = bucket(number * 20 / count);

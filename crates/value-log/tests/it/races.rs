@@ -26,12 +26,12 @@ use crate::tenants::{Engine, Opened, bitcask_settings, leveldb_settings, tenants
 const STORES: usize = 2;
 const KEYS: usize = 80;
 const NOW: Timestamp = Timestamp(1_000_000);
-/// At least so many rounds, and so many collections and merges meanwhile.
+/// At least this many rounds, and this many collections and merges meanwhile.
 const ROUNDS: u64 = 150;
 const DONE_MIN: [u64; 2] = [20, 3];
 /// Enough for any machine; then the test fails.
 const ROUNDS_MAX: u64 = 20 * ROUNDS;
-/// A quarter of the keys is written in every round, the others in one of so many: they outlive segments.
+/// A quarter of the keys is written in every round, the others in one of this many: they outlive segments.
 const LAZY_ROUNDS: u64 = 12;
 /// Some twenty records to a segment.
 const LOG: ValueLogSettings = ValueLogSettings {

@@ -39,7 +39,7 @@ fn operations_of(kind: Kind, before: &MemoryDisk, segment: u32) -> u64 {
     disk.operations() - opened
 }
 
-/// Begins a collection, and cuts the power after so many of its operations. Returns the disk, and
+/// Begins a collection, and cuts the power after this many of its operations. Returns the disk, and
 /// true if it was cut before the end.
 fn cut_collection(
     kind: Kind,
@@ -150,7 +150,7 @@ fn cut_three_everywhere(kind: Kind) {
 #[derive(Default)]
 struct Walk {
     collections: u64,
-    /// So many were cut before they were through.
+    /// Number of collections that were cut before their end.
     cut: u64,
 }
 
@@ -223,9 +223,9 @@ enum Step {
     Remove(usize),
     /// A put that has expired.
     Expire(usize),
-    /// A collection of the segment in this place of those that there are, cut after so many operations.
+    /// A collection of the segment in this place of those that there are, cut after this many operations.
     Collect(usize, u64),
-    /// A collection that comes to so many records, and no further.
+    /// A collection that comes to this many records, and no further.
     CollectFirst(usize, usize),
     MergeOwn,
     /// A step of all that is due of the store, hints of the log among them.

@@ -106,7 +106,7 @@ impl Node {
         self.try_collect(number, usize::MAX).unwrap();
     }
 
-    /// As [`Node::collect`], so many records at a time, until something fails.
+    /// As [`Node::collect`], this many records at a time, until something fails.
     pub(crate) fn try_collect(&self, number: u32, at_once: usize) -> Result<()> {
         let path = Path::new("log").join(file_name(u64::from(number)));
         let is_there = self.disk.info(&path).unwrap().is_some();
@@ -272,7 +272,7 @@ fn collect_on(
     collections
 }
 
-/// A node whose log has so many segments, each with a put or a removal of each key: bit n of a
+/// A node whose log has this many segments, each with a put or a removal of each key: bit n of a
 /// key's script selects which for segment n. Returns the live entries.
 pub(crate) fn write_scripts(disk: &MemoryDisk, kind: Kind, segments: u32) -> Vec<(String, String)> {
     let scripts = 1u32 << segments;

@@ -428,7 +428,7 @@ impl Tenant for TenantEngine {
     fn settle(&self, segment: u32, _budget: StepBudget) -> Result<StepOutcome> {
         let mut state = self.state.lock();
         let of_it = |slot: &Slot| matches!(slot.home, Home::Log(place) if place.segment == segment);
-        // A removal that hides nothing any more is no loss, whether it was looked at or not.
+        // A removal that hides nothing any more is not a loss, whether it was looked at or not.
         let there = state.slots.iter().filter(|(_, slot)| of_it(slot));
         let is_lost = |(key, slot): &(&Vec<u8>, &Slot)| self.is_needed(&state, key, slot);
         let lost = there.filter(is_lost).count();

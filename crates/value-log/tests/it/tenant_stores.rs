@@ -314,9 +314,9 @@ pub(crate) fn put(number: usize) -> Write {
 #[derive(Clone, Debug, Default)]
 struct Life {
     put: Vec<Batch>,
-    /// So many of the first may not be lost by a kill.
+    /// This many of the first batches may not be lost by a kill.
     written: usize,
-    /// Nor so many by a power cut.
+    /// Nor this many by a power cut.
     durable: usize,
     is_erasing: bool,
 }

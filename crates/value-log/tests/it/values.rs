@@ -57,7 +57,7 @@ pub(crate) type Values = BTreeMap<Vec<u8>, Vec<u8>>;
 struct Life {
     identity: u64,
     put: Vec<Batch>,
-    /// So many of the first were acknowledged as durable.
+    /// This many of the first batches were acknowledged as durable.
     acknowledged: usize,
 }
 

@@ -33,7 +33,7 @@ const SETTINGS: ValueLogSettings = ValueLogSettings {
     dead_percent_max: 30,
 };
 
-/// A log, and so many stores over it.
+/// A log, and this many stores over it.
 fn opened(
     disk: &Arc<dyn Disk>,
     directory: &Path,

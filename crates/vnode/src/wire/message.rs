@@ -20,10 +20,10 @@ pub struct WireMessage {
     pub body: Bytes,
 }
 
-/// The reason why bytes of another machine are no message.
+/// The reason why bytes of another machine are not a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// The sender speaks another version.
+    /// The sender uses another version.
     #[error("message of version {got} where {VERSION} is understood")]
     Version {
         /// The version found.

@@ -251,7 +251,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A number of things of which each takes so many bytes at least.
+    /// A number of things of which each takes this many bytes at least.
     fn counted(&mut self, bytes_each: usize) -> Result<usize, WireError> {
         let count = self.bytes.varint_len()?;
         match count > self.bytes.remaining() / bytes_each {
