@@ -1,0 +1,40 @@
+//! When tombstones go, and what a replica from before that may give.
+//!
+//! Everything here is pure: events come in, effects and verdicts come out. No clock, socket, thread or
+//! random number is inside.
+//!
+//! - [`Round`] is led by the node that compares a preference list. It goes from one fact to the next until
+//!   nothing older than the tombstones can come, and raises the list's [`Watermark`] in the agreed state.
+//! - [`Keeper`] is a replica's side: its [`Note`], the tombstones that it may remove, and the entries that
+//!   are hidden because they are from before the watermark.
+//! - [`are_hints_outdated`] is the side of a store of hints.
+//!
+//! The crate knows neither objects nor stores. `docs/decisions/0037-tombstones-go.md` has the rule, and what
+//! each case leaves.
+
+mod delete_mode;
+mod extent;
+mod kept_because;
+mod keeper;
+mod keeper_event;
+mod note;
+mod round;
+mod round_event;
+mod watermark;
+
+#[cfg(test)]
+mod keeper_test;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod round_test;
+
+pub use delete_mode::DeleteMode;
+pub use extent::{BatchName, Extent};
+pub use keeper::{Keeper, KeeperStart};
+pub use keeper_event::{KeeperAnswer, KeeperEffect, KeeperEvent};
+pub use kept_because::KeptBecause;
+pub use note::{Mark, Note, Receiving, are_hints_outdated};
+pub use round::{Round, RoundRequest};
+pub use round_event::{ReplicaAnswer, RoundEffect, RoundEvent, RoundOutcome};
+pub use watermark::{Incarnation, Refused, RoundName, Watermark};

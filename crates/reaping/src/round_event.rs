@@ -1,0 +1,118 @@
+//! What comes into a round and what it asks for.
+
+use crate::kept_because::KeptBecause;
+use crate::watermark::{Incarnation, Watermark};
+
+/// The answer of a replica; a late one, or none, is [`KeptBecause::ReplicaDown`].
+pub type ReplicaAnswer<T> = Result<T, KeptBecause>;
+
+/// What happened to a round. Each question has one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoundEvent {
+    /// A replica has fixed its extent.
+    Opened {
+        /// Its place in the preference list.
+        replica: usize,
+        /// Its incarnation.
+        answer: ReplicaAnswer<Incarnation>,
+    },
+    /// The exchange has ended.
+    Compared {
+        /// It was complete, among these replicas, and began when it was asked for.
+        is_complete: bool,
+    },
+    /// A member's requests that were under way when it was asked are over.
+    Settled {
+        /// Its place among the members.
+        member: usize,
+        /// They are; otherwise it has not answered.
+        is_settled: bool,
+    },
+    /// A member has looked for hints for the partitions of the preference list.
+    Hints {
+        /// Its place among the members.
+        member: usize,
+        /// So many; none only if it has noted that durably. `None` without an answer.
+        hints: Option<u64>,
+    },
+    /// A replica's extent and its mark are durable.
+    Noted {
+        /// Its place in the preference list.
+        replica: usize,
+        /// Or the reason why not.
+        answer: ReplicaAnswer<()>,
+    },
+    /// The agreed log has taken the watermark, or it has not.
+    Agreed {
+        /// It has. What is not known counts as not.
+        is_agreed: bool,
+    },
+    /// A replica has learned the watermark and has its mark.
+    Confirmed {
+        /// Its place in the preference list.
+        replica: usize,
+        /// Or the reason why not.
+        answer: ReplicaAnswer<()>,
+    },
+    /// A replica has removed its tombstones.
+    Reaped {
+        /// Its place in the preference list.
+        replica: usize,
+        /// So many.
+        answer: ReplicaAnswer<u64>,
+    },
+    /// Ring or members have changed, or rounds are switched off.
+    Stop,
+}
+
+/// What a round asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoundEffect {
+    /// A replica is to fix its extent, and then to wait for the holders of its key locks.
+    AskOpen {
+        /// Its place in the preference list.
+        replica: usize,
+    },
+    /// The replicas are to be compared by an exchange that begins now.
+    Compare,
+    /// A member is to answer when its requests that are under way now are over.
+    AskSettle {
+        /// Its place among the members.
+        member: usize,
+    },
+    /// A member is to look for hints, and to note durably if it has none.
+    AskHints {
+        /// Its place among the members.
+        member: usize,
+    },
+    /// A replica is to make its extent durable, and then its mark.
+    AskNote {
+        /// Its place in the preference list.
+        replica: usize,
+    },
+    /// The agreed log is to take this.
+    Propose(Watermark),
+    /// A replica is to answer when it has learned the watermark.
+    AskConfirm {
+        /// Its place in the preference list.
+        replica: usize,
+    },
+    /// A replica is to remove the tombstones within its mark.
+    AskReap {
+        /// Its place in the preference list.
+        replica: usize,
+    },
+    /// The round is over.
+    End(RoundOutcome),
+}
+
+/// What came of a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoundOutcome {
+    /// Why tombstones stay, if they do; after some have gone, why others of them stay at some replica.
+    pub kept: Option<KeptBecause>,
+    /// The watermark, if the round has raised it.
+    pub raised: Option<Watermark>,
+    /// Tombstones removed, over all replicas.
+    pub reaped: u64,
+}
