@@ -33,7 +33,7 @@ impl Extent {
         last.is_some_and(|it| batch.sequence <= it.sequence)
     }
 
-    /// The last batch of each store, for who writes them down.
+    /// The last batch of each store, for a file.
     pub fn lasts(&self) -> &[BatchName] {
         &self.lasts
     }

@@ -98,7 +98,7 @@ impl Keeper {
     /// False for an entry that counts as absent.
     pub fn shows(&self, written_by: BatchName) -> bool {
         let receiving = self.note.receiving.as_ref();
-        !receiving.is_some_and(|it| it.hidden.has(written_by))
+        receiving.is_none_or(|it| !it.hidden.has(written_by))
             || is_planted!(RestoredReplicaTakenForSource)
     }
 
@@ -147,7 +147,7 @@ impl Keeper {
         effects.push(KeeperEffect::Store(self.note.clone()));
     }
 
-    /// The transfer that follows brings all that the others have, so nothing is left to repair.
+    /// What a transfer or a repair brings from now on is shown.
     fn join(&mut self, epoch: u64, extent: Extent, effects: &mut Vec<KeeperEffect>) {
         if epoch <= self.note.joined {
             return;
@@ -155,7 +155,7 @@ impl Keeper {
         let receiving = self.watermark.as_ref().map(|watermark| Receiving {
             watermark: watermark.round,
             hidden: extent,
-            is_repaired: true,
+            is_repaired: false,
         });
         self.note = Note {
             joined: epoch,
@@ -163,6 +163,7 @@ impl Keeper {
             receiving,
         };
         (self.opened, self.reaping) = (None, None);
+        effects.push(KeeperEffect::MarkIncomplete);
         effects.push(KeeperEffect::Store(self.note.clone()));
     }
 

@@ -18,7 +18,7 @@ pub enum KeeperEvent {
         /// What its stores have, leftovers of a former time among it; taken before the transfer begins.
         extent: Extent,
     },
-    /// It has all that the other replicas have.
+    /// A transfer or a repair has brought all that the other replicas have.
     Repaired,
     /// No source is left, and the operator takes what is here.
     LossAccepted,

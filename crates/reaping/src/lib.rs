@@ -7,7 +7,7 @@
 //!   nothing older than the tombstones can come, and raises the list's [`Watermark`] in the agreed state.
 //! - [`Keeper`] is a replica's side: its [`Note`], the tombstones that it may remove, and the entries that
 //!   are hidden because they are from before the watermark.
-//! - [`are_hints_outdated`] is the side of a store of hints.
+//! - [`are_hints_outdated`] and [`confirm_hints`] are the side of a store of hints.
 //!
 //! The crate knows neither objects nor stores. `docs/decisions/0037-tombstones-go.md` has the rule, and what
 //! each case leaves.
@@ -34,7 +34,7 @@ pub use extent::{BatchName, Extent};
 pub use keeper::{Keeper, KeeperStart};
 pub use keeper_event::{KeeperAnswer, KeeperEffect, KeeperEvent};
 pub use kept_because::KeptBecause;
-pub use note::{Mark, Note, Receiving, are_hints_outdated};
+pub use note::{Mark, Note, Receiving, are_hints_outdated, confirm_hints};
 pub use round::{Round, RoundRequest};
 pub use round_event::{ReplicaAnswer, RoundEffect, RoundEvent, RoundOutcome};
 pub use watermark::{Incarnation, Refused, RoundName, Watermark};

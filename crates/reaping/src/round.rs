@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! open --> compare --> settle --> hints --> settle --> note --> propose --> confirm --> reap
-//! replicas replicas    members    members   members    replicas  agreed     replicas    replicas
+//! replicas replicas    members    members   members    replicas  agreed     members,    replicas
+//!                                                                           replicas
 //! ```
 //!
 //! Each step begins when all have answered the one before. The first answer that is not a yes ends the
@@ -41,6 +42,7 @@ enum Step {
     SettleOfHints,
     Note,
     Propose,
+    ConfirmHints,
     Confirm,
     Reap,
     Ended,
@@ -95,6 +97,9 @@ impl Round {
                 self.take(Step::Note, replica, answer, effects);
             }
             RoundEvent::Agreed { is_agreed } => self.agreed(is_agreed, effects),
+            RoundEvent::HintsConfirmed { member, answer } => {
+                self.take(Step::ConfirmHints, member, answer, effects);
+            }
             RoundEvent::Confirmed { replica, answer } => {
                 self.take(Step::Confirm, replica, answer, effects);
             }
@@ -188,7 +193,9 @@ impl Round {
     fn asked_in(&self, step: Step) -> usize {
         match step {
             Step::Open | Step::Note | Step::Confirm | Step::Reap => self.request.replicas,
-            Step::SettleOfComparison | Step::Hints | Step::SettleOfHints => self.request.members,
+            Step::SettleOfComparison | Step::Hints | Step::SettleOfHints | Step::ConfirmHints => {
+                self.request.members
+            }
             Step::Compare | Step::Propose => 1,
             Step::Ended => 0,
         }
@@ -203,6 +210,7 @@ impl Round {
             Step::Hints => RoundEffect::AskHints { member },
             Step::Note => RoundEffect::AskNote { replica },
             Step::Propose => RoundEffect::Propose(self.watermark()),
+            Step::ConfirmHints => RoundEffect::AskConfirmHints { member },
             Step::Confirm => RoundEffect::AskConfirm { replica },
             Step::Reap => RoundEffect::AskReap { replica },
             Step::Ended => return None,
@@ -239,7 +247,8 @@ fn next_of(step: Step) -> Step {
         Step::SettleOfHints => Step::Note,
         Step::Note => Step::Propose,
         Step::Propose if is_planted!(ReapedBeforeConfirmed) => Step::Reap,
-        Step::Propose => Step::Confirm,
+        Step::Propose => Step::ConfirmHints,
+        Step::ConfirmHints => Step::Confirm,
         Step::Confirm => Step::Reap,
         Step::Reap | Step::Ended => Step::Ended,
     }

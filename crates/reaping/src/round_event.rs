@@ -47,6 +47,13 @@ pub enum RoundEvent {
         /// It has. What is not known counts as not.
         is_agreed: bool,
     },
+    /// A member has learned the watermark, and its store of hints has the note.
+    HintsConfirmed {
+        /// Its place among the members.
+        member: usize,
+        /// Or the reason why not.
+        answer: ReplicaAnswer<()>,
+    },
     /// A replica has learned the watermark and has its mark.
     Confirmed {
         /// Its place in the preference list.
@@ -92,6 +99,11 @@ pub enum RoundEffect {
     },
     /// The agreed log is to take this.
     Propose(Watermark),
+    /// A member is to answer when it has learned the watermark.
+    AskConfirmHints {
+        /// Its place among the members.
+        member: usize,
+    },
     /// A replica is to answer when it has learned the watermark.
     AskConfirm {
         /// Its place in the preference list.

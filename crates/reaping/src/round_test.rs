@@ -49,6 +49,10 @@ fn yes(effect: &RoundEffect) -> Option<RoundEvent> {
             answer: Ok(()),
         },
         RoundEffect::Propose(_) => RoundEvent::Agreed { is_agreed: true },
+        RoundEffect::AskConfirmHints { member } => RoundEvent::HintsConfirmed {
+            member: *member,
+            answer: Ok(()),
+        },
         RoundEffect::AskConfirm { replica } => RoundEvent::Confirmed {
             replica: *replica,
             answer: Ok(()),
@@ -83,6 +87,10 @@ fn no(effect: &RoundEffect) -> Option<(RoundEvent, KeptBecause)> {
             answer: down,
         },
         RoundEvent::Agreed { .. } => RoundEvent::Agreed { is_agreed: false },
+        RoundEvent::HintsConfirmed { member, .. } => RoundEvent::HintsConfirmed {
+            member,
+            answer: down,
+        },
         RoundEvent::Confirmed { replica, .. } => RoundEvent::Confirmed {
             replica,
             answer: down,
@@ -135,6 +143,7 @@ fn everybody_is_asked_in_each_step_and_in_this_order() {
     expected.extend((0..MEMBERS).map(|member| RoundEffect::AskSettle { member }));
     expected.extend((0..REPLICAS).map(|replica| RoundEffect::AskNote { replica }));
     expected.push(RoundEffect::Propose(watermark()));
+    expected.extend((0..MEMBERS).map(|member| RoundEffect::AskConfirmHints { member }));
     expected.extend((0..REPLICAS).map(|replica| RoundEffect::AskConfirm { replica }));
     expected.extend((0..REPLICAS).map(|replica| RoundEffect::AskReap { replica }));
     expected.push(RoundEffect::End(RoundOutcome {
@@ -156,7 +165,10 @@ fn a_single_no_ends_the_round_wherever_it_comes() {
         let outcome = outcome(&effects);
         assert_eq!(outcome.kept, Some(reason), "{effect:?}");
         assert_eq!(outcome.reaped, 0, "{effect:?}");
-        let is_raised = matches!(effect, RoundEffect::AskConfirm { .. });
+        let is_raised = matches!(
+            effect,
+            RoundEffect::AskConfirmHints { .. } | RoundEffect::AskConfirm { .. }
+        );
         assert_eq!(outcome.raised.is_some(), is_raised, "{effect:?}");
         let asks = |it: &RoundEffect| matches!(it, RoundEffect::AskReap { .. });
         assert!(!effects.iter().any(asks), "{effect:?}");
@@ -251,7 +263,12 @@ fn answers_that_are_not_waited_for_change_nothing() {
 #[test]
 fn the_planted_defects_leave_steps_out() {
     let is_settle = |it: &RoundEffect| matches!(it, RoundEffect::AskSettle { .. });
-    let is_confirm = |it: &RoundEffect| matches!(it, RoundEffect::AskConfirm { .. });
+    let is_confirm = |it: &RoundEffect| {
+        matches!(
+            it,
+            RoundEffect::AskConfirmHints { .. } | RoundEffect::AskConfirm { .. }
+        )
+    };
     {
         let _planted = plant(PlantedDefect::OldRequestsNotAwaited);
         assert!(!run(None, None).iter().any(is_settle));
