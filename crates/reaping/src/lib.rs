@@ -4,7 +4,7 @@
 //! random number is inside.
 //!
 //! - [`Round`] is led by the node that compares a preference list. It goes from one fact to the next until
-//!   nothing older than the tombstones can come, and raises the list's [`Watermark`] in the agreed state.
+//!   nothing older than the tombstones can come, and raises the list's [`Watermark`] in [`AgreedRounds`].
 //! - [`Keeper`] is a replica's side: its [`Note`], the tombstones that it may remove, and the entries that
 //!   are hidden because they are from before the watermark.
 //! - [`are_hints_outdated`] and [`confirm_hints`] are the side of a store of hints.
@@ -12,6 +12,7 @@
 //! The crate knows neither objects nor stores. `docs/decisions/0037-tombstones-go.md` has the rule, and what
 //! each case leaves.
 
+mod agreed_rounds;
 mod delete_mode;
 mod extent;
 mod kept_because;
@@ -29,6 +30,7 @@ mod model;
 #[cfg(test)]
 mod round_test;
 
+pub use agreed_rounds::{AgreedRounds, Refused};
 pub use delete_mode::DeleteMode;
 pub use extent::{BatchName, Extent};
 pub use keeper::{Keeper, KeeperStart};
@@ -37,4 +39,4 @@ pub use kept_because::KeptBecause;
 pub use note::{Mark, Note, Receiving, are_hints_outdated, confirm_hints};
 pub use round::{Round, RoundRequest};
 pub use round_event::{ReplicaAnswer, RoundEffect, RoundEvent, RoundOutcome};
-pub use watermark::{Incarnation, Refused, RoundName, Watermark};
+pub use watermark::{Incarnation, RoundName, Watermark};

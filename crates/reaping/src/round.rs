@@ -1,9 +1,16 @@
 //! A round: what has to be true, one thing after the other, before tombstones of a preference list go.
 //!
 //! ```text
-//! open --> compare --> settle --> hints --> settle --> note --> propose --> confirm --> reap
-//! replicas replicas    members    members   members    replicas  agreed     members,    replicas
-//!                                                                           replicas
+//! announce   in the agreed log: no earlier attempt can raise the watermark any more
+//! open       replicas fix what they have
+//! compare    replicas: it is on all of them
+//! settle     members: requests from before that are over
+//! hints      members: there are none
+//! settle     members: requests that may have read one are over
+//! note       replicas have their marks
+//! propose    in the agreed log: the watermark is raised
+//! confirm    members, then replicas have learned that and have their notes
+//! reap       replicas remove their tombstones
 //! ```
 //!
 //! Each step begins when all have answered the one before. The first answer that is not a yes ends the
@@ -35,6 +42,7 @@ pub struct RoundRequest {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
+    Announce,
     Open,
     Compare,
     SettleOfComparison,
@@ -73,7 +81,7 @@ impl Round {
             kept: None,
             reaped: 0,
         };
-        round.begin(Step::Open, effects);
+        round.begin(Step::Announce, effects);
         round
     }
 
@@ -84,6 +92,10 @@ impl Round {
                 self.end(Some(KeptBecause::Stopped), effects);
             }
             RoundEvent::Stop => {}
+            RoundEvent::Announced { is_agreed } => {
+                let answer = true_or(is_agreed, KeptBecause::OtherWatermark);
+                self.take(Step::Announce, 0, answer, effects);
+            }
             RoundEvent::Opened { replica, answer } => self.opened(replica, answer, effects),
             RoundEvent::Compared { is_complete } => {
                 let answer = true_or(is_complete, KeptBecause::NotCompared);
@@ -196,7 +208,7 @@ impl Round {
             Step::SettleOfComparison | Step::Hints | Step::SettleOfHints | Step::ConfirmHints => {
                 self.request.members
             }
-            Step::Compare | Step::Propose => 1,
+            Step::Announce | Step::Compare | Step::Propose => 1,
             Step::Ended => 0,
         }
     }
@@ -204,6 +216,7 @@ impl Round {
     fn question(&self, step: Step, place: usize) -> Option<RoundEffect> {
         let (replica, member) = (place, place);
         Some(match step {
+            Step::Announce => RoundEffect::Announce(self.request.name),
             Step::Open => RoundEffect::AskOpen { replica },
             Step::Compare => RoundEffect::Compare,
             Step::SettleOfComparison | Step::SettleOfHints => RoundEffect::AskSettle { member },
@@ -238,6 +251,7 @@ impl Round {
 
 fn next_of(step: Step) -> Step {
     match step {
+        Step::Announce => Step::Open,
         Step::Open => Step::Compare,
         Step::Compare if is_planted!(OldRequestsNotAwaited) => Step::Hints,
         Step::Compare => Step::SettleOfComparison,

@@ -1,7 +1,7 @@
 //! What comes into a round and what it asks for.
 
 use crate::kept_because::KeptBecause;
-use crate::watermark::{Incarnation, Watermark};
+use crate::watermark::{Incarnation, RoundName, Watermark};
 
 /// The answer of a replica; a late one, or none, is [`KeptBecause::ReplicaDown`].
 pub type ReplicaAnswer<T> = Result<T, KeptBecause>;
@@ -9,6 +9,11 @@ pub type ReplicaAnswer<T> = Result<T, KeptBecause>;
 /// What happened to a round. Each question has one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundEvent {
+    /// The agreed log has taken the announcement, or it has not.
+    Announced {
+        /// It has. An unknown end counts as not.
+        is_agreed: bool,
+    },
     /// A replica has fixed its extent.
     Opened {
         /// Its place in the preference list.
@@ -44,7 +49,7 @@ pub enum RoundEvent {
     },
     /// The agreed log has taken the watermark, or it has not.
     Agreed {
-        /// It has. What is not known counts as not.
+        /// It has. An unknown end counts as not.
         is_agreed: bool,
     },
     /// A member has learned the watermark, and its store of hints has the note.
@@ -75,6 +80,8 @@ pub enum RoundEvent {
 /// What a round asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoundEffect {
+    /// The agreed log is to take this, before anything is asked.
+    Announce(RoundName),
     /// A replica is to fix its extent, and then to wait for the holders of its key locks.
     AskOpen {
         /// Its place in the preference list.

@@ -31,6 +31,7 @@ fn watermark() -> Watermark {
 /// The answer that lets the round go on.
 fn yes(effect: &RoundEffect) -> Option<RoundEvent> {
     Some(match effect {
+        RoundEffect::Announce(_) => RoundEvent::Announced { is_agreed: true },
         RoundEffect::AskOpen { replica } => RoundEvent::Opened {
             replica: *replica,
             answer: Ok(Incarnation(*replica as u64)),
@@ -69,6 +70,7 @@ fn yes(effect: &RoundEffect) -> Option<RoundEvent> {
 fn no(effect: &RoundEffect) -> Option<(RoundEvent, KeptBecause)> {
     let down = Err(KeptBecause::ReplicaDown);
     let event = match yes(effect)? {
+        RoundEvent::Announced { .. } => RoundEvent::Announced { is_agreed: false },
         RoundEvent::Opened { replica, .. } => RoundEvent::Opened {
             replica,
             answer: Err(KeptBecause::ReplicaDown),
@@ -101,7 +103,7 @@ fn no(effect: &RoundEffect) -> Option<(RoundEvent, KeptBecause)> {
         RoundEvent::Compared { .. } => KeptBecause::NotCompared,
         RoundEvent::Settled { .. } => KeptBecause::RequestsUnderWay,
         RoundEvent::Hints { .. } => KeptBecause::HintsOutstanding,
-        RoundEvent::Agreed { .. } => KeptBecause::OtherWatermark,
+        RoundEvent::Announced { .. } | RoundEvent::Agreed { .. } => KeptBecause::OtherWatermark,
         _ => KeptBecause::ReplicaDown,
     };
     Some((event, reason))
@@ -135,7 +137,7 @@ fn outcome(effects: &[RoundEffect]) -> &RoundOutcome {
 #[test]
 fn everybody_is_asked_in_each_step_and_in_this_order() {
     let effects = run(None, None);
-    let mut expected = Vec::new();
+    let mut expected = vec![RoundEffect::Announce(REQUEST.name)];
     expected.extend((0..REPLICAS).map(|replica| RoundEffect::AskOpen { replica }));
     expected.push(RoundEffect::Compare);
     expected.extend((0..MEMBERS).map(|member| RoundEffect::AskSettle { member }));

@@ -35,50 +35,10 @@ pub struct Watermark {
     pub replicas: Vec<Incarnation>,
 }
 
-/// Why the agreed log does not take a watermark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// It was decided in another epoch.
-    OtherEpoch {
-        /// The epoch in which it was decided.
-        got: u64,
-        /// The present one.
-        expected: u64,
-    },
-    /// Another round went through first.
-    OtherNumber {
-        /// The number of the round.
-        got: u64,
-        /// The number of the next round.
-        expected: u64,
-    },
-}
-
 impl Watermark {
-    /// The number of the round that may replace a watermark.
+    /// The number of the round that may follow a watermark.
     pub fn next_number(present: Option<&Self>) -> u64 {
         present.map_or(0, |it| it.round.number) + 1
-    }
-
-    /// Says whether this may replace the present watermark, in the present epoch.
-    ///
-    /// # Errors
-    /// The reason if it may not.
-    pub fn check_follows(&self, present: Option<&Self>, epoch: u64) -> Result<(), Refused> {
-        if self.epoch != epoch {
-            return Err(Refused::OtherEpoch {
-                got: self.epoch,
-                expected: epoch,
-            });
-        }
-        let expected = Self::next_number(present);
-        if self.round.number != expected {
-            return Err(Refused::OtherNumber {
-                got: self.round.number,
-                expected,
-            });
-        }
-        Ok(())
     }
 }
 
@@ -88,30 +48,6 @@ mod tests {
 
     fn round(number: u64, nonce: u64) -> RoundName {
         RoundName { number, nonce }
-    }
-
-    fn watermark(number: u64, epoch: u64) -> Watermark {
-        Watermark {
-            round: round(number, 5),
-            epoch,
-            replicas: vec![Incarnation(1), Incarnation(2)],
-        }
-    }
-
-    #[test]
-    fn a_watermark_follows_its_predecessor_in_one_epoch() {
-        assert_eq!(watermark(1, 7).check_follows(None, 7), Ok(()));
-        let present = watermark(4, 6);
-        let follows = |it: Watermark| it.check_follows(Some(&present), 7);
-        assert_eq!(follows(watermark(5, 7)), Ok(()));
-        let number = |got| Refused::OtherNumber { got, expected: 5 };
-        assert_eq!(follows(watermark(4, 7)), Err(number(4)));
-        assert_eq!(follows(watermark(6, 7)), Err(number(6)));
-        let epoch = Refused::OtherEpoch {
-            got: 6,
-            expected: 7,
-        };
-        assert_eq!(follows(watermark(5, 6)), Err(epoch));
     }
 
     #[test]
