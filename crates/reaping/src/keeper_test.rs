@@ -6,7 +6,7 @@ use crate::extent::{BatchName, Extent};
 use crate::keeper::{Keeper, KeeperStart};
 use crate::keeper_event::{KeeperAnswer, KeeperEffect, KeeperEvent};
 use crate::kept_because::KeptBecause;
-use crate::note::{Mark, Note, Receiving, are_hints_outdated, confirm_hints};
+use crate::note::{Mark, Note, Receiving};
 use crate::watermark::{Incarnation, RoundName, Watermark};
 
 const OWN: Incarnation = Incarnation(2);
@@ -330,35 +330,6 @@ fn an_older_watermark_changes_nothing() {
     let effects = step(&mut keeper, KeeperEvent::Learned(watermark(2)));
     assert_eq!(effects, NOTHING);
     assert!(keeper.shows(batch(60)));
-}
-
-#[test]
-fn hints_without_the_note_of_the_watermark_are_outdated() {
-    let present = watermark(4);
-    let is_outdated = |noted| are_hints_outdated(noted, Some(&present));
-    assert!(is_outdated(None));
-    assert!(is_outdated(Some(round(3))));
-    let other = RoundName {
-        number: 4,
-        nonce: 71,
-    };
-    assert!(is_outdated(Some(other)));
-    assert!(!is_outdated(Some(round(4))));
-    assert!(!is_outdated(Some(round(5))));
-    assert!(!are_hints_outdated(None, None));
-}
-
-#[test]
-fn a_member_confirms_a_watermark_that_it_has_learned_and_noted() {
-    let present = watermark(4);
-    let confirm = |noted, learned| confirm_hints(noted, learned, round(4));
-    assert_eq!(confirm(Some(round(4)), Some(&present)), Ok(()));
-    let not_learned = Err(KeptBecause::OtherWatermark);
-    assert_eq!(confirm(Some(round(4)), None), not_learned);
-    assert_eq!(confirm(Some(round(4)), Some(&watermark(3))), not_learned);
-    let rolled_back = Err(KeptBecause::HintsUnknown);
-    assert_eq!(confirm(Some(round(3)), Some(&present)), rolled_back);
-    assert_eq!(confirm(None, Some(&present)), rolled_back);
 }
 
 #[test]

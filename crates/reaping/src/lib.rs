@@ -7,7 +7,7 @@
 //!   nothing older than the tombstones can come, and raises the list's [`Watermark`] in [`AgreedRounds`].
 //! - [`Keeper`] is a replica's side: its [`Note`], the tombstones that it may remove, and the entries that
 //!   are hidden because they are from before the watermark.
-//! - [`are_hints_outdated`] and [`confirm_hints`] are the side of a store of hints.
+//! - [`HintsNote`] is the side of a store of hints.
 //!
 //! The crate knows neither objects nor stores. `docs/decisions/0037-tombstones-go.md` has the rule, and what
 //! each case leaves.
@@ -15,6 +15,7 @@
 mod agreed_rounds;
 mod delete_mode;
 mod extent;
+mod hints_note;
 mod kept_because;
 mod keeper;
 mod keeper_event;
@@ -33,10 +34,11 @@ mod round_test;
 pub use agreed_rounds::{AgreedRounds, Refused};
 pub use delete_mode::DeleteMode;
 pub use extent::{BatchName, Extent};
+pub use hints_note::HintsNote;
 pub use keeper::{Keeper, KeeperStart};
 pub use keeper_event::{KeeperAnswer, KeeperEffect, KeeperEvent};
 pub use kept_because::KeptBecause;
-pub use note::{Mark, Note, Receiving, are_hints_outdated, confirm_hints};
+pub use note::{Mark, Note, Receiving};
 pub use round::{Round, RoundRequest};
 pub use round_event::{ReplicaAnswer, RoundEffect, RoundEvent, RoundOutcome};
 pub use watermark::{Incarnation, RoundName, Watermark};

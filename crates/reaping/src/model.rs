@@ -83,8 +83,6 @@ fn rolled_back_before_it_learns(seed: u64) -> Option<String> {
     }
     (1..MEMBERS).for_each(|member| world.learn(member));
     (0..200).for_each(|_| world.drive());
-    world.deliver();
-    world.deliver();
     world.wrong_at_last()
 }
 

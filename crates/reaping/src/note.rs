@@ -1,11 +1,7 @@
 //! What a replica notes of rounds, durably, in the directory of its stores: a copy or a rollback of the stores
 //! is one of the note.
 
-use kvorum_planted_defects::is_planted;
-
 use crate::extent::Extent;
-use crate::kept_because::KeptBecause;
-use crate::round_event::ReplicaAnswer;
 use crate::watermark::{RoundName, Watermark};
 
 /// The last round that a replica took part in up to its mark.
@@ -46,34 +42,5 @@ impl Note {
         let receiving = self.receiving.as_ref().map(|it| it.watermark);
         mark.is_some_and(|it| it.is_at_or_behind(watermark.round))
             || receiving == Some(watermark.round)
-    }
-}
-
-/// True if the hints of a store for a preference list are from before its watermark: the store was restored
-/// or rolled back, and they are to be dropped. `noted` is the last round to which the store answered that it
-/// has none; a store that is created notes the watermark of that moment.
-pub fn are_hints_outdated(noted: Option<RoundName>, watermark: Option<&Watermark>) -> bool {
-    let Some(watermark) = watermark else {
-        return false;
-    };
-    noted.is_none_or(|it| !it.is_at_or_behind(watermark.round))
-}
-
-/// The answer of a member to the question whether it has learned a round's watermark and has the note of its
-/// store of hints. One that was rolled back before it learned the watermark might hand over what it had.
-///
-/// # Errors
-/// The reason if it has not.
-pub fn confirm_hints(
-    noted: Option<RoundName>,
-    learned: Option<&Watermark>,
-    round: RoundName,
-) -> ReplicaAnswer<()> {
-    if learned.is_none_or(|it| it.round != round) {
-        return Err(KeptBecause::OtherWatermark);
-    }
-    match are_hints_outdated(noted, learned) && !is_planted!(TombstoneReapedBesideHint) {
-        true => Err(KeptBecause::HintsUnknown),
-        false => Ok(()),
     }
 }

@@ -4,12 +4,12 @@
 //! announce   in the agreed log: no earlier attempt can raise the watermark any more
 //! open       replicas fix what they have
 //! compare    replicas: it is on all of them
-//! settle     members: requests from before that are over
 //! hints      members: there are none
-//! settle     members: requests that may have read one are over
+//! settle     members: requests from before that are over
+//! hints      members: none has come meanwhile
 //! note       replicas have their marks
 //! propose    in the agreed log: the watermark is raised
-//! confirm    members, then replicas have learned that and have their notes
+//! confirm    members, then replicas: they have learned the watermark and have their notes
 //! reap       replicas remove their tombstones
 //! ```
 //!
@@ -45,9 +45,9 @@ enum Step {
     Announce,
     Open,
     Compare,
-    SettleOfComparison,
     Hints,
-    SettleOfHints,
+    Settle,
+    HintsAgain,
     Note,
     Propose,
     ConfirmHints,
@@ -101,9 +101,15 @@ impl Round {
                 let answer = true_or(is_complete, KeptBecause::NotCompared);
                 self.take(Step::Compare, 0, answer, effects);
             }
-            RoundEvent::Settled { member, is_settled } => self.settled(member, is_settled, effects),
+            RoundEvent::Settled { member, is_settled } => {
+                let answer = true_or(is_settled, KeptBecause::RequestsUnderWay);
+                self.take(Step::Settle, member, answer, effects);
+            }
             RoundEvent::Hints { member, hints } => {
                 self.take(Step::Hints, member, no_hints(hints), effects);
+            }
+            RoundEvent::HintsAgain { member, answer } => {
+                self.take(Step::HintsAgain, member, answer, effects);
             }
             RoundEvent::Noted { replica, answer } => {
                 self.take(Step::Note, replica, answer, effects);
@@ -132,15 +138,6 @@ impl Round {
             *place = incarnation;
         }
         self.take(Step::Open, replica, answer.map(|_| ()), effects);
-    }
-
-    fn settled(&mut self, member: usize, is_settled: bool, effects: &mut Vec<RoundEffect>) {
-        let step = match self.step {
-            Step::SettleOfHints => Step::SettleOfHints,
-            _ => Step::SettleOfComparison,
-        };
-        let answer = true_or(is_settled, KeptBecause::RequestsUnderWay);
-        self.take(step, member, answer, effects);
     }
 
     fn agreed(&mut self, is_agreed: bool, effects: &mut Vec<RoundEffect>) {
@@ -205,7 +202,7 @@ impl Round {
     fn asked_in(&self, step: Step) -> usize {
         match step {
             Step::Open | Step::Note | Step::Confirm | Step::Reap => self.request.replicas,
-            Step::SettleOfComparison | Step::Hints | Step::SettleOfHints | Step::ConfirmHints => {
+            Step::Hints | Step::Settle | Step::HintsAgain | Step::ConfirmHints => {
                 self.request.members
             }
             Step::Announce | Step::Compare | Step::Propose => 1,
@@ -219,7 +216,8 @@ impl Round {
             Step::Announce => RoundEffect::Announce(self.request.name),
             Step::Open => RoundEffect::AskOpen { replica },
             Step::Compare => RoundEffect::Compare,
-            Step::SettleOfComparison | Step::SettleOfHints => RoundEffect::AskSettle { member },
+            Step::Settle => RoundEffect::AskSettle { member },
+            Step::HintsAgain => RoundEffect::AskHintsAgain { member },
             Step::Hints => RoundEffect::AskHints { member },
             Step::Note => RoundEffect::AskNote { replica },
             Step::Propose => RoundEffect::Propose(self.watermark()),
@@ -253,12 +251,11 @@ fn next_of(step: Step) -> Step {
     match step {
         Step::Announce => Step::Open,
         Step::Open => Step::Compare,
-        Step::Compare if is_planted!(OldRequestsNotAwaited) => Step::Hints,
-        Step::Compare => Step::SettleOfComparison,
-        Step::SettleOfComparison => Step::Hints,
-        Step::Hints if is_planted!(OldRequestsNotAwaited) => Step::Note,
-        Step::Hints => Step::SettleOfHints,
-        Step::SettleOfHints => Step::Note,
+        Step::Compare => Step::Hints,
+        Step::Hints if is_planted!(OldRequestsNotAwaited) => Step::HintsAgain,
+        Step::Hints => Step::Settle,
+        Step::Settle => Step::HintsAgain,
+        Step::HintsAgain => Step::Note,
         Step::Note => Step::Propose,
         Step::Propose if is_planted!(ReapedBeforeConfirmed) => Step::Reap,
         Step::Propose => Step::ConfirmHints,

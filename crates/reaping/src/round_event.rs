@@ -40,6 +40,13 @@ pub enum RoundEvent {
         /// So many; none only if it has noted that durably. `None` without an answer.
         hints: Option<u64>,
     },
+    /// A member has looked whether a hint has come since it noted that it has none.
+    HintsAgain {
+        /// Its place among the members.
+        member: usize,
+        /// None has; or the reason why that cannot be said.
+        answer: ReplicaAnswer<()>,
+    },
     /// A replica's extent and its mark are durable.
     Noted {
         /// Its place in the preference list.
@@ -99,6 +106,11 @@ pub enum RoundEffect {
         /// Its place among the members.
         member: usize,
     },
+    /// A member is to look whether a hint has come since ([`crate::HintsNote::still_none`]).
+    AskHintsAgain {
+        /// Its place among the members.
+        member: usize,
+    },
     /// A replica is to make its extent durable, and then its mark.
     AskNote {
         /// Its place in the preference list.
@@ -106,7 +118,7 @@ pub enum RoundEffect {
     },
     /// The agreed log is to take this.
     Propose(Watermark),
-    /// A member is to answer when it has learned the watermark.
+    /// A member is to answer when it has learned the watermark ([`crate::HintsNote::confirm`]).
     AskConfirmHints {
         /// Its place among the members.
         member: usize,

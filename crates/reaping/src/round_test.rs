@@ -45,6 +45,10 @@ fn yes(effect: &RoundEffect) -> Option<RoundEvent> {
             member: *member,
             hints: Some(0),
         },
+        RoundEffect::AskHintsAgain { member } => RoundEvent::HintsAgain {
+            member: *member,
+            answer: Ok(()),
+        },
         RoundEffect::AskNote { replica } => RoundEvent::Noted {
             replica: *replica,
             answer: Ok(()),
@@ -83,6 +87,10 @@ fn no(effect: &RoundEffect) -> Option<(RoundEvent, KeptBecause)> {
         RoundEvent::Hints { member, .. } => RoundEvent::Hints {
             member,
             hints: Some(1),
+        },
+        RoundEvent::HintsAgain { member, .. } => RoundEvent::HintsAgain {
+            member,
+            answer: down,
         },
         RoundEvent::Noted { replica, .. } => RoundEvent::Noted {
             replica,
@@ -140,9 +148,9 @@ fn everybody_is_asked_in_each_step_and_in_this_order() {
     let mut expected = vec![RoundEffect::Announce(REQUEST.name)];
     expected.extend((0..REPLICAS).map(|replica| RoundEffect::AskOpen { replica }));
     expected.push(RoundEffect::Compare);
-    expected.extend((0..MEMBERS).map(|member| RoundEffect::AskSettle { member }));
     expected.extend((0..MEMBERS).map(|member| RoundEffect::AskHints { member }));
     expected.extend((0..MEMBERS).map(|member| RoundEffect::AskSettle { member }));
+    expected.extend((0..MEMBERS).map(|member| RoundEffect::AskHintsAgain { member }));
     expected.extend((0..REPLICAS).map(|replica| RoundEffect::AskNote { replica }));
     expected.push(RoundEffect::Propose(watermark()));
     expected.extend((0..MEMBERS).map(|member| RoundEffect::AskConfirmHints { member }));

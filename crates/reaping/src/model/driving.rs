@@ -4,7 +4,6 @@ use crate::keeper_event::{KeeperAnswer, KeeperEvent};
 use crate::kept_because::KeptBecause;
 use crate::model::replica::KEYS;
 use crate::model::world::{MEMBERS, World};
-use crate::note::confirm_hints;
 use crate::round::{Round, RoundRequest};
 use crate::round_event::{RoundEffect, RoundEvent};
 use crate::watermark::{RoundName, Watermark};
@@ -130,6 +129,10 @@ impl Driven {
                 return Executed::Begun;
             }
             RoundEffect::AskHints { member } => self.look_for_hints(world, *member),
+            RoundEffect::AskHintsAgain { member } => RoundEvent::HintsAgain {
+                member: *member,
+                answer: world.hint_stores[*member].note.still_none(round),
+            },
             RoundEffect::AskNote { replica } => {
                 let answer = world
                     .replica(*replica)
@@ -169,7 +172,7 @@ impl Driven {
     fn look_for_hints(&self, world: &mut World, member: usize) -> RoundEvent {
         let store = &mut world.hint_stores[member];
         if store.hints.is_empty() {
-            store.noted = Some(self.request.name);
+            store.note.has_none(self.request.name);
         }
         RoundEvent::Hints {
             member,
@@ -179,12 +182,9 @@ impl Driven {
 
     /// A member that has not learned of the watermark yet is asked again.
     fn confirm_hints(&self, world: &World, member: usize) -> Executed {
-        let (noted, learned) = (
-            world.hint_stores[member].noted,
-            world.learned[member].as_ref(),
-        );
-        let answer = confirm_hints(noted, learned, self.request.name);
-        match answer {
+        let learned = world.learned[member].as_ref();
+        let note = world.hint_stores[member].note;
+        match note.confirm(learned, self.request.name) {
             Err(KeptBecause::OtherWatermark) => Executed::Waits,
             answer => Executed::Answered(RoundEvent::HintsConfirmed { member, answer }),
         }

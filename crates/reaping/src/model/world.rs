@@ -18,6 +18,10 @@ use crate::watermark::{RoundName, Watermark};
 pub(super) const PLACES: usize = 3;
 pub(super) const MEMBERS: usize = 5;
 
+/// Messages and hints that take as long as a round, in percent.
+const SLOW_MESSAGES_PERCENT: u64 = 4;
+const SLOW_HINTS_PERCENT: u64 = 10;
+
 /// Rounds that are led at once, of which all but the last announced come to nothing.
 const ROUNDS_MAX: usize = 2;
 
@@ -28,6 +32,7 @@ pub(super) struct Message {
     place: usize,
     key: u8,
     object: Object,
+    is_slow: bool,
 }
 
 pub(super) struct World {
@@ -148,7 +153,7 @@ impl World {
         let member = self.draw.place(MEMBERS);
         match self.draw.below(10) {
             0..4 => self.send(member, place, key, object),
-            4..7 => self.hint_stores[member].add(place, key, object),
+            4..6 => self.keep_hint(member, place, key, object),
             _ => {}
         }
     }
@@ -161,26 +166,36 @@ impl World {
             place,
             key,
             object,
+            is_slow: self.draw.happens(SLOW_MESSAGES_PERCENT),
         });
     }
 
+    fn keep_hint(&mut self, member: usize, place: usize, key: u8, object: Object) {
+        let is_slow = self.draw.happens(SLOW_HINTS_PERCENT);
+        self.hint_stores[member].add(place, key, object, is_slow);
+    }
+
+    /// What is slow mostly stays where it is.
+    fn stays(&mut self, is_slow: bool) -> bool {
+        is_slow && self.draw.happens(95)
+    }
+
     pub(super) fn deliver(&mut self) {
-        if let Some(message) = self.draw.take(&mut self.messages) {
-            let Message {
-                place, key, object, ..
-            } = message;
-            self.replica(place).receive(key, object);
+        let Some(message) = self.draw.take(&mut self.messages) else {
+            return;
+        };
+        if self.stays(message.is_slow) {
+            return self.messages.push(message);
         }
+        let replica = self.replica(message.place);
+        replica.receive(message.key, message.object);
     }
 
     /// A coordinator waits no longer, and has a hint kept.
     fn time_out(&mut self) {
         let member = self.draw.place(MEMBERS);
         if let Some(message) = self.draw.take(&mut self.messages) {
-            let Message {
-                place, key, object, ..
-            } = message;
-            self.hint_stores[member].add(place, key, object);
+            self.keep_hint(member, message.place, message.key, message.object);
         }
     }
 
@@ -190,9 +205,13 @@ impl World {
         let Some(member) = self.draw.take(&mut holders) else {
             return;
         };
-        if let Some(hint) = self.draw.take(&mut self.hint_stores[member].hints) {
-            self.replica(hint.place).receive(hint.key, hint.object);
+        let Some(hint) = self.draw.take(&mut self.hint_stores[member].hints) else {
+            return;
+        };
+        if self.stays(hint.is_slow) {
+            return self.hint_stores[member].hints.push(hint);
         }
+        self.replica(hint.place).receive(hint.key, hint.object);
     }
 
     /// A get reads a replica or a hint, and what it has read is on its way to another replica.
