@@ -1,4 +1,4 @@
-//! Replicas that find and mend their differences, and tombstones that go.
+//! Replicas that find and mend their differences.
 //!
 //! Everything here is pure: events and times come in, effects and verdicts come out. No clock, socket,
 //! thread or random number is inside.
@@ -9,8 +9,6 @@
 //! - [`Schedule`] says which exchange comes next, and knows when each partition was last compared, and when
 //!   it was last complete.
 //! - [`Pace`] bounds the repairs a second.
-//! - [`judge_tombstone`] says whether a tombstone may go, [`standings_of`] whether a replica that was away
-//!   may give what it has, by facts that all nodes agree on.
 //!
 //! The crate knows neither objects nor stores: a version is a number that differs where clocks or bytes
 //! differ.
@@ -21,10 +19,8 @@ mod exchange_event;
 mod outcome;
 mod pace;
 mod range_hint;
-mod receiver;
 mod schedule;
 mod seen;
-mod watermark;
 
 #[cfg(test)]
 mod exchange_keys_test;
@@ -40,18 +36,11 @@ mod schedule_test;
 mod simulation_test;
 #[cfg(test)]
 mod test_world;
-#[cfg(test)]
-mod watermark_test;
 
 pub use exchange::{Exchange, ExchangeLimits, ExchangeRequest};
 pub use exchange_event::{BranchesAnswer, ExchangeEffect, ExchangeEvent, KeysAnswer, RootAnswer};
 pub use outcome::{EndedBy, Outcome};
 pub use pace::Pace;
 pub use range_hint::RangeHint;
-pub use receiver::{AtSources, Fate, ReplicaClaim, Standing, fate_of, standings_of};
 pub use schedule::{Order, Schedule, ScheduleSettings, Target, TargetReport};
 pub use seen::Seen;
-pub use watermark::{
-    Completed, DeleteMode, Incarnation, KeptBecause, LocalMark, PresentFacts, StoredTombstone,
-    Verdict, judge_tombstone,
-};
