@@ -142,9 +142,7 @@ impl Keeper {
             hidden: self.opened_with.clone(),
             is_repaired: false,
         });
-        (self.opened, self.reaping) = (None, None);
-        effects.push(KeeperEffect::MarkIncomplete);
-        effects.push(KeeperEffect::Store(self.note.clone()));
+        self.hide(effects);
     }
 
     /// What a transfer or a repair brings from now on is shown.
@@ -162,8 +160,14 @@ impl Keeper {
             mark: None,
             receiving,
         };
+        self.hide(effects);
+    }
+
+    /// The note has been changed so that something is hidden from now on.
+    fn hide(&mut self, effects: &mut Vec<KeeperEffect>) {
         (self.opened, self.reaping) = (None, None);
         effects.push(KeeperEffect::MarkIncomplete);
+        effects.push(KeeperEffect::TakeFreshActor);
         effects.push(KeeperEffect::Store(self.note.clone()));
     }
 

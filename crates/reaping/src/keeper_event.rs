@@ -54,6 +54,9 @@ pub enum KeeperEvent {
 pub enum KeeperEffect {
     /// The vnode answers no reads until it is repaired.
     MarkIncomplete,
+    /// The vnode gives its next dots under a fresh actor: a write over what is hidden would claim to have
+    /// seen it.
+    TakeFreshActor,
     /// The entries of these batches are to be removed, durably.
     RemoveHidden(Extent),
     /// All batches of this extent are to be made durable.

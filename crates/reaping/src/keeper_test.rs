@@ -171,6 +171,7 @@ fn a_replica_from_before_the_watermark_hides_what_it_had() {
     };
     let expected = [
         KeeperEffect::MarkIncomplete,
+        KeeperEffect::TakeFreshActor,
         KeeperEffect::Store(behind.clone()),
     ];
     assert_eq!(effects, expected);
@@ -260,6 +261,7 @@ fn a_replica_that_joins_hides_leftovers_and_shows_what_the_transfer_brings() {
     let effects = step(&mut keeper, join(8, 65));
     let expected = [
         KeeperEffect::MarkIncomplete,
+        KeeperEffect::TakeFreshActor,
         KeeperEffect::Store(joined.clone()),
     ];
     assert_eq!(effects, expected);
@@ -295,7 +297,7 @@ fn a_store_with_leftovers_joins_as_it_is_opened() {
     assert!(!keeper.shows(batch(60)), "the mark is of a former time");
     assert_eq!(keeper.note().joined, 8);
     assert_eq!(effects.first(), Some(&KeeperEffect::MarkIncomplete));
-    assert_eq!(effects.len(), 2);
+    assert_eq!(effects.len(), 3);
 }
 
 #[test]

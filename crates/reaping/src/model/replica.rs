@@ -123,6 +123,8 @@ impl Replica {
         for effect in effects {
             match effect {
                 KeeperEffect::MarkIncomplete => self.is_complete = false,
+                // Objects of the model have no dots.
+                KeeperEffect::TakeFreshActor => {}
                 KeeperEffect::RemoveHidden(hidden) => self.remove_hidden(&hidden),
                 KeeperEffect::Sync(_) => self.sync(),
                 KeeperEffect::Store(note) => {
