@@ -97,11 +97,14 @@ impl Deletes {
             TombstoneKeeping::Immediate => Duration::ZERO,
             TombstoneKeeping::For(delay) => delay,
         };
-        // Replicas on other nodes may lose what they have confirmed and not synced: their tombstones
-        // wait for an exchange that shows them durable everywhere.
+        // Replicas on other nodes may lose what they have confirmed and not synced, and any other member may
+        // have a hint of what was deleted: tombstones of a cluster wait for a round (decision 37).
+        let state = self.replicas.parts.cluster.current();
+        let is_alone = state.members().len() <= 1;
         let is_here = |replica: &kvorum_ring::Replica| replica.node == self.replicas.parts.node;
         let is_everywhere = written.has_reached_all
             && written.plan.is_complete()
+            && is_alone
             && written.plan.replicas.iter().all(is_here);
         if !is_everywhere || !written.object.is_tombstone() {
             return;

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use kvorum_backend::{ErrorKind, Reading};
+use kvorum_cluster::{Command, Member};
 use kvorum_coordinator::{DeleteOptions, Deleted, TombstoneKeeping};
 use kvorum_object::Clock;
 use kvorum_properties::PropertyOverlay;
+use kvorum_ring::NodeId;
 
 use crate::world::{Setup, World, colocated, holds, siblings, values};
 
@@ -110,6 +112,20 @@ fn a_tombstone_that_a_replica_lacks_is_not_reaped() {
     world.replicas("k")[2].refuse_puts(None);
     world.coordinator.reap_due(Reading::MayBlock);
     // The third still has the value, and must not be the only one left to say something.
+    assert_eq!(holders(&world, "k"), 3);
+    assert!(world.get("k").unwrap().is_tombstone());
+}
+
+/// Regression: where all replicas of a bucket were on one node of several, a tombstone went at once, and a hint
+/// that another member had kept brought the value back.
+#[test]
+fn a_tombstone_is_not_reaped_while_other_members_may_have_hints() {
+    let world = World::new(&keeping(TombstoneKeeping::Immediate));
+    let (node, member) = (NodeId::from_bytes([2; 16]), Member::new("other@127.0.0.1"));
+    world.propose(Command::AddMember { node, member });
+    world.put("k", "a", &Clock::new());
+    assert_eq!(world.delete("k"), Deleted::Written);
+    world.coordinator.reap_due(Reading::MayBlock);
     assert_eq!(holders(&world, "k"), 3);
     assert!(world.get("k").unwrap().is_tombstone());
 }

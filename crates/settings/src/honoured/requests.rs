@@ -39,7 +39,7 @@ pub(super) const KEYS: &[Key] = &[
             "What becomes of a tombstone, the marker that a delete leaves. \
              `keep` leaves it for good; `immediate` removes it as soon as every replica has it; \
              a duration waits that long more. \
-             A tombstone that some replica lacks is always kept, and for now so is one with replicas on \
+             A tombstone that some replica lacks is always kept, and for now so is each in a cluster of \
              several nodes.",
         )
     },
