@@ -29,6 +29,7 @@ mod operating;
 mod page;
 mod page_request;
 mod reading;
+mod reaping;
 mod replica_request;
 mod scanning;
 mod sealing;
@@ -53,6 +54,7 @@ pub use lease_table::{LEASES_NAME, LeaseTable};
 pub use metering::{SAMPLED_EVERY, VnodeMeter, VnodeWork};
 pub use page::PageFailure;
 pub use page_request::{Page, PageKind, PageRequest};
+pub use reaping::{ReapPage, ReapRequest};
 pub use replica_request::{
     ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,
     ReplicaRequest,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{EntryPlace, ErrorKind, Lookup, ReadAt, StoredEntry, StoredHead};
+use kvorum_backend::{EntryPlace, ErrorKind, Lookup, ReadAt, Sequence, StoredEntry, StoredHead};
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Head, Object};
 
@@ -42,11 +42,22 @@ impl Vnode {
         key: &StorageKey,
         at: ReadAt,
     ) -> Result<Option<(Head, Option<EntryPlace>)>, Interrupted> {
+        let found = self.find_written(key, at)?;
+        Ok(found.map(|(_, head, place)| (head, place)))
+    }
+
+    /// As [`Vnode::find_head`], with the batch that wrote the entry.
+    pub(crate) fn find_written(
+        &self,
+        key: &StorageKey,
+        at: ReadAt,
+    ) -> Result<Option<(Sequence, Head, Option<EntryPlace>)>, Interrupted> {
         let looked_up = self.backend.head(key, at);
         let Some(stored) = self.looked_up(looked_up)? else {
             return Ok(None);
         };
         let StoredHead {
+            sequence,
             head,
             fields,
             place,
@@ -54,7 +65,7 @@ impl Vnode {
         } = stored;
         let head = head_of(fields.tag, &head);
         let head = head.map_err(|error| self.damaged(key, &error))?;
-        Ok(Some((head, place)))
+        Ok(Some((sequence, head, place)))
     }
 
     pub(crate) fn read_object(

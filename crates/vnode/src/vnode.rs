@@ -148,6 +148,18 @@ pub(crate) enum Interrupted {
     Failed(ReplicaFailure),
 }
 
+impl Interrupted {
+    /// The failure of what was allowed to block.
+    pub(crate) fn into_failure(self) -> ReplicaFailure {
+        match self {
+            Self::Failed(failure) => failure,
+            Self::WouldBlock => {
+                ReplicaFailure::Internal("a read that may block said it would".into())
+            }
+        }
+    }
+}
+
 impl From<ReplicaFailure> for Interrupted {
     fn from(failure: ReplicaFailure) -> Self {
         Self::Failed(failure)

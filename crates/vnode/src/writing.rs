@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
     Batch, Durability, Durable, EntryPlace, ErrorKind, IndexEntry, Lookup, OldEntry, ReadAt,
-    Reading, Timestamp, Write,
+    Reading, Sequence, Timestamp, Write,
 };
 use kvorum_encoding::{StorageKey, checksum};
 use kvorum_object::{
@@ -142,6 +142,28 @@ impl Vnode {
         Ok(ReplicaReply::Reaped)
     }
 
+    /// Removes a tombstone that a batch wrote, unless something has been written since; true if it is gone
+    /// by that.
+    pub(crate) fn reap_written(
+        &self,
+        key: &StorageKey,
+        written_by: Sequence,
+        epoch: Epoch,
+        at: ReadAt,
+    ) -> Result<bool, Interrupted> {
+        let _turn = self.take_turn(key, epoch, at.reading)?;
+        let Some((sequence, head, place)) = self.find_written(key, at)? else {
+            return Ok(false);
+        };
+        let is_meant = head.is_tombstone() && sequence == written_by;
+        if !is_meant || self.keeps_tombstones() {
+            return Ok(false);
+        }
+        let old = Old::of(Some((head, place)), at.reading);
+        self.remove(key, &old, Durability::Buffered)?;
+        Ok(true)
+    }
+
     /// Removes what is stored under a key if it is still of this version; true when nothing is left.
     /// For what has found another home. Blocks.
     ///
@@ -156,12 +178,7 @@ impl Vnode {
     ) -> Result<bool, ReplicaFailure> {
         let reading = Reading::MayBlock;
         let forgotten = self.forget_version(key, clock, durability, ReadAt { reading, now });
-        forgotten.map_err(|interrupted| match interrupted {
-            Interrupted::Failed(failure) => failure,
-            Interrupted::WouldBlock => {
-                ReplicaFailure::Internal("a read that may block said it would".into())
-            }
-        })
+        forgotten.map_err(Interrupted::into_failure)
     }
 
     fn forget_version(

@@ -17,6 +17,7 @@ mod metering;
 mod observers;
 mod old_heads;
 mod reads_and_writes;
+mod reaps;
 mod scans;
 mod trees;
 
