@@ -62,7 +62,7 @@ impl Keeper {
             keeper.join(start.joined, extent, effects);
             return keeper;
         }
-        if !keeper.is_repaired() {
+        if keeper.hidden().is_some() {
             effects.push(KeeperEffect::MarkIncomplete);
         }
         keeper.judge(effects);
@@ -97,9 +97,7 @@ impl Keeper {
 
     /// False for an entry that counts as absent.
     pub fn shows(&self, written_by: BatchName) -> bool {
-        let receiving = self.note.receiving.as_ref();
-        receiving.is_none_or(|it| !it.hidden.has(written_by))
-            || is_planted!(RestoredReplicaTakenForSource)
+        self.hidden().is_none_or(|it| !it.has(written_by))
     }
 
     /// True if a tombstone may be removed.
@@ -115,9 +113,9 @@ impl Keeper {
         &self.note
     }
 
-    fn is_repaired(&self) -> bool {
+    fn hidden(&self) -> Option<&Extent> {
         let receiving = self.note.receiving.as_ref();
-        receiving.is_none_or(|it| it.is_repaired)
+        receiving.and_then(|it| it.hidden.as_ref())
     }
 
     fn learn(&mut self, watermark: Watermark, effects: &mut Vec<KeeperEffect>) {
@@ -134,13 +132,12 @@ impl Keeper {
         let Some(watermark) = &self.watermark else {
             return;
         };
-        if self.note.is_current(watermark) {
+        if self.note.is_current(watermark) || is_planted!(RestoredReplicaTakenForSource) {
             return;
         }
         self.note.receiving = Some(Receiving {
             watermark: watermark.round,
-            hidden: self.opened_with.clone(),
-            is_repaired: false,
+            hidden: Some(self.opened_with.clone()),
         });
         self.hide(effects);
     }
@@ -152,8 +149,7 @@ impl Keeper {
         }
         let receiving = self.watermark.as_ref().map(|watermark| Receiving {
             watermark: watermark.round,
-            hidden: extent,
-            is_repaired: false,
+            hidden: Some(extent),
         });
         self.note = Note {
             joined: epoch,
@@ -171,23 +167,21 @@ impl Keeper {
         effects.push(KeeperEffect::Store(self.note.clone()));
     }
 
+    /// The other replicas have given what they have, so what is hidden is of no use any more.
     fn repaired(&mut self, effects: &mut Vec<KeeperEffect>) {
-        if self.is_repaired() {
+        let receiving = self.note.receiving.as_mut();
+        let Some(hidden) = receiving.and_then(|it| it.hidden.take()) else {
             return;
-        }
-        if let Some(receiving) = &mut self.note.receiving {
-            receiving.is_repaired = true;
-        }
+        };
+        effects.push(KeeperEffect::RemoveHidden(hidden));
         effects.push(KeeperEffect::Store(self.note.clone()));
     }
 
     fn accept_loss(&mut self, effects: &mut Vec<KeeperEffect>) {
-        let Some(receiving) = &mut self.note.receiving else {
-            return;
-        };
-        receiving.hidden = Extent::default();
-        receiving.is_repaired = true;
-        effects.push(KeeperEffect::Store(self.note.clone()));
+        let receiving = self.note.receiving.as_mut();
+        if receiving.is_some_and(|it| it.hidden.take().is_some()) {
+            effects.push(KeeperEffect::Store(self.note.clone()));
+        }
     }
 
     fn open_round(&mut self, round: RoundName, extent: Extent) -> ReplicaAnswer<Incarnation> {
@@ -195,14 +189,14 @@ impl Keeper {
         if round.number != Watermark::next_number(self.watermark.as_ref()) {
             return Err(KeptBecause::OtherWatermark);
         }
-        if !self.is_repaired() {
+        if self.hidden().is_some() {
             return Err(KeptBecause::ReplicaIncomplete);
         }
         self.opened = Some(Mark { round, extent });
         Ok(self.incarnation)
     }
 
-    /// Nothing is hidden in a replica that has a mark: it goes before.
+    /// Nothing is hidden in a replica that has opened a round.
     fn make_note(
         &mut self,
         round: RoundName,
@@ -210,11 +204,8 @@ impl Keeper {
     ) -> ReplicaAnswer<()> {
         let opened = self.opened.take_if(|it| it.round == round);
         let mark = opened.ok_or(KeptBecause::NotNoted)?;
-        if let Some(receiving) = self.note.receiving.take() {
-            effects.push(KeeperEffect::RemoveHidden(receiving.hidden));
-        }
         effects.push(KeeperEffect::Sync(mark.extent.clone()));
-        self.note.mark = Some(mark);
+        (self.note.mark, self.note.receiving) = (Some(mark), None);
         self.reaping = None;
         effects.push(KeeperEffect::Store(self.note.clone()));
         Ok(())

@@ -57,7 +57,7 @@ pub enum KeeperEffect {
     /// The vnode gives its next dots under a fresh actor: a write over what is hidden would claim to have
     /// seen it.
     TakeFreshActor,
-    /// The entries of these batches are to be removed, durably.
+    /// The entries of these batches are to be removed, durably, before the vnode counts as complete.
     RemoveHidden(Extent),
     /// All batches of this extent are to be made durable.
     Sync(Extent),

@@ -43,11 +43,11 @@ fn marked(number: u64, sequence: u64) -> Note {
     }
 }
 
-fn receiving(number: u64, sequence: u64, is_repaired: bool) -> Receiving {
+/// With what is hidden; `None` when it was repaired.
+fn receiving(number: u64, hidden: Option<u64>) -> Receiving {
     Receiving {
         watermark: round(number),
-        hidden: extent(sequence),
-        is_repaired,
+        hidden: hidden.map(extent),
     }
 }
 
@@ -166,7 +166,7 @@ fn a_replica_notes_only_the_round_that_it_opened_last() {
 fn a_replica_from_before_the_watermark_hides_what_it_had() {
     let (mut keeper, effects) = opened(marked(3, 50), Some(4), 60);
     let behind = Note {
-        receiving: Some(receiving(4, 60, false)),
+        receiving: Some(receiving(4, Some(60))),
         ..marked(3, 50)
     };
     let expected = [
@@ -180,16 +180,19 @@ fn a_replica_from_before_the_watermark_hides_what_it_had() {
     let refused = KeeperAnswer::Opened(Err(KeptBecause::ReplicaIncomplete));
     assert_eq!(answer(&mut keeper, open_event(5, 70)), refused);
     let repaired = Note {
-        receiving: Some(receiving(4, 60, true)),
+        receiving: Some(receiving(4, None)),
         ..marked(3, 50)
     };
     let effects = step(&mut keeper, KeeperEvent::Repaired);
-    assert_eq!(effects, [KeeperEffect::Store(repaired)]);
+    let expected = [
+        KeeperEffect::RemoveHidden(extent(60)),
+        KeeperEffect::Store(repaired),
+    ];
+    assert_eq!(effects, expected);
     assert_eq!(step(&mut keeper, KeeperEvent::Repaired), NOTHING);
     answer(&mut keeper, open_event(5, 70));
     let noted = step(&mut keeper, KeeperEvent::MakeNote { round: round(5) });
     let expected = [
-        KeeperEffect::RemoveHidden(extent(60)),
         KeeperEffect::Sync(extent(70)),
         KeeperEffect::Store(marked(5, 70)),
         KeeperEffect::Answer(KeeperAnswer::Noted(Ok(()))),
@@ -200,7 +203,7 @@ fn a_replica_from_before_the_watermark_hides_what_it_had() {
 #[test]
 fn a_second_start_hides_no_more_than_the_first() {
     let behind = Note {
-        receiving: Some(receiving(4, 60, false)),
+        receiving: Some(receiving(4, Some(60))),
         ..marked(3, 50)
     };
     let (keeper, effects) = opened(behind, Some(4), 95);
@@ -256,7 +259,7 @@ fn a_replica_that_joins_hides_leftovers_and_shows_what_the_transfer_brings() {
     let joined = Note {
         joined: 8,
         mark: None,
-        receiving: Some(receiving(3, 65, false)),
+        receiving: Some(receiving(3, Some(65))),
     };
     let effects = step(&mut keeper, join(8, 65));
     let expected = [
@@ -335,8 +338,9 @@ fn an_older_watermark_changes_nothing() {
 }
 
 #[test]
-fn the_planted_defect_shows_what_is_hidden() {
-    let (keeper, _) = opened(marked(3, 50), Some(4), 60);
+fn the_planted_defect_hides_nothing() {
     let _planted = plant(PlantedDefect::RestoredReplicaTakenForSource);
+    let (keeper, effects) = opened(marked(3, 50), Some(4), 60);
+    assert_eq!(effects, NOTHING);
     assert!(keeper.shows(batch(60)));
 }

@@ -1,4 +1,5 @@
-//! Random lives of a preference list, after which nothing deleted is there and nothing live is missing.
+//! Random lives of a preference list, after which nothing deleted is there and nothing live is missing; and
+//! short ones, each with an old copy of a value in one of the places where it can hide from a delete.
 //!
 //! Five members lead rounds among writes, late messages, hints, crashes, moves, wiped replicas, and replicas
 //! and stores of hints that are put back to backups of any age.
@@ -17,63 +18,83 @@ mod world;
 const LIVES: u64 = 1000;
 const STEPS_MAX: u64 = 800;
 
-/// What is wrong at the end of a life, and the tombstones that were removed in it.
-fn life(seed: u64) -> (Option<String>, u64) {
-    let mut world = World::new(seed);
-    for _ in 0..world.draw.below(STEPS_MAX) {
-        world.step();
-    }
-    (world.wrong_at_last(), world.reaped)
-}
-
-/// The first of these lives after which something is wrong.
-fn first_wrong(lives: u64) -> Option<(u64, String)> {
-    (0..lives).find_map(|seed| life(seed).0.map(|wrong| (seed, wrong)))
-}
-
 #[test]
 fn nothing_deleted_comes_back_and_nothing_live_goes() {
     let mut reaped = 0;
     for seed in 0..LIVES {
-        let (wrong, count) = life(seed);
-        assert_eq!(wrong, None, "seed {seed}");
-        reaped += count;
+        let mut world = World::new(seed);
+        for _ in 0..world.draw.below(STEPS_MAX) {
+            world.step();
+        }
+        assert_eq!(world.wrong_at_last(), None, "seed {seed}");
+        reaped += world.reaped;
     }
     assert!(reaped > LIVES, "only {reaped} tombstones were removed");
 }
 
-#[test]
-fn planted_defects_are_found() {
-    for defect in [
-        PlantedDefect::TombstoneReapedBesideHint,
-        PlantedDefect::RestoredReplicaTakenForSource,
-        PlantedDefect::OldRequestsNotAwaited,
-        PlantedDefect::ReapLeavesIndexEntry,
-    ] {
-        let _planted = plant(defect);
-        assert!(
-            first_wrong(LIVES).is_some(),
-            "{defect:?} has not been found"
-        );
+const VALUE: Object = Object {
+    order: 1,
+    is_tombstone: false,
+};
+const TOMBSTONE: Object = Object {
+    order: 2,
+    is_tombstone: true,
+};
+
+/// A value and then its tombstone on all replicas, with something in between.
+fn deleted(seed: u64, between: impl FnOnce(&mut World)) -> World {
+    let mut world = World::new(seed);
+    world.write_to(0, VALUE, None);
+    between(&mut world);
+    world.write_to(0, TOMBSTONE, None);
+    world.start_round_at(1);
+    world
+}
+
+/// A round as far as it comes, while all members learn at once.
+fn go_on(world: &mut World) {
+    for _ in 0..300 {
+        world.drive();
+        (0..MEMBERS).for_each(|member| world.learn(member));
     }
 }
 
-/// A replica is put back to a backup from before a delete, after it has noted its mark and before its member
-/// has learned the watermark; what it gives is on its way when the others remove the tombstone.
-fn rolled_back_before_it_learns(seed: u64) -> Option<String> {
-    let mut world = World::new(seed);
-    let value = Object {
-        order: 1,
-        is_tombstone: false,
-    };
-    let tombstone = Object {
-        order: 2,
-        is_tombstone: true,
-    };
-    world.write_to(0, value, None);
-    world.back_up_place(0);
-    world.write_to(0, tombstone, None);
-    world.start_round_at(1);
+/// Nothing is in the way of the tombstone.
+fn plain(seed: u64) -> (u64, Option<String>) {
+    let mut world = deleted(seed, |_| {});
+    go_on(&mut world);
+    (world.reaped, world.wrong_at_last())
+}
+
+/// The value is in a message that comes late.
+fn in_a_request(seed: u64) -> (u64, Option<String>) {
+    let mut world = deleted(seed, |world| world.send(4, 1, 0, VALUE));
+    go_on(&mut world);
+    (world.reaped, world.wrong_at_last())
+}
+
+/// The value is in a hint.
+fn in_a_hint(seed: u64) -> (u64, Option<String>) {
+    let mut world = deleted(seed, |world| {
+        world.hint_stores[3].add(1, 0, VALUE, false);
+    });
+    go_on(&mut world);
+    (world.reaped, world.wrong_at_last())
+}
+
+/// The value is in the backup to which a replica is put back when the tombstone has gone.
+fn in_a_backup(seed: u64) -> (u64, Option<String>) {
+    let mut world = deleted(seed, |world| world.back_up_place(0));
+    go_on(&mut world);
+    let reaped = world.reaped;
+    world.restore_place(0);
+    (reaped, world.wrong_at_last())
+}
+
+/// A replica is put back to such a backup after it has noted its mark, and before its member may have learned
+/// the watermark. What it gives is on its way when the others remove the tombstone.
+fn in_a_replica_that_has_not_learned(seed: u64) -> (u64, Option<String>) {
+    let mut world = deleted(seed, |world| world.back_up_place(0));
     while world.agreed.watermark.is_none() {
         world.drive();
     }
@@ -81,15 +102,63 @@ fn rolled_back_before_it_learns(seed: u64) -> Option<String> {
     if let Some(object) = world.replica(0).get(0) {
         (1..3).for_each(|place| world.send(4, place, 0, object));
     }
-    (1..MEMBERS).for_each(|member| world.learn(member));
-    (0..200).for_each(|_| world.drive());
-    world.wrong_at_last()
+    for _ in 0..200 {
+        world.drive();
+        (1..MEMBERS).for_each(|member| world.learn(member));
+    }
+    (world.reaped, world.wrong_at_last())
+}
+
+type Scenario = fn(u64) -> (u64, Option<String>);
+
+/// The tombstones that went in a hundred lives, and the first thing that was wrong.
+fn in_a_hundred_lives(scenario: Scenario) -> (u64, Option<String>) {
+    let (mut reaped, mut wrong) = (0, None);
+    for seed in 0..100 {
+        let (count, found) = scenario(seed);
+        reaped += count;
+        wrong = wrong.or(found);
+    }
+    (reaped, wrong)
 }
 
 #[test]
-fn a_replica_that_was_rolled_back_before_it_learned_stops_the_round() {
-    let first = || (0..100).find_map(rolled_back_before_it_learns);
-    assert_eq!(first(), None);
-    let _planted = plant(PlantedDefect::ReapedBeforeConfirmed);
-    assert!(first().is_some(), "the planted defect has not been found");
+fn a_tombstone_goes_when_nothing_is_in_its_way() {
+    let (reaped, wrong) = in_a_hundred_lives(plain);
+    assert_eq!(wrong, None);
+    assert!(reaped > 150, "{reaped} of 300");
+}
+
+#[test]
+fn a_tombstone_stays_beside_an_old_copy() {
+    let of_each: [Scenario; 3] = [in_a_request, in_a_hint, in_a_replica_that_has_not_learned];
+    for scenario in of_each {
+        assert_eq!(in_a_hundred_lives(scenario), (0, None));
+    }
+}
+
+#[test]
+fn a_replica_from_before_a_reaped_tombstone_gives_nothing() {
+    let (reaped, wrong) = in_a_hundred_lives(in_a_backup);
+    assert_eq!(wrong, None);
+    assert!(reaped > 150, "{reaped} of 300");
+}
+
+#[test]
+fn planted_defects_are_found() {
+    let planted: [(PlantedDefect, Scenario); 5] = [
+        (PlantedDefect::OldRequestsNotAwaited, in_a_request),
+        (PlantedDefect::TombstoneReapedBesideHint, in_a_hint),
+        (PlantedDefect::RestoredReplicaTakenForSource, in_a_backup),
+        (
+            PlantedDefect::ReapedBeforeConfirmed,
+            in_a_replica_that_has_not_learned,
+        ),
+        (PlantedDefect::ReapLeavesIndexEntry, plain),
+    ];
+    for (defect, scenario) in planted {
+        let _planted = plant(defect);
+        let (_, wrong) = in_a_hundred_lives(scenario);
+        assert!(wrong.is_some(), "{defect:?} has not been found");
+    }
 }

@@ -18,10 +18,9 @@ pub struct Mark {
 pub struct Receiving {
     /// The watermark of which the replica has no mark.
     pub watermark: RoundName,
-    /// What its stores had when it was opened, or when it joined the list. It counts as absent.
-    pub hidden: Extent,
-    /// The replica has been repaired since.
-    pub is_repaired: bool,
+    /// What its stores had when it was opened, or when it joined the list. It counts as absent until the
+    /// replica is repaired, and is removed then: `None`.
+    pub hidden: Option<Extent>,
 }
 
 /// The note of a replica for one preference list.
