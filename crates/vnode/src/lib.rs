@@ -18,6 +18,8 @@ mod folding;
 mod hash_trees;
 #[cfg(test)]
 mod hash_trees_test;
+mod hidden;
+mod hiding;
 mod index_page;
 mod index_page_request;
 mod key_locks;

@@ -63,6 +63,9 @@ impl Vnode {
             place,
             ..
         } = stored;
+        if self.hides(sequence) {
+            return Ok(None);
+        }
         let head = head_of(fields.tag, &head);
         let head = head.map_err(|error| self.damaged(key, &error))?;
         Ok(Some((sequence, head, place)))
@@ -78,8 +81,14 @@ impl Vnode {
             return Ok(None);
         };
         let StoredEntry {
-            head, body, fields, ..
+            sequence,
+            head,
+            body,
+            fields,
         } = stored;
+        if self.hides(sequence) {
+            return Ok(None);
+        }
         let object = object_of(fields.tag, &head, body);
         Ok(Some(object.map_err(|error| self.damaged(key, &error))?))
     }

@@ -14,6 +14,7 @@ use kvorum_runtime::{Clock, Moment};
 use crate::change_observer::{Change, ChangeObserver};
 use crate::dot_source::DotSource;
 use crate::hash_trees::HashTrees;
+use crate::hidden::Hidden;
 use crate::key_locks::KeyLocks;
 use crate::lease_table::LeaseTable;
 use crate::metering::{SAMPLED_EVERY, Stopwatch, VnodeMeter, VnodeWork, work_of};
@@ -38,6 +39,8 @@ pub struct Vnode {
     pub(crate) has_indexes: bool,
     /// What its store had counted when it began.
     index_counts_before: IndexCounts,
+    /// What counts as absent.
+    pub(crate) hidden: Hidden,
     pub(crate) key_locks: KeyLocks,
     pub(crate) leases: Arc<LeaseTable>,
     pub(crate) dots: Arc<DotSource>,
@@ -185,6 +188,7 @@ impl Vnode {
             has_indexes: backend.capabilities().indexes,
             index_counts_before: counts_of(&*backend),
             backend,
+            hidden: Hidden::default(),
             key_locks: KeyLocks::new(),
             leases,
             dots,

@@ -164,6 +164,29 @@ impl Vnode {
         Ok(true)
     }
 
+    /// Removes what is stored under a key if it is hidden. Trees do not have it, and nothing is shown.
+    pub(crate) fn remove_hidden(&self, key: &StorageKey, at: ReadAt) -> Result<(), Interrupted> {
+        let _turn = self.take_turn(key, ANY_EPOCH, at.reading)?;
+        let stored = match self.backend.head(key, at).map_err(ReplicaFailure::from)? {
+            Lookup::Found(stored) => stored,
+            Lookup::Absent => return Ok(()),
+            Lookup::WouldBlock => return Err(Interrupted::WouldBlock),
+        };
+        if !self.hides(stored.sequence) {
+            return Ok(());
+        }
+        let old = OldEntry {
+            place: stored.place,
+            reading: at.reading,
+        };
+        let write = Write::Remove {
+            key: key.clone(),
+            old,
+        };
+        let _durable = self.put(&Batch::of(write), Durability::Buffered)?;
+        Ok(())
+    }
+
     /// Removes what is stored under a key if it is still of this version; true when nothing is left.
     /// For what has found another home. Blocks.
     ///
@@ -276,6 +299,7 @@ impl Vnode {
             place: found.as_ref().and_then(|found| found.place),
             reading: at.reading,
         };
+        let found = found.filter(|found| !self.hides(found.sequence));
         let head = found.and_then(|found| head_of(found.fields.tag, &found.head).ok());
         Old { head, entry }
     }
@@ -391,7 +415,7 @@ impl Vnode {
     }
 
     /// Goes on under a fresh actor: what this vnode knows of the dots of the present one is not all.
-    fn change_actor(&self, reason: &'static str) {
+    pub(crate) fn change_actor(&self, reason: &'static str) {
         let (former, actor) = self.take_fresh_actor();
         tracing::warn!(
             event = "actor_changed",

@@ -10,6 +10,7 @@
 mod trick_backend;
 
 mod data_types;
+mod hiding;
 mod index_queries;
 mod kinds;
 mod listings;
