@@ -5,8 +5,8 @@
 //! stores had then is *hidden*. It counts as absent wherever the vnode looks an entry up: a hidden value that
 //! was merged into a new write would be back under a new dot.
 //!
-//! A replica may remove a tombstone within its mark when the mark is of the watermark, and when the round has
-//! said that all replicas have confirmed the watermark.
+//! A replica may remove a tombstone within its mark when the round has said that all replicas and members have
+//! confirmed its watermark.
 
 use kvorum_planted_defects::is_planted;
 
@@ -40,10 +40,8 @@ pub struct Keeper {
     opened_with: Extent,
     note: Note,
     watermark: Option<Watermark>,
-    /// The round that it has opened, and the extent with which it did.
+    /// The mark of the round that it has opened.
     opened: Option<Mark>,
-    /// The round that has said that tombstones may go.
-    reaping: Option<RoundName>,
 }
 
 impl Keeper {
@@ -55,7 +53,6 @@ impl Keeper {
             note: start.note,
             watermark: start.watermark,
             opened: None,
-            reaping: None,
         };
         if start.joined > keeper.note.joined {
             let extent = keeper.opened_with.clone();
@@ -89,7 +86,7 @@ impl Keeper {
                 effects.push(KeeperEffect::Answer(KeeperAnswer::Confirmed(answer)));
             }
             KeeperEvent::Reap { round } => {
-                let answer = self.allow_reaping(round);
+                let answer = self.allow_reaping(round, effects);
                 effects.push(KeeperEffect::Answer(KeeperAnswer::MayReap(answer)));
             }
         }
@@ -103,8 +100,7 @@ impl Keeper {
     /// True if a tombstone may be removed.
     pub fn may_reap(&self, written_by: BatchName) -> bool {
         let mark = self.note.mark.as_ref();
-        let is_marked =
-            mark.is_some_and(|it| Some(it.round) == self.reaping && it.extent.has(written_by));
+        let is_marked = mark.is_some_and(|it| it.is_confirmed && it.extent.has(written_by));
         is_marked && self.note.receiving.is_none()
     }
 
@@ -161,7 +157,7 @@ impl Keeper {
 
     /// The note has been changed so that something is hidden from now on.
     fn hide(&mut self, effects: &mut Vec<KeeperEffect>) {
-        (self.opened, self.reaping) = (None, None);
+        self.opened = None;
         effects.push(KeeperEffect::MarkIncomplete);
         effects.push(KeeperEffect::TakeFreshActor);
         effects.push(KeeperEffect::Store(self.note.clone()));
@@ -192,7 +188,11 @@ impl Keeper {
         if self.hidden().is_some() {
             return Err(KeptBecause::ReplicaIncomplete);
         }
-        self.opened = Some(Mark { round, extent });
+        self.opened = Some(Mark {
+            round,
+            extent,
+            is_confirmed: false,
+        });
         Ok(self.incarnation)
     }
 
@@ -206,7 +206,6 @@ impl Keeper {
         let mark = opened.ok_or(KeptBecause::NotNoted)?;
         effects.push(KeeperEffect::Sync(mark.extent.clone()));
         (self.note.mark, self.note.receiving) = (Some(mark), None);
-        self.reaping = None;
         effects.push(KeeperEffect::Store(self.note.clone()));
         Ok(())
     }
@@ -225,15 +224,22 @@ impl Keeper {
         }
     }
 
-    fn allow_reaping(&mut self, round: RoundName) -> ReplicaAnswer<()> {
-        let mark = self.note.mark.as_ref();
+    /// Noted durably, so that a second start goes on with it: the others do too, and what one replica keeps
+    /// comes back to all.
+    fn allow_reaping(
+        &mut self,
+        round: RoundName,
+        effects: &mut Vec<KeeperEffect>,
+    ) -> ReplicaAnswer<()> {
         let watermark = self.watermark.as_ref();
-        let has_mark = mark.is_some_and(|it| it.round == round);
         let has_learned = watermark.is_some_and(|it| it.round == round);
-        if !has_mark || !has_learned {
-            return Err(KeptBecause::OtherWatermark);
+        let mark = self.note.mark.as_mut();
+        let mark = mark.filter(|it| has_learned && it.round == round);
+        let mark = mark.ok_or(KeptBecause::OtherWatermark)?;
+        if !mark.is_confirmed {
+            mark.is_confirmed = true;
+            effects.push(KeeperEffect::Store(self.note.clone()));
         }
-        self.reaping = Some(round);
         Ok(())
     }
 }

@@ -38,9 +38,16 @@ fn marked(number: u64, sequence: u64) -> Note {
         mark: Some(Mark {
             round: round(number),
             extent: extent(sequence),
+            is_confirmed: false,
         }),
         ..Note::default()
     }
+}
+
+fn confirmed_note(number: u64, sequence: u64) -> Note {
+    let mut note = marked(number, sequence);
+    note.mark.as_mut().unwrap().is_confirmed = true;
+    note
 }
 
 /// With what is hidden; `None` when it was repaired.
@@ -91,8 +98,8 @@ fn open_event(number: u64, sequence: u64) -> KeeperEvent {
 fn a_replica_goes_through_a_round_and_may_then_remove_what_is_within_its_mark() {
     let (mut keeper, effects) = opened(marked(3, 50), Some(3), 100);
     assert_eq!(effects, NOTHING);
-    let opened = answer(&mut keeper, open_event(4, 80));
-    assert_eq!(opened, KeeperAnswer::Opened(Ok(OWN)));
+    let answered = answer(&mut keeper, open_event(4, 80));
+    assert_eq!(answered, KeeperAnswer::Opened(Ok(OWN)));
     let noted = step(&mut keeper, KeeperEvent::MakeNote { round: round(4) });
     let expected = [
         KeeperEffect::Sync(extent(80)),
@@ -115,10 +122,26 @@ fn a_replica_goes_through_a_round_and_may_then_remove_what_is_within_its_mark() 
     let confirmed = answer(&mut keeper, confirm());
     assert_eq!(confirmed, KeeperAnswer::Confirmed(Ok(())));
     assert!(!keeper.may_reap(batch(1)), "others may not have confirmed");
-    let allowed = answer(&mut keeper, reap());
-    assert_eq!(allowed, KeeperAnswer::MayReap(Ok(())));
+    let allowed = step(&mut keeper, reap());
+    let expected = [
+        KeeperEffect::Store(confirmed_note(4, 80)),
+        KeeperEffect::Answer(KeeperAnswer::MayReap(Ok(()))),
+    ];
+    assert_eq!(allowed, expected);
     assert!(keeper.may_reap(batch(80)));
     assert!(!keeper.may_reap(batch(81)));
+    let (again, _) = opened(keeper.note().clone(), Some(4), 110);
+    assert!(again.may_reap(batch(80)), "a second start goes on");
+}
+
+#[test]
+fn a_replica_removes_nothing_while_the_next_round_has_its_mark() {
+    let (mut keeper, _) = opened(confirmed_note(4, 80), Some(4), 100);
+    assert!(keeper.may_reap(batch(80)));
+    answer(&mut keeper, open_event(5, 100));
+    assert!(keeper.may_reap(batch(80)), "it is opened, not noted");
+    answer(&mut keeper, KeeperEvent::MakeNote { round: round(5) });
+    assert!(!keeper.may_reap(batch(80)));
 }
 
 #[test]

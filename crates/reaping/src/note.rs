@@ -11,6 +11,8 @@ pub struct Mark {
     pub round: RoundName,
     /// What was on all replicas when the round had compared them.
     pub extent: Extent,
+    /// All replicas and members have confirmed the round's watermark: tombstones within the extent may go.
+    pub is_confirmed: bool,
 }
 
 /// A replica without the mark of a watermark is a receiver.
