@@ -13,7 +13,7 @@ use crate::note::Note;
 use crate::watermark::{Incarnation, Watermark};
 
 /// The keys of the model.
-pub(super) const KEYS: u8 = 6;
+pub(super) const KEYS: u8 = 16;
 
 /// An object; the later one supersedes the earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

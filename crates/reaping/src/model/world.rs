@@ -103,10 +103,10 @@ impl World {
     /// One thing that happens.
     pub(super) fn step(&mut self) {
         match self.draw.below(1000) {
-            0..150 => self.write(),
-            150..290 => self.deliver(),
-            290..300 => self.time_out(),
-            300..400 => self.hand_over(),
+            0..60 => self.write(),
+            60..290 => self.deliver(),
+            290..293 => self.time_out(),
+            293..400 => self.hand_over(),
             400..425 => self.read_repair(),
             425..500 => self.learn_somewhere(),
             500..550 => self.start_round(),
@@ -153,7 +153,7 @@ impl World {
         let member = self.draw.place(MEMBERS);
         match self.draw.below(10) {
             0..4 => self.send(member, place, key, object),
-            4..6 => self.keep_hint(member, place, key, object),
+            4 => self.keep_hint(member, place, key, object),
             _ => {}
         }
     }
