@@ -33,7 +33,8 @@ pub enum RoundEvent {
         /// They are; otherwise it has not answered.
         is_settled: bool,
     },
-    /// A member has looked for hints for the partitions of the preference list.
+    /// A member has looked for hints of keys of the preference list, whichever partition they are kept for:
+    /// after a change of the ring they go to all replicas.
     Hints {
         /// Its place among the members.
         member: usize,
