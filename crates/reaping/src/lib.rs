@@ -8,6 +8,7 @@
 //! - [`Keeper`] is a replica's side: its [`Note`], the tombstones that it may remove, and the entries that
 //!   are hidden because they are from before the watermark.
 //! - [`HintsNote`] is the side of a store of hints.
+//! - [`encode_notes`] and [`decode_notes`] are the file of a vnode's notes.
 //!
 //! The crate knows neither objects nor stores. `docs/decisions/0037-tombstones-go.md` has the rule, and what
 //! each case leaves.
@@ -20,6 +21,7 @@ mod keeper;
 mod keeper_event;
 mod kept_because;
 mod note;
+mod notes_file;
 mod round;
 mod round_event;
 mod watermark;
@@ -28,6 +30,8 @@ mod watermark;
 mod keeper_test;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod notes_file_test;
 #[cfg(test)]
 mod round_test;
 
@@ -39,6 +43,7 @@ pub use keeper::{Keeper, KeeperStart};
 pub use keeper_event::{KeeperAnswer, KeeperEffect, KeeperEvent};
 pub use kept_because::KeptBecause;
 pub use note::{Mark, Note, Receiving};
+pub use notes_file::{ListName, NotesFileError, decode_notes, encode_notes};
 pub use round::{Round, RoundRequest};
 pub use round_event::{ReplicaAnswer, RoundEffect, RoundEvent, RoundOutcome};
 pub use watermark::{Incarnation, RoundName, Watermark};

@@ -27,7 +27,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("properties", 1),
     ("protocol", 1),
     // Rounds, which nodes do not run yet.
-    ("reaping", 3),
+    ("reaping", 5),
     ("ring", 2),
     ("runtime", 1),
     // Trees in Riak's forms and leaves put right, which vnodes do not keep yet.
